@@ -1,0 +1,56 @@
+"""The exceptions that swarmbo raises. A message says what is wrong, what was got, what is wanted, and the fix.
+
+Numerical trouble and failed measurements are reported as values, never raised; these are for bad input only.
+"""
+
+
+class SwarmboError(Exception):
+    """Base of every exception that swarmbo raises on purpose."""
+
+
+class ConfigError(SwarmboError, ValueError):
+    """A setting or a scenario file is wrong.
+
+    Args:
+        message: What is wrong, without the place.
+        at: Where, as a path from the top of what was given: ``$.environment.robots``.
+    """
+
+    def __init__(self, message: str, at: str = "$") -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+
+    def __str__(self) -> str:
+        return self.message if self.at == "$" else f"{self.at}: {self.message}"
+
+
+class ShapeError(SwarmboError, ValueError):
+    """An array has the wrong shape, or holds values that are not numbers."""
+
+
+class OwnershipError(SwarmboError, ValueError):
+    """A factor or a variable lacks its one owner, or an agent acts on what it does not own."""
+
+
+class BudgetError(SwarmboError, ValueError):
+    """An exact method would need more memory than the stated budget."""
+
+
+class TransportError(SwarmboError, OSError):
+    """A message cannot be carried: unknown agent, or no path of links to the recipient."""
+
+
+class UnknownQueryError(SwarmboError, KeyError):
+    """An outcome was told for a query that was never asked, or was told already."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class StateVersionError(SwarmboError, ValueError):
+    """A saved state was written by an incompatible version."""
+
+
+class RunFolderError(SwarmboError, OSError):
+    """A run folder is missing, incomplete or holds something else than a run."""

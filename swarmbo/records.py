@@ -1,0 +1,165 @@
+"""What is written down: solve reports, samples, rounds, and the truth of a simulated world.
+
+These are plain values. Everything that plots or tabulates starts from them, never from live objects.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+Status = Literal["exact", "converged", "max_rounds", "not_needed"]
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """What crossed the links.
+
+    Args:
+        messages: Messages sent from one agent to another (an agent's notes to itself are free).
+        bytes: Their encoded size, counted once a message.
+        transmissions: Radio transmissions: a message relayed over h links counts h times.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    transmissions: int = 0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(
+            self.messages + other.messages, self.bytes + other.bytes, self.transmissions + other.transmissions
+        )
+
+
+class SolveReport(msgspec.Struct, frozen=True):
+    """How an agreement was reached.
+
+    Args:
+        status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
+            ``not_needed`` (nothing was exchanged: the method does not coordinate).
+        rounds: Synchronous rounds of messages.
+        value: Sum of the factors at the chosen assignment; None where no factors were used.
+        gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown.
+        traffic: What crossed the links for it.
+    """
+
+    status: Status
+    rounds: int = 0
+    value: float | None = None
+    gap: float | None = None
+    traffic: Traffic = Traffic()
+
+    @property
+    def messages(self) -> int:
+        """Messages between different agents."""
+        return self.traffic.messages
+
+    @property
+    def bytes(self) -> int:
+        """Encoded size of those messages."""
+        return self.traffic.bytes
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One agent's part in one round.
+
+    Args:
+        agent: Its name.
+        location: Where the measurement was really taken, in the unit of the action space.
+        measurement: The noisy outcome in its physical unit; None if the measurement failed.
+        target: The action it was asked for; None for the measurement at reset.
+        distance: Distance travelled for it, in the unit of the action space; 0 where the world does not say.
+        cost: What it cost, in the unit of the outcome.
+        mean: The belief's prediction at the target before measuring; None where there was none.
+        std: The prediction's standard deviation.
+    """
+
+    agent: str
+    location: list[float]
+    measurement: float | None
+    target: list[float] | None = None
+    distance: float = 0.0
+    cost: float = 0.0
+    mean: float | None = None
+    std: float | None = None
+
+
+class Recommendation(msgspec.Struct, frozen=True):
+    """Where the belief says the maximum is: location, posterior mean and standard deviation there."""
+
+    location: list[float]
+    mean: float
+    std: float
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How a round fares against the truth; all in the unit of the outcome.
+
+    Args:
+        simple_regret: Maximum of the field less the best true value at any location measured so far.
+        batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017).
+        total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
+        recommendation_regret: Maximum less the true value at the recommendation; None before there is one.
+        map_rmse: Root mean squared error of the belief's mean on the world's evaluation points; None without belief.
+    """
+
+    simple_regret: float
+    batch_regret: float
+    total_regret: float
+    recommendation_regret: float | None = None
+    map_rmse: float | None = None
+
+
+class RoundRecord(msgspec.Struct, frozen=True):
+    """One line of ``rounds.jsonl``. Nothing in it depends on the clock.
+
+    Args:
+        round: 0 for the measurements at reset, then 1, 2, …
+        samples: One per agent, in the environment's order of agents.
+        query: Id of the query that asked for them; None in round 0.
+        report: How the agents agreed; None in round 0.
+        sharing: Traffic of passing this round's measurements to the other agents.
+        best: The largest measurement so far and where; None while every measurement failed.
+        recommendation: The belief's maximum after this round; None while there is no data.
+        hyperparameters: The belief's, enough to rebuild it from the samples up to here.
+        score: Against the truth, where the world tells it.
+        links: Pairs of agents in radio contact when the round was decided.
+    """
+
+    round: int
+    samples: list[Sample]
+    query: str | None = None
+    report: SolveReport | None = None
+    sharing: Traffic = Traffic()
+    best: Recommendation | None = None
+    recommendation: Recommendation | None = None
+    hyperparameters: dict[str, Any] | None = None
+    score: Score | None = None
+    links: list[tuple[str, str]] = []
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """The truth of a simulated world: for metrics and figures only, never shown to a team.
+
+    Args:
+        points: Evaluation points (m, d), in the unit of the action space.
+        values: The noise-free field there (m,), in the unit of the outcome.
+        maximum: Its maximum over everything that an agent can measure.
+        argmax: One location (d,) of that maximum.
+        unit: Unit of the outcome, for labels.
+        axis_unit: Unit of the locations, for labels.
+        name: What the field is, for titles.
+        value: The noise-free field at any locations (k, d) -> (k,).
+    """
+
+    points: Float[np.ndarray, "m d"]
+    values: Float[np.ndarray, " m"]
+    maximum: float
+    argmax: Float[np.ndarray, " d"]
+    unit: str
+    axis_unit: str
+    name: str
+    value: Callable[[Float[np.ndarray, "k d"]], Float[np.ndarray, " k"]] = field(repr=False)

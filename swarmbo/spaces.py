@@ -1,0 +1,55 @@
+"""The box that queries live in, and its unit cube."""
+
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import ConfigError, ShapeError
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """A finite box.
+
+    Args:
+        low: Lower bounds (d,), in physical units.
+        high: Upper bounds (d,), each above its lower bound.
+    """
+
+    low: Float[np.ndarray, " d"]
+    high: Float[np.ndarray, " d"]
+
+    def __post_init__(self) -> None:
+        low, high = np.asarray(self.low, dtype=float), np.asarray(self.high, dtype=float)
+        if low.ndim != 1 or low.shape != high.shape or low.size == 0:
+            raise ShapeError(f"bounds: got shapes {low.shape} and {high.shape}; wanted two equal vectors")
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+            raise ConfigError(f"got low {low.tolist()} and high {high.tolist()}; wanted finite low < high", at="$.bounds")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def n_dims(self) -> int:
+        """Number of coordinates d."""
+        return self.low.size
+
+    def to_unit(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """Physical coordinates to the unit cube."""
+        return (X - self.low) / (self.high - self.low)
+
+    def from_unit(self, U: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The unit cube to physical coordinates."""
+        return self.low + U * (self.high - self.low)
+
+    @classmethod
+    def of_space(cls, space: gymnasium.Space) -> "Domain":  # pyright: ignore[reportMissingTypeArgument]
+        """The box of an action space.
+
+        Raises:
+            ConfigError: If it is not a finite one-dimensional ``gymnasium.spaces.Box``.
+        """
+        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
+            raise ConfigError(f"got action space {space}; wanted a finite Box with one axis", at="$.environment")
+        return cls(space.low.astype(float), space.high.astype(float))
