@@ -1,0 +1,89 @@
+"""The order of the robots along the chain: neighbours in it are neighbours in space.
+
+Markov order B lets a robot see only its next B neighbours of the chain, so those should be the ones whose measurements
+tell most about its own: the nearest.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+_EXHAUSTIVE = 7  # 7! / 2 paths are compared in a millisecond
+
+
+def chains(
+    agents: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d"]], links: nx.Graph | None
+) -> list[tuple[str, ...]]:
+    """One chain for each group of agents that can reach each other over the links.
+
+    Args:
+        agents: Who takes part.
+        positions: Where they are (d,); agents without a position come last in their chain.
+        links: Who hears whom; None means everyone.
+
+    Returns:
+        The chains, in the order of their first agent in ``agents``.
+    """
+    groups: list[list[str]] = []
+    if links is None:
+        groups = [list(agents)] if agents else []
+    else:
+        taken: set[str] = set()
+        for agent in agents:
+            if agent not in taken:
+                reached = nx.node_connected_component(links, agent) if agent in links else {agent}
+                groups.append([other for other in agents if other in reached])
+                taken.update(reached)
+    return [_ordered(group, positions) for group in groups]
+
+
+def _ordered(group: list[str], positions: Mapping[str, Float[np.ndarray, " d"]]) -> tuple[str, ...]:
+    placed = [agent for agent in group if agent in positions]
+    if len(placed) > 2:
+        P = np.array([positions[agent] for agent in placed])
+        placed = [placed[i] for i in shortest_path_order(P)]
+    return tuple(placed + [agent for agent in group if agent not in positions])
+
+
+def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
+    """A short open path through all points: the shortest for up to 7 points, else nearest neighbour and 2-opt.
+
+    Args:
+        P: Points, in any unit of length.
+
+    Returns:
+        The points' indices along the path, the smaller end first; deterministic.
+    """
+    n = len(P)
+    distance = np.linalg.norm(P[:, None] - P[None], axis=-1)
+    if n <= _EXHAUSTIVE:
+        paths = np.array([path for path in itertools.permutations(range(n)) if path[0] < path[-1]])
+        return paths[distance[paths[:, :-1], paths[:, 1:]].sum(axis=1).argmin()].tolist()
+    path = _nearest_neighbour(distance)
+    improved = True
+    while improved:  # each exchange shortens the path, so this ends
+        improved = False
+        for i in range(n - 1):
+            for j in range(i + 1, n):
+                before = (distance[path[i - 1], path[i]] if i else 0.0) + (
+                    distance[path[j], path[j + 1]] if j + 1 < n else 0.0
+                )
+                after = (distance[path[i - 1], path[j]] if i else 0.0) + (
+                    distance[path[i], path[j + 1]] if j + 1 < n else 0.0
+                )
+                if after < before - 1e-12 * (before + 1.0):
+                    path[i : j + 1] = path[i : j + 1][::-1]
+                    improved = True
+    return path if path[0] < path[-1] else path[::-1]
+
+
+def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> list[int]:
+    path = [int(distance.sum(axis=1).argmax())]  # the point farthest from all others is an end
+    left = set(range(len(distance))) - set(path)
+    while left:
+        path.append(min(left, key=lambda i: (distance[path[-1], i], i)))
+        left.remove(path[-1])
+    return path

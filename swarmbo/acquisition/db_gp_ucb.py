@@ -1,0 +1,158 @@
+"""Distributed batch GP-UCB: what a joint batch is worth, as one local function per robot (Daxberger & Low 2017)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.chain import chains
+from swarmbo.acquisition.markov import conditional_variances
+from swarmbo.acquisition.schedules import Exploration, alpha, beta
+from swarmbo.acquisition.shortlist import shortlist
+from swarmbo.acquisition.situation import Situation
+from swarmbo.acquisition.territory import divide
+from swarmbo.belief import ExactGP
+from swarmbo.graph import FactorGraph
+from swarmbo.settings import Settings, require
+
+
+@dataclass(frozen=True)
+class LocalProblem:
+    """What one group of agents has to agree on.
+
+    Args:
+        graph: One variable (the place an agent measures) and one factor (its local acquisition) per agent, both
+            named after the agent and owned by it.
+        tables: The factors over the shortlists, one axis per variable of the scope.
+        shortlists: For each variable the places (s, d) that its values stand for.
+    """
+
+    graph: FactorGraph
+    tables: dict[str, np.ndarray]
+    shortlists: dict[str, Float[np.ndarray, "s d"]]
+
+
+class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
+    """Distributed batch GP-UCB (Daxberger & Low 2017, eq. (5)).
+
+    Robot n owns block n of the batch and the local acquisition
+    w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB), with Psi_n|nB the conditional variance of its scaled residual
+    given those of the next B robots of the chain, and s_f^2 the belief's prior variance (the paper takes it as 1).
+    Note the sum of roots where the batch rule, eq. (2), has the root of the sum.
+
+    Motion limits and shortlists void the paper's regret bound; the theory schedule is there for study.
+
+    Args:
+        markov_order: B, how many robots further along the chain a local acquisition sees, >= 0. With 0 robots ignore
+            each other except that no two go to one place within reach of a factor.
+        exploration: Schedule of alpha_t (see ``swarmbo.acquisition.schedules``).
+        exploration_scale: Factor on sqrt(alpha_t) and sqrt(beta_t), > 0.
+        delta: Failure probability in the theory schedule, in (0, 1).
+        candidates: Length of a robot's shortlist, >= 1.
+        table_entries: Most entries that one local acquisition's table may have; a shortlist is cut to the
+            (B+1)-th root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3.
+    """
+
+    markov_order: int = 2
+    exploration: Exploration = "practical"
+    exploration_scale: float = 1.0
+    delta: float = 0.1
+    candidates: int = 64
+    table_entries: int = 2**18
+
+    def __post_init__(self) -> None:
+        require(self, "markov_order", lambda v: 0 <= v <= 16, "an integer from 0 to 16")
+        require(self, "exploration_scale", lambda v: v > 0, "a number > 0")
+        require(self, "delta", lambda v: 0 < v < 1, "a number between 0 and 1")
+        require(self, "candidates", lambda v: 1 <= v <= 4096, "an integer from 1 to 4096")
+        require(self, "table_entries", lambda v: 2**10 <= v <= 2**28, "an integer from 2^10 to 2^28")
+
+    def sqrt_beta(self, belief: ExactGP, n_sites: int) -> float:
+        """Weight of the standard deviation where single points are ranked by mean + weight x std."""
+        weight = beta(self.exploration, belief.n_data, belief.domain.n_dims, n_sites, self.delta)
+        return self.exploration_scale * float(np.sqrt(weight))
+
+    def local_problems(self, situation: Situation) -> list[LocalProblem]:
+        """The local acquisitions of one round: one problem for each group of robots that links connect.
+
+        Robots with nowhere to go take no part. Two robots never end at one place: within a factor equal places get
+        -inf; robots that share no factor get disjoint shortlists.
+        """
+        belief = situation.belief
+        groups = chains(situation.movers, situation.positions, situation.links)
+        n_sites = sum(len(situation.candidates[agent]) for agent in situation.movers)
+        sqrt_beta = self.sqrt_beta(belief, n_sites)
+        own = divide(groups, self.markov_order, situation.candidates, situation.positions)
+        groups = [tuple(agent for agent in group if len(own[agent])) for group in groups]
+        shortlists = {
+            agent: own[agent][shortlist(belief, own[agent], self._list_size(), sqrt_beta)]
+            for group in groups
+            for agent in group
+        }
+        weight = alpha(
+            self.exploration,
+            round_number=situation.round,
+            n_data=belief.n_data,
+            batch_size=len(situation.movers),
+            n_dims=belief.domain.n_dims,
+            n_sites=n_sites,
+            noise_ratio=belief.noise_variance / belief.prior_variance,
+            delta=self.delta,
+        )
+        bonus = self.exploration_scale * float(np.sqrt(0.5 * weight * belief.prior_variance))
+        return [self._problem(belief, group, shortlists, bonus) for group in groups if group]
+
+    def _list_size(self) -> int:
+        size = int(round(self.table_entries ** (1 / (self.markov_order + 1)), 9))
+        return max(1, min(self.candidates, size))
+
+    def _problem(
+        self, belief: ExactGP, group: tuple[str, ...], shortlists: Mapping[str, np.ndarray], bonus: float
+    ) -> LocalProblem:
+        order = self.markov_order
+        scopes = {agent: list(group[n : n + order + 1]) for n, agent in enumerate(group)}
+        graph = FactorGraph.from_scopes(
+            scopes, owners={agent: agent for agent in group}, variable_owners={agent: agent for agent in group}
+        )
+        tables = {
+            agent: local_acquisition(belief, [shortlists[other] for other in scope], bonus)
+            for agent, scope in scopes.items()
+        }
+        return LocalProblem(graph, tables, {agent: shortlists[agent] for agent in group})
+
+
+def local_acquisition(belief: ExactGP, places: Sequence[Float[np.ndarray, "_ d"]], bonus: float) -> np.ndarray:
+    """Table of w_n = mean(x_n) + bonus sqrt(log Psi_n|nB) over the candidates of robot n and of its B successors.
+
+    Args:
+        belief: The team's.
+        places: Candidates of robot n, then of each successor, in physical units.
+        bonus: s_f sqrt(0.5 alpha), in the unit of the outcome.
+
+    Returns:
+        One axis per robot; -inf where two of them would be at one place.
+
+    Source:
+        Daxberger & Low 2017, eqs. (3) and (5).
+    """
+    cache = belief.posterior_cache(np.concatenate(places))
+    ends = np.cumsum([0, *map(len, places)])
+    rows = [np.arange(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    noise = belief.noise_variance
+    variances = [1.0 + cache.var[own] / noise for own in rows]
+    covariances = [
+        [cache.cov(rows[i], rows[j]) / noise if j > i else np.empty((0, 0)) for j in range(len(rows))]
+        for i in range(len(rows))
+    ]
+    # Psi >= I, so a conditional variance below 1 is rounding
+    gain = np.log(np.maximum(conditional_variances(covariances, variances), 1.0))
+    on_first = (-1,) + (1,) * (len(places) - 1)
+    table = cache.mean[rows[0]].reshape(on_first) + bonus * np.sqrt(gain)
+    for i in range(len(places)):
+        for j in range(i + 1, len(places)):
+            clash = (places[i][:, None, :] == places[j][None, :, :]).all(axis=-1)
+            shape = [1] * len(places)
+            shape[i], shape[j] = clash.shape
+            table = np.where(clash.reshape(shape), -np.inf, table) if clash.any() else table
+    return table

@@ -1,0 +1,59 @@
+"""What is known when a round is decided, and what was decided."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief import ExactGP
+from swarmbo.records import SolveReport
+from swarmbo.spaces import Domain
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that a method may look at when it chooses the next measurements.
+
+    Args:
+        agents: Who measures in this round.
+        candidates: For each agent the places (k, d) it can measure in this round, in physical units; k may be 0.
+        positions: Where each agent is (d,); agents whose position is unknown are missing.
+        starts: Where each agent made its first measurement (d,).
+        belief: What the team thinks of the field.
+        links: Who hears whom; None means that everyone hears everyone.
+        domain: The box that all locations lie in.
+        round: 1 for the first decision.
+        horizon: Number of rounds planned; None if unknown.
+        seed: The team's seed, for named random streams.
+    """
+
+    agents: tuple[str, ...]
+    candidates: Mapping[str, Float[np.ndarray, "_ d"]]
+    positions: Mapping[str, Float[np.ndarray, " d"]]
+    starts: Mapping[str, Float[np.ndarray, " d"]]
+    belief: ExactGP
+    links: nx.Graph | None
+    domain: Domain
+    round: int
+    horizon: int | None
+    seed: int
+
+    @property
+    def movers(self) -> tuple[str, ...]:
+        """The agents that have somewhere to go."""
+        return tuple(agent for agent in self.agents if len(self.candidates[agent]))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where each agent shall measure, and how that was agreed.
+
+    Args:
+        points: For each agent that has somewhere to go, the place (d,).
+        report: How the agreement went.
+    """
+
+    points: dict[str, Float[np.ndarray, " d"]]
+    report: SolveReport
