@@ -62,6 +62,22 @@ class SolveReport(msgspec.Struct, frozen=True):
         return self.traffic.bytes
 
 
+class Query(msgspec.Struct, frozen=True):
+    """A joint batch of measurements that a team asks for.
+
+    Args:
+        id: Name it with this when telling its outcomes.
+        points: For each agent the place (d,) to measure, in physical units.
+        means: The belief's prediction there.
+        stds: Its standard deviation.
+    """
+
+    id: str
+    points: dict[str, np.ndarray]
+    means: dict[str, float]
+    stds: dict[str, float]
+
+
 class Sample(msgspec.Struct, frozen=True):
     """One agent's part in one round.
 

@@ -73,7 +73,7 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if isinstance(cause := error.__cause__, _FieldError):
         return ConfigError(f"got {_short(cause.got)}; wanted {cause.wanted}", at=at + path[1:] + "." + cause.field)
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
-        known = _known_fields(kind, got)
+        known = _known_fields(kind, data, path)
         near = difflib.get_close_matches(match.group(1), known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else (f"; known keys: {', '.join(known)}" if known else "")
         return ConfigError(f"unknown key {_short(match.group(1))}{hint}", at=at + path[1:])
@@ -98,24 +98,51 @@ def _value_at(data: object, path: str) -> object:
     return value
 
 
-def _known_fields(kind: Any, got: object) -> list[str]:
-    """The keys that the innermost Settings class on the way to the bad table accepts."""
-    found: list[type[msgspec.Struct]] = []
-
-    def collect(part: Any) -> None:
-        if isinstance(part, type) and issubclass(part, msgspec.Struct):
-            found.append(part)
-            for field in msgspec.structs.fields(part):
-                collect(field.type)
-        for argument in getattr(part, "__args__", ()):
-            collect(argument)
-
-    collect(kind)
-    keys = {key for key in got if isinstance(key, str)} if isinstance(got, Mapping) else set[str]()
-    best = max(found, key=lambda struct: len(keys & set(struct.__struct_fields__)), default=None)
-    return [] if best is None else list(best.__struct_fields__)
+def _known_fields(kind: Any, data: object, path: str) -> list[str]:
+    """The keys that the table at a path accepts: walks the schema along the path, choosing union members by tag."""
+    for step in ["", *re.findall(r"\.([^.\[\]]+)", path)]:
+        if step:
+            fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+            if step not in fields or not isinstance(data, Mapping):
+                return []
+            kind, data = fields[step], data.get(step)
+        members = [part for part in getattr(kind, "__args__", (kind,)) if isinstance(part, type)]
+        structs = [part for part in members if issubclass(part, msgspec.Struct)]
+        if isinstance(data, Mapping) and len(structs) > 1:
+            structs = [
+                part for part in structs if data.get(part.__struct_config__.tag_field) == part.__struct_config__.tag
+            ]
+        if len(structs) != 1:
+            return []
+        kind = structs[0]
+    tag = kind.__struct_config__.tag_field
+    return [*([tag] if tag else []), *kind.__struct_fields__]
 
 
 def _short(value: object, limit: int = 60) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def resolve(given: object, kinds: type[T] | Any, at: str) -> T:
+    """Settings from what a user may give for them: the settings object, the name of a kind, or a table.
+
+    Args:
+        given: A Settings instance, a kind's name, or a mapping with ``kind`` and other fields.
+        kinds: The Settings class, or union of classes tagged by ``kind``, that is wanted.
+        at: Path for messages.
+
+    Example:
+        >>> from swarmbo.coordination import MaxSum
+        >>> resolve("max-sum", MaxSum, at="$.coordination").rounds
+        50
+    """
+    if isinstance(given, str):
+        given = {"kind": given}
+    if isinstance(given, Settings):
+        members = getattr(kinds, "__args__", (kinds,))
+        if not isinstance(given, members):
+            names = ", ".join(member.__name__ for member in members)
+            raise ConfigError(f"got {type(given).__name__} settings; wanted {names}", at=at)
+        return given  # pyright: ignore[reportReturnType]
+    return convert(given, kinds, at)

@@ -1,0 +1,50 @@
+import itertools
+
+import networkx as nx
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmbo.acquisition.chain import chains, shortest_path_order
+
+
+def length(P: np.ndarray, path: list[int]) -> float:
+    return float(np.linalg.norm(np.diff(P[path], axis=0), axis=1).sum())
+
+
+@given(st.integers(0, 1000), st.integers(2, 6))
+@settings(max_examples=30, deadline=None)
+def test_few_points_get_the_shortest_path(seed, n):
+    P = np.random.default_rng(seed).normal(size=(n, 2))
+    best = min(length(P, list(path)) for path in itertools.permutations(range(n)))
+    assert np.isclose(length(P, shortest_path_order(P)), best)
+
+
+def test_many_points_on_a_line_are_ordered_along_it():
+    P = np.column_stack([np.random.default_rng(1).permutation(40.0 * np.arange(30)), np.zeros(30)])
+    x = P[shortest_path_order(P), 0]
+    assert (np.diff(x) > 0).all() or (np.diff(x) < 0).all()
+
+
+@given(st.integers(0, 1000), st.integers(8, 30))
+@settings(max_examples=20, deadline=None)
+def test_many_points_are_visited_once_by_a_path_shorter_than_the_given_order(seed, n):
+    P = np.random.default_rng(seed).normal(size=(n, 2))
+    path = shortest_path_order(P)
+    assert sorted(path) == list(range(n))
+    assert length(P, path) <= length(P, list(range(n)))
+
+
+def test_groups_out_of_contact_get_chains_of_their_own():
+    links = nx.Graph([("a", "c"), ("b", "d")])
+    links.add_node("e")
+    positions = {agent: np.array([float(i), 0.0]) for i, agent in enumerate("abcde")}
+    assert [set(chain) for chain in chains("abcde", positions, links)] == [{"a", "c"}, {"b", "d"}, {"e"}]
+
+
+def test_relayed_contact_is_contact_and_agents_without_position_come_last():
+    links = nx.path_graph(["a", "b", "c", "d"])
+    positions = {"a": np.array([0.0]), "c": np.array([1.0]), "d": np.array([2.0])}
+    assert chains("abcd", positions, links) == [("a", "c", "d", "b")]
+    assert chains("abcd", positions, None) == [("a", "c", "d", "b")]
+    assert chains("", {}, None) == []
