@@ -1,0 +1,28 @@
+"""Simulated worlds for teams that sense, as PettingZoo environments. Usable without the optimiser."""
+
+_ENTRY_POINTS = {"swarmbo/robot_team-v0": "swarmbo_envs.robot_team_v0"}
+
+
+def register_all() -> list[str]:
+    """Register every world in PettingZoo's registry, for its parallel and its AEC interface; repeating it is harmless.
+
+    Returns:
+        The ids, for ``pettingzoo.make("parallel", id, ...)``.
+
+    Example:
+        >>> import pettingzoo, swarmbo_envs
+        >>> swarmbo_envs.register_all()
+        ['swarmbo/robot_team-v0']
+        >>> env = pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=2)
+        >>> observations, infos = env.reset(seed=0)
+        >>> env.agents
+        ['robot_0', 'robot_1']
+    """
+    import pettingzoo  # here, since it fills its own registry on import, which importing a world's module does not need
+
+    for env_id, module in _ENTRY_POINTS.items():
+        if env_id not in pettingzoo.parallel_registry:
+            pettingzoo.register("parallel", env_id, f"{module}:parallel_env")
+        if env_id not in pettingzoo.aec_registry:
+            pettingzoo.register("aec", env_id, f"{module}:env")
+    return list(_ENTRY_POINTS)

@@ -1,0 +1,149 @@
+"""How a robot drives: a unicycle with bounds on speed and turn rate, in closed form.
+
+A pose is (x, y, heading): metres to the east, metres to the north, radians from east, anticlockwise. A path is two
+segments of constant command, each (duration in s, speed in m/s, turn rate in rad/s).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+_FULL_TURN = 2 * np.pi
+_POINTS_PER_ARC = 24
+
+
+@dataclass(frozen=True, eq=False)
+class Unicycle:
+    """A robot with 0 <= speed <= ``speed_m_s`` and |turn rate| <= ``turn_rate_rad_s`` on a rectangular map.
+
+    Args:
+        speed_m_s: Largest speed, > 0.
+        turn_rate_rad_s: Largest turn rate, > 0.
+        low: South-west corner of the map, m.
+        high: North-east corner of the map, m.
+    """
+
+    speed_m_s: float
+    turn_rate_rad_s: float
+    low: Float[np.ndarray, " 2"]
+    high: Float[np.ndarray, " 2"]
+
+    def paths(self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2 3"]:
+        """The quickest known path to each goal; the heading on arrival is free.
+
+        Compared are: to turn on the spot and drive straight; and to drive an arc to the left or right at full speed and
+        full turn rate, then straight on along the tangent. An arc is taken only where it stays on the map.
+
+        Source: arcs and tangents as in Dubins, Amer. J. Math. 79 (1957), with free final heading.
+
+        Args:
+            pose: Where the robot is.
+            goals: Where it may go, on the map.
+
+        Returns:
+            Commands; zero durations where the robot is there already.
+        """
+        options = np.stack(
+            [self._turn_then_drive(pose, goals), *(self._arc(pose, goals, side) for side in (1.0, -1.0))]
+        )
+        quickest = options[:, :, :, 0].sum(axis=2).argmin(axis=0)
+        return options[quickest, np.arange(len(goals))]
+
+    def travel_time(self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+        """Duration of the quickest known path to each goal, in s."""
+        return self.paths(pose, goals)[:, :, 0].sum(axis=1)
+
+    def _turn_then_drive(
+        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]
+    ) -> Float[np.ndarray, "k 2 3"]:
+        offset = goals - pose[:2]
+        distance = np.hypot(offset[:, 0], offset[:, 1])
+        turn = np.where(distance > 0, wrap_angle(np.arctan2(offset[:, 1], offset[:, 0]) - pose[2]), 0.0)
+        path = np.zeros((len(goals), 2, 3))
+        path[:, 0, 0] = np.abs(turn) / self.turn_rate_rad_s
+        path[:, 0, 2] = np.sign(turn) * self.turn_rate_rad_s
+        path[:, 1, 0] = distance / self.speed_m_s
+        path[:, 1, 1] = self.speed_m_s
+        return path
+
+    def _arc(
+        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], side: float
+    ) -> Float[np.ndarray, "k 2 3"]:
+        """Arc to one side (1 left, -1 right), then the tangent to the goal; infinite durations where there is none."""
+        radius = self.speed_m_s / self.turn_rate_rad_s
+        start = pose[2] - side * np.pi / 2  # direction from the circle's centre to the robot
+        centre = pose[:2] - radius * np.array([np.cos(start), np.sin(start)])
+        offset = goals - centre
+        straight = np.sqrt(np.maximum((offset**2).sum(axis=1) - radius**2, 0.0))
+        leave = np.arctan2(offset[:, 1], offset[:, 0]) - side * np.arctan2(straight, radius)
+        sweep = np.mod(side * (leave - start), _FULL_TURN)
+        sweep[sweep > _FULL_TURN - 1e-9] = (
+            0.0  # a goal straight ahead: rounding must not send the robot round the circle
+        )
+        possible = (np.hypot(offset[:, 0], offset[:, 1]) >= radius) & self._stays_on_map(
+            centre, radius, start, side, sweep
+        )
+        path = np.empty((len(goals), 2, 3))
+        path[:, 0] = np.stack(
+            np.broadcast_arrays(sweep / self.turn_rate_rad_s, self.speed_m_s, side * self.turn_rate_rad_s), -1
+        )
+        path[:, 1] = np.stack(np.broadcast_arrays(straight / self.speed_m_s, self.speed_m_s, 0.0), -1)
+        path[~possible, :, 0] = np.inf
+        return path
+
+    def _stays_on_map(
+        self, centre: Float[np.ndarray, " 2"], radius: float, start: float, side: float, sweep: Float[np.ndarray, " k"]
+    ) -> np.ndarray:
+        """An arc bulges furthest at its ends and where it runs due east, north, west or south."""
+        slack = 1e-9 * (self.high - self.low).max()
+        inside = np.ones(sweep.shape, dtype=bool)
+        for direction in (*np.arange(4) * np.pi / 2, start + side * sweep):
+            point = centre + radius * np.stack([np.cos(direction), np.sin(direction)], axis=-1)
+            on_map = ((point >= self.low - slack) & (point <= self.high + slack)).all(axis=-1)
+            passed = np.mod(side * (direction - start), _FULL_TURN) <= sweep
+            inside &= on_map | ~passed
+        return inside
+
+
+def cut(path: Float[np.ndarray, "s 3"], time_s: float) -> Float[np.ndarray, "s 3"]:
+    """The part of a path that is driven within a time."""
+    ends = np.minimum(np.cumsum(path[:, 0]), time_s)
+    return np.column_stack([np.diff(ends, prepend=0.0), path[:, 1:]])
+
+
+def length(path: Float[np.ndarray, "s 3"]) -> float:
+    """Metres driven along a path."""
+    return float(path[:, 0] @ path[:, 1])
+
+
+def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, " 3"]:
+    """The pose at the end of a path: the unicycle's equations of motion, integrated exactly."""
+    x, y, heading = (float(value) for value in pose)
+    for duration, speed, rate in path:
+        turn = rate * duration
+        chord = speed * duration * float(np.sinc(turn / _FULL_TURN))  # np.sinc(z) = sin(pi z) / (pi z)
+        x += chord * np.cos(heading + turn / 2)
+        y += chord * np.sin(heading + turn / 2)
+        heading += turn
+    return np.array([x, y, wrap_angle(heading)])
+
+
+def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 2"]:
+    """Points along a path, for drawing: its bends sampled, its straights by their ends."""
+    points, here = [pose[:2]], pose
+    for segment in path:
+        pieces = _POINTS_PER_ARC if segment[2] else 1
+        if segment[0] * segment[1] > 0:
+            piece = segment[None] * np.array([1 / pieces, 1.0, 1.0])
+            for _ in range(pieces):
+                here = advance(here, piece)
+                points.append(here[:2])
+        else:
+            here = advance(here, segment[None])
+    return np.array(points)
+
+
+def wrap_angle(angle: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+    """The same direction in [-pi, pi)."""
+    return np.mod(np.asarray(angle) + np.pi, _FULL_TURN) - np.pi

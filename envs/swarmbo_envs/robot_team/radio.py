@@ -1,0 +1,25 @@
+"""Who hears whom."""
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+
+def links_in_range(agents: list[str], positions: Float[np.ndarray, "n 2"], range_m: float) -> "nx.Graph[str]":
+    """The graph of agents that are within radio range of each other.
+
+    Args:
+        agents: Names, one per position.
+        positions: In metres.
+        range_m: Largest distance at which two agents hear each other.
+
+    Returns:
+        All agents, with an edge per pair in range; the edge's ``distance`` is in metres.
+    """
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(agents)
+    offset = positions[:, None] - positions[None]
+    distances = np.hypot(offset[..., 0], offset[..., 1])
+    for i, j in np.argwhere(np.triu(distances <= range_m, k=1)):
+        graph.add_edge(agents[i], agents[j], distance=float(distances[i, j]))
+    return graph

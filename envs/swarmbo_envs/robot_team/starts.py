@@ -1,0 +1,43 @@
+"""Where the robots begin."""
+
+import numpy as np
+from jaxtyping import Float
+
+
+def spread_starts(
+    rng: np.random.Generator, sites: Float[np.ndarray, "k 2"], robots: int
+) -> Float[np.ndarray, "robots 2"]:
+    """Random sites, kept apart from each other.
+
+    Sites are taken in random order, each at least half the side of a robot's share of the map from those before it;
+    where the sites do not allow that, the distance is lowered until they do.
+
+    Args:
+        rng: Where the randomness comes from.
+        sites: Places to choose from, at least one per robot, all different.
+        robots: How many.
+    """
+    order = sites[rng.permutation(len(sites))]
+    apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / robots))
+    while True:
+        chosen: list[Float[np.ndarray, " 2"]] = []
+        free = np.ones(len(order), dtype=bool)
+        while len(chosen) < robots and free.any():
+            site = order[free.argmax()]
+            chosen.append(site)
+            free &= (((order - site) ** 2).sum(axis=1) >= apart**2) & (order != site).any(axis=1)
+        if len(chosen) == robots:
+            return np.array(chosen)
+        apart *= 0.8
+
+
+def nearest_free_sites(
+    starts: Float[np.ndarray, "robots 2"], sites: Float[np.ndarray, "k 2"]
+) -> Float[np.ndarray, "robots 2"]:
+    """For each start in turn, the nearest site that none before it took."""
+    free, chosen = np.ones(len(sites), dtype=bool), np.empty(len(starts), dtype=int)
+    for robot, start in enumerate(starts):
+        squared = np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf)
+        chosen[robot] = squared.argmin()
+        free[chosen[robot]] = False
+    return sites[chosen]
