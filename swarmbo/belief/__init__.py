@@ -1,1 +1,6 @@
-"""."""
+"""What the team thinks the field is."""
+
+from swarmbo.belief.cache import PosteriorCache as PosteriorCache
+from swarmbo.belief.exact import ExactGP as ExactGP
+from swarmbo.belief.hyperparameters import ExactGPSettings as ExactGPSettings
+from swarmbo.belief.hyperparameters import Hyperparameters as Hyperparameters

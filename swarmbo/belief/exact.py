@@ -1,0 +1,395 @@
+"""An exact Gaussian process over a box: the team's belief about one field.
+
+Inside, points live in the unit cube and outcomes are standardised; outside, everything is physical. The model is
+y = offset + scale (mean + f(u) + noise), f a zero-mean Gaussian process. Hyper-parameters, the mean, offset and scale
+change only in ``fit``; predictions plug them in, so their uncertainty is not part of any variance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.cache import PosteriorCache
+from swarmbo.belief.cholesky import extend, factorise, solve_lower
+from swarmbo.belief.data import checked_outcomes, checked_points
+from swarmbo.belief.fitting import fit_hyperparameters, profiled_mean
+from swarmbo.belief.gradient import covariance_gradient, posterior_gradient
+from swarmbo.belief.hyperparameters import ExactGPSettings, Hyperparameters
+from swarmbo.belief.priors import HyperparameterPrior
+from swarmbo.belief.state import read_state, write_state
+from swarmbo.errors import ShapeError
+from swarmbo.kernels import kernel_matrix
+from swarmbo.spaces import Domain
+
+_STATE_ARRAYS = ("X", "y", "pending", "L", "whitened", "jitter")
+_CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to _CHUNK times the number of data
+
+
+@dataclass(frozen=True, eq=False)
+class ExactGP:
+    """Belief about a field, immutable: every method that learns returns a new one. Make one with ``create``.
+
+    Source: Rasmussen & Williams 2006, alg. 2.1.
+
+    Args:
+        settings: Kernel, priors, effort of the fit.
+        domain: The box of physical points.
+        hyperparameters: At present.
+        X: Data points (n, d), physical.
+        y: Outcomes (n,), physical.
+        pending: Points (p, d), physical, whose outcomes are still to come; see ``condition_on_pending``.
+        L: Lower Cholesky factor (n + p, n + p) of the covariance of standardised outcomes, pending ones last.
+        whitened: L⁻¹ times the standardised outcomes less their mean (n + p,); 0 for pending ones.
+        jitter: Variance (n + p,) added to the diagonal where it was singular in float64; standardised, mostly 0.
+        tells_since_fit: Updates with data since the last fit.
+        is_fitted: Whether the hyper-parameters come from a fit.
+
+    Example:
+        >>> domain = Domain(np.zeros(2), np.array([100.0, 50.0]))
+        >>> belief = ExactGP.create(ExactGPSettings(), domain)
+        >>> belief = belief.update(np.array([[10.0, 10.0], [90.0, 40.0]]), np.array([300.0, 420.0]))
+        >>> belief = belief.fit(np.random.default_rng(0))
+        >>> mean, var = belief.posterior(np.array([[10.0, 10.0]]))
+        >>> bool(abs(mean[0] - 300.0) < 1.0), bool(0.0 < var[0] < belief.prior_variance)
+        (True, True)
+    """
+
+    settings: ExactGPSettings
+    domain: Domain
+    hyperparameters: Hyperparameters
+    X: Float[np.ndarray, "n d"]
+    y: Float[np.ndarray, " n"]
+    pending: Float[np.ndarray, "p d"]
+    L: Float[np.ndarray, "n+p n+p"]
+    whitened: Float[np.ndarray, " n+p"]
+    jitter: Float[np.ndarray, " n+p"]
+    tells_since_fit: int = 0
+    is_fitted: bool = False
+
+    def __post_init__(self) -> None:
+        for array in (self.X, self.y, self.pending, self.L, self.whitened, self.jitter):
+            array.flags.writeable = False
+
+    @classmethod
+    def create(cls, settings: ExactGPSettings, domain: Domain) -> "ExactGP":
+        """A belief without data, its hyper-parameters at the mode of their prior (in logarithms).
+
+        Args:
+            settings: Kernel, priors, effort of the fit.
+            domain: The box of physical points.
+        """
+        prior = HyperparameterPrior.of(settings, domain)
+        lengthscales, outputscale, noise_variance = prior.unpack(prior.centre)
+        hyperparameters = Hyperparameters(settings.kernel, tuple(lengthscales.tolist()), outputscale, noise_variance)
+        return cls._empty(settings, domain, hyperparameters)
+
+    @classmethod
+    def from_hyperparameters(
+        cls,
+        settings: ExactGPSettings,
+        domain: Domain,
+        hyperparameters: Hyperparameters,
+        X: Float[np.ndarray, "n d"],
+        y: Float[np.ndarray, " n"],
+    ) -> "ExactGP":
+        """Rebuild a belief from a record, without a fit.
+
+        Args:
+            settings: Kernel, priors, effort of later fits.
+            domain: The box of physical points.
+            hyperparameters: As recorded.
+            X: Data points (n, d), physical.
+            y: Outcomes (n,), physical.
+
+        Raises:
+            ShapeError: If the shapes do not fit, or a value is not finite.
+        """
+        if len(hyperparameters.lengthscales) != domain.n_dims:
+            raise ShapeError(
+                f"hyperparameters: got {len(hyperparameters.lengthscales)} lengthscales for a domain of "
+                f"{domain.n_dims} coordinates; wanted one each"
+            )
+        empty = cls._empty(settings, domain, hyperparameters)
+        return replace(empty.update(X, y), tells_since_fit=0, is_fitted=True)
+
+    @classmethod
+    def _empty(cls, settings: ExactGPSettings, domain: Domain, hyperparameters: Hyperparameters) -> "ExactGP":
+        no_points, none = np.zeros((0, domain.n_dims)), np.zeros(0)
+        return cls(
+            settings, domain, hyperparameters, no_points, none, no_points, np.zeros((0, 0), order="F"), none, none
+        )
+
+    @property
+    def n_data(self) -> int:
+        """Number of outcomes."""
+        return self.y.size
+
+    @property
+    def n_pending(self) -> int:
+        """Number of points conditioned on without an outcome."""
+        return self.pending.shape[0]
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit."""
+        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the field before any data, in the square of the outcome's unit."""
+        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether ``settings.refit_every`` updates with data came since the last fit."""
+        return self.tells_since_fit >= self.settings.refit_every
+
+    @property
+    def _lengthscales(self) -> Float[np.ndarray, " d"]:
+        return np.array(self.hyperparameters.lengthscales)
+
+    def _prior_cov(self, U: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
+        """Standardised prior covariances between points of the unit cube."""
+        return kernel_matrix(self.hyperparameters.kernel, U, Z, self._lengthscales, self.hyperparameters.outputscale)
+
+    def _conditioned_on(self) -> Float[np.ndarray, "n+p d"]:
+        """Data and pending points, in the unit cube."""
+        return self.domain.to_unit(np.concatenate([self.X, self.pending]))
+
+    def update(self, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> "ExactGP":
+        """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
+
+        Args:
+            X: New points (n, d), physical; they may lie outside the domain, and may repeat.
+            y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
+
+        Returns:
+            The new belief; this one where n is 0.
+
+        Raises:
+            ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
+        """
+        points = checked_points(X, self.domain.n_dims)
+        outcomes = checked_outcomes(y, points.shape[0])
+        if outcomes.size == 0:
+            return self
+        n, h = self.n_data, self.hyperparameters
+        whitened = self.whitened[:n]
+        L, jitter = self._extended(self.X, self.L[:n, :n], points)
+        residual = (outcomes - h.offset) / h.scale - h.mean - L[n:, :n] @ whitened
+        return replace(
+            self,
+            X=np.concatenate([self.X, points]),
+            y=np.concatenate([self.y, outcomes]),
+            pending=self.pending[:0],
+            L=L,
+            whitened=np.concatenate([whitened, solve_lower(L[n:, n:], residual)]),
+            jitter=np.concatenate([self.jitter[:n], np.full(outcomes.size, jitter)]),
+            tells_since_fit=self.tells_since_fit + 1,
+        )
+
+    def _extended(
+        self, X_old: Float[np.ndarray, "n d"], L: Float[np.ndarray, "n n"], X_new: Float[np.ndarray, "k d"]
+    ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
+        U = self.domain.to_unit(X_new)
+        noise = self.hyperparameters.noise_variance * np.eye(U.shape[0])
+        return extend(L, self._prior_cov(U, self.domain.to_unit(X_old)), self._prior_cov(U, U) + noise)
+
+    def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "ExactGP":
+        """A belief whose variance knows of measurements to come, and whose mean does not move.
+
+        This is GP-BUCB's hallucination: an outcome equal to the posterior mean carries no news but takes variance. Its
+        whitened residual is exactly 0, so the mean stays the same to rounding.
+
+        Source: Desautels, Krause & Burdick 2014, section 4.
+
+        Args:
+            X: Points (p, d), physical, that will be measured with the usual noise; added to those pending already.
+
+        Returns:
+            The new belief. ``update`` and ``fit`` on it go back to the data; condition again after them.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        points = checked_points(X, self.domain.n_dims)
+        L, jitter = self._extended(np.concatenate([self.X, self.pending]), self.L, points)
+        return replace(
+            self,
+            pending=np.concatenate([self.pending, points]),
+            L=L,
+            whitened=np.concatenate([self.whitened, np.zeros(points.shape[0])]),
+            jitter=np.concatenate([self.jitter, np.full(points.shape[0], jitter)]),
+        )
+
+    def fit(self, rng: np.random.Generator) -> "ExactGP":
+        """Refit hyper-parameters, mean and outcome scale to all data; points pending are forgotten.
+
+        Args:
+            rng: For the random starts.
+
+        Returns:
+            The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
+            the prior where they say nothing about the scale.
+        """
+        hyperparameters = fit_hyperparameters(
+            self.settings,
+            self.domain,
+            self.domain.to_unit(self.X),
+            self.y,
+            rng,
+            previous=self.hyperparameters if self.is_fitted else None,
+        )
+        refitted = replace(self, hyperparameters=hyperparameters)
+        U = self.domain.to_unit(self.X)
+        L, jitter = factorise(refitted._prior_cov(U, U) + hyperparameters.noise_variance * np.eye(self.n_data))
+        z = (self.y - hyperparameters.offset) / hyperparameters.scale
+        mean = profiled_mean(L, z)
+        return replace(
+            refitted,
+            hyperparameters=msgspec.structs.replace(hyperparameters, mean=mean),
+            pending=self.pending[:0],
+            L=L,
+            whitened=solve_lower(L, z - mean),
+            jitter=np.full(self.n_data, jitter),
+            tells_since_fit=0,
+            is_fitted=True,
+        )
+
+    def log_evidence(self) -> float:
+        """Log marginal likelihood of the standardised outcomes at the present hyper-parameters; 0 without data.
+
+        Source: Rasmussen & Williams 2006, eq. 2.30.
+        """
+        n = self.n_data
+        fit = float(self.whitened[:n] @ self.whitened[:n])
+        return -0.5 * fit - float(np.log(self.L.diagonal()[:n]).sum()) - 0.5 * n * float(np.log(2.0 * np.pi))
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and variance of the field (without measurement noise).
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) in the unit of the outcome, and variances (m,) >= 0 in its square.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        points = checked_points(X, self.domain.n_dims)
+        mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
+        for start in range(0, points.shape[0], _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            part = self.posterior_cache(points[rows])
+            mean[rows], var[rows] = part.mean, part.var
+        return mean, var
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
+        """The posterior at fixed points, from which covariances between subsets are cheap.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        U, h = self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.hyperparameters
+        V = solve_lower(self.L, self._prior_cov(self._conditioned_on(), U))
+        mean = h.offset + h.scale * (h.mean + V.T @ self.whitened)
+        var = h.scale**2 * np.maximum(h.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
+        return PosteriorCache(mean, var, V, U, h.kernel, self._lengthscales, h.outputscale, h.scale)
+
+    def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
+        """Mean and joint covariance of the field.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) in the unit of the outcome, and covariances (m, m) in its square.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        cache = self.posterior_cache(X)
+        everything = np.arange(cache.mean.size)
+        return cache.mean, cache.cov(everything, everything)
+
+    def posterior_gradient(
+        self, X: Float[np.ndarray, "m d"]
+    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
+        """Mean and variance of the field with their gradients.
+
+        Args:
+            X: Points (m, d), physical. Exactly at a data point the gradients of Matern-1/2, which has cusps there, take
+                the middle of the one-sided ones.
+
+        Returns:
+            Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of
+            each coordinate.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        cache = self.posterior_cache(X)
+        mean_gradient, var_gradient = posterior_gradient(cache, self._conditioned_on(), self.L, self.whitened)
+        sides = self.domain.high - self.domain.low
+        return cache.mean, mean_gradient / sides, cache.var, var_gradient / sides
+
+    def joint_posterior_gradient(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m d"]:
+        """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Entry [i, j, a] is d cov[i, j] / d X[i, a] with all other points at rest; [i, i] is the gradient of the
+            variance. The derivative with respect to X[j] is entry [j, i], because cov is symmetric. In the square of
+            the outcome's unit per physical unit of the coordinate.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        gradient = covariance_gradient(self.posterior_cache(X), self._conditioned_on(), self.L)
+        return gradient / (self.domain.high - self.domain.low)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of the state, the factorised part included, as plain JSON data and arrays.
+
+        Returns:
+            ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
+        """
+        plain = {
+            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
+            "tells_since_fit": self.tells_since_fit,
+            "is_fitted": self.is_fitted,
+        }
+        return write_state(plain, {name: getattr(self, name) for name in _STATE_ARRAYS})
+
+    @classmethod
+    def from_state_dict(cls, settings: ExactGPSettings, domain: Domain, state: Mapping[str, Any]) -> "ExactGP":
+        """The belief that ``state_dict`` wrote down; it goes on exactly as the one that was saved.
+
+        Args:
+            settings: As of the saved belief.
+            domain: As of the saved belief.
+            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+
+        Raises:
+            StateVersionError: If another version wrote it.
+        """
+        plain, arrays = read_state(state, _STATE_ARRAYS)
+        hyperparameters = msgspec.convert(plain["hyperparameters"], Hyperparameters)
+        return cls(
+            settings,
+            domain,
+            hyperparameters,
+            **arrays,
+            tells_since_fit=int(plain["tells_since_fit"]),
+            is_fitted=bool(plain["is_fitted"]),
+        )

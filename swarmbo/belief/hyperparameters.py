@@ -1,0 +1,99 @@
+"""What an exact Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
+
+from typing import Literal
+
+import msgspec
+
+from swarmbo.kernels import KernelName
+from swarmbo.settings import Settings, require
+
+LengthscaleModel = Literal["shared", "hierarchical", "separate"]
+
+
+class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
+    """Settings of an exact Gaussian process with fitted hyper-parameters.
+
+    All priors are normal in the logarithm. Lengths are shares of the sides of the domain; variances are relative to the
+    variance of the outcomes seen at the last fit.
+
+    Args:
+        kernel: Covariance function.
+        lengthscales: ``shared``: one for all coordinates. ``hierarchical``: a common one times a small deviation per
+            coordinate. ``separate``: one per coordinate, independent.
+        equal_in: What equal lengthscales mean: ``side``, an equal share of each side of the domain; ``physical``, an
+            equal physical length, for coordinates of one unit on a domain of unequal sides.
+        lengthscale_median: Median > 0 of the prior on the (common) lengthscale, times √d, which is how distances in the
+            unit cube grow. The default suits maps: 95 % of it lies between 0.07 and 1.1 sides of a square.
+        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+        deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; ``hierarchical`` only.
+        outputscale_log_std: Of the prior on the outputscale (prior variance), whose median is 1.
+        noise_median: Median > 0 of the prior on the noise variance.
+        noise_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
+        refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit.
+        restarts: Random starts, >= 0, drawn from the prior for each fit, besides the prior's mode and the last optimum.
+        max_iterations: Of L-BFGS-B per start, >= 1.
+    """
+
+    kernel: KernelName = "matern52"
+    lengthscales: LengthscaleModel = "hierarchical"
+    equal_in: Literal["side", "physical"] = "side"
+    lengthscale_median: float = 0.2
+    lengthscale_log_std: float = 0.7
+    deviation_log_std: float = 0.3
+    outputscale_log_std: float = 1.0
+    noise_median: float = 1e-3
+    noise_log_std: float = 1.5
+    noise_floor: float = 1e-6
+    refit_every: int = 1
+    restarts: int = 2
+    max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        for field in (
+            "lengthscale_median",
+            "lengthscale_log_std",
+            "deviation_log_std",
+            "outputscale_log_std",
+            "noise_median",
+            "noise_log_std",
+        ):
+            require(self, field, lambda value: value > 0.0, "a number > 0")
+        require(self, "noise_floor", lambda value: 0.0 < value <= 1.0, "a number in (0, 1]")
+        require(self, "refit_every", lambda value: value >= 1, "an integer >= 1")
+        require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
+        require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
+
+
+class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that turns data into a posterior; with the data, enough to rebuild a belief.
+
+    Args:
+        kernel: Covariance function.
+        lengthscales: One per coordinate, > 0, in shares of the domain's sides (the unit cube).
+        outputscale: Prior variance > 0 of standardised outcomes.
+        noise_variance: Of standardised outcomes, >= 0.
+        mean: Constant prior mean of standardised outcomes.
+        offset: Physical outcome = offset + scale * standardised outcome.
+        scale: In the unit of the outcome, > 0.
+    """
+
+    kernel: KernelName
+    lengthscales: tuple[float, ...]
+    outputscale: float
+    noise_variance: float
+    mean: float = 0.0
+    offset: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self, "lengthscales", _all_positive, "finite numbers > 0, one per coordinate")
+        require(self, "outputscale", lambda value: value > 0.0, "a number > 0")
+        require(self, "noise_variance", lambda value: value >= 0.0, "a number >= 0")
+        require(self, "mean", lambda _: True, "a finite number")
+        require(self, "offset", lambda _: True, "a finite number")
+        require(self, "scale", lambda value: value > 0.0, "a number > 0")
+
+
+def _all_positive(values: tuple[float, ...]) -> bool:
+    return len(values) > 0 and all(0.0 < value < float("inf") for value in values)
