@@ -1,1 +1,3 @@
-"""."""
+"""Factor graphs and ownership. Knows no GP."""
+
+from swarmbo.graph.factor_graph import FactorGraph as FactorGraph

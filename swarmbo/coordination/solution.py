@@ -1,0 +1,53 @@
+"""What a coordination method returns."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from swarmbo.graph import FactorGraph
+from swarmbo.records import SolveReport, Status, Traffic
+
+
+class Solution(msgspec.Struct, frozen=True):
+    """A joint choice.
+
+    Args:
+        assignment: For each variable the index of its value, in the graph's order of variables.
+        value: Sum of the tables at the assignment; -inf if it is a forbidden one.
+        upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known.
+        report: Status, rounds, traffic and gap.
+    """
+
+    assignment: dict[str, int]
+    value: float
+    upper_bound: float | None
+    report: SolveReport
+
+
+def solution_of(
+    graph: FactorGraph,
+    assignment: dict[str, int],
+    value: float,
+    statuses: Sequence[Status],
+    rounds: int,
+    traffic: Traffic,
+) -> Solution:
+    """Put the parts of a graph together: it is solved exactly where every connected part is.
+
+    Args:
+        graph: The whole graph.
+        assignment: Index by variable, in any order.
+        value: Sum of all tables there.
+        statuses: One for each connected part.
+        rounds: The most that any part took; parts do not wait for one another.
+        traffic: Of all parts.
+    """
+    exact = all(status == "exact" for status in statuses)
+    open_ended = any(status == "max_rounds" for status in statuses)
+    status: Status = "exact" if exact else "max_rounds" if open_ended else "converged"
+    return Solution(
+        assignment={variable: assignment[variable] for variable in graph.variables},
+        value=value,
+        upper_bound=value if exact else None,
+        report=SolveReport(status=status, rounds=rounds, value=value, gap=0.0 if exact else None, traffic=traffic),
+    )

@@ -1,0 +1,103 @@
+"""The tables of a factor graph, checked once at the boundary."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.errors import ShapeError
+from swarmbo.graph import FactorGraph
+
+LARGEST = 1e200  # entries beyond it could overflow in a sum, and inf - inf is not a number
+
+Table = Float[np.ndarray, "..."]
+
+
+def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:
+    """The tables as float64 arrays in the graph's order of factors.
+
+    Args:
+        graph: Whose scopes name the axes.
+        tables: ``{factor: array}``, one axis per variable of its scope, in scope order. An entry is the factor's value
+            there, to be maximised; -inf forbids the combination.
+
+    Returns:
+        The same values, float64, in C order; arrays that are so already are not copied.
+
+    Raises:
+        ShapeError: If a factor lacks its table, a table lacks its factor, an axis does not fit, or an entry is NaN, +inf
+            or beyond 1e200.
+    """
+    if missing := [factor for factor in graph.factors if factor not in tables]:
+        raise ShapeError(f"factor {missing[0]!r} has no table; give one array with axes {graph.scope(missing[0])}")
+    if unknown := [factor for factor in tables if factor not in set(graph.factors)]:
+        raise ShapeError(f"got a table for {unknown[0]!r}, which is no factor of the graph; leave it out")
+    checked: dict[str, Table] = {}
+    size_of: dict[str, tuple[int, str]] = {}
+    for factor in graph.factors:
+        table = np.ascontiguousarray(tables[factor], dtype=np.float64)
+        scope = graph.scope(factor)
+        if np.ndim(tables[factor]) != len(scope):
+            raise ShapeError(
+                f"table of {factor!r}: got {np.ndim(tables[factor])} axes; wanted {len(scope)}, one for each of "
+                f"{', '.join(scope)}"
+            )
+        for variable, size in zip(scope, table.shape, strict=True):
+            if size == 0:
+                raise ShapeError(f"table of {factor!r}: variable {variable!r} has no value to choose from; wanted >= 1")
+            known, by = size_of.setdefault(variable, (size, factor))
+            if known != size:
+                raise ShapeError(
+                    f"variable {variable!r} has {known} values in the table of {by!r} but {size} in that of {factor!r}; "
+                    "give all tables of a variable the same values in the same order"
+                )
+        _check_entries(factor, table)
+        checked[factor] = table
+    return checked
+
+
+def sizes_of(graph: FactorGraph, tables: Mapping[str, Table]) -> dict[str, int]:
+    """Number of values of each variable, in the graph's order of variables."""
+    sizes = {
+        variable: size
+        for factor in graph.factors
+        for variable, size in zip(graph.scope(factor), tables[factor].shape, strict=True)
+    }
+    return {variable: sizes[variable] for variable in graph.variables}
+
+
+def factor_values(
+    graph: FactorGraph, tables: Mapping[str, Table], assignment: Mapping[str, int]
+) -> Float[np.ndarray, " n_factors"]:
+    """Each factor's entry at an assignment, in the graph's order of factors."""
+    return np.array([tables[f][tuple(assignment[x] for x in graph.scope(f))] for f in graph.factors])
+
+
+def total(values: Float[np.ndarray, " n_factors"]) -> float:
+    """Their sum, added from the first to the last, so that everyone who adds them gets the same bits."""
+    return float(np.add.accumulate(values)[-1])
+
+
+def spread(table: Table) -> float:
+    """Largest less smallest finite entry; 1 if that is zero or nothing is finite. The unit of changes of messages."""
+    high, low = float(table.max()), smallest_finite(table)
+    return high - low if low < high else 1.0
+
+
+def smallest_finite(table: Table) -> float:
+    """The smallest entry above -inf; +inf if there is none."""
+    low = float(table.min())
+    return low if low > -np.inf else float(np.min(table, where=table > -np.inf, initial=np.inf))
+
+
+def _check_entries(factor: str, table: Table) -> None:
+    high = float(table.max())  # NaN if any entry is
+    if not high <= LARGEST:
+        at = tuple(map(int, np.unravel_index(int(np.argmax(~(table <= LARGEST))), table.shape)))
+        raise ShapeError(
+            f"table of {factor!r}: got {table[at]} at {at}; wanted numbers up to {LARGEST:g}, or -inf for a forbidden "
+            "combination"
+        )
+    if smallest_finite(table) < -LARGEST:
+        raise ShapeError(f"table of {factor!r}: got an entry below {-LARGEST:g}; use -inf to forbid a combination")

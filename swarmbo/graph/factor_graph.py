@@ -1,0 +1,270 @@
+"""The factor graph: which variables each local function couples, and which agent owns what."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from swarmbo.errors import ConfigError, OwnershipError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, repr=False)
+class FactorGraph:
+    """An immutable bipartite graph of factors and variables, with one owner for each of them.
+
+    The owner of a variable is the agent that acts it; the owner of a factor holds its table and computes its messages.
+    Build one with :meth:`from_scopes`.
+
+    Args:
+        factors: Names of the factors, in the order given.
+        scopes: For each factor its variables, in the order of its table's axes.
+        factor_owners: For each factor its agent.
+        variables: Names of the variables, in order of first appearance in the scopes.
+        variable_owners: For each variable its agent.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x3"], "f2": ["x2", "x3"]})
+        >>> graph.variables
+        ('x1', 'x3', 'x2')
+        >>> graph.factors_of("x3"), graph.neighbours("f1"), graph.is_forest
+        (('f1', 'f2'), ('f2',), True)
+    """
+
+    factors: tuple[str, ...]
+    scopes: tuple[tuple[str, ...], ...]
+    factor_owners: tuple[str, ...]
+    variables: tuple[str, ...]
+    variable_owners: tuple[str, ...]
+
+    @classmethod
+    def from_scopes(
+        cls,
+        scopes: Mapping[str, Sequence[str]],
+        owners: Mapping[str, str] | None = None,
+        variable_owners: Mapping[str, str] | None = None,
+    ) -> "FactorGraph":
+        """Build a graph from the factors' scopes.
+
+        Args:
+            scopes: ``{factor: [variable, …]}``; a scope has at least one variable and none twice.
+            owners: ``{factor: agent}`` for every factor. By default a factor belongs to the owner of its first variable.
+            variable_owners: ``{variable: agent}`` for every variable. By default a variable belongs to the owner of the
+                first factor that has it or, without ``owners`` too, to an agent that is named after the variable.
+
+        Returns:
+            The graph.
+
+        Raises:
+            ConfigError: If there is no factor, a scope is empty or repeats a variable, or a name is used twice.
+            OwnershipError: If a factor or variable lacks its owner, or an unknown one is given an owner.
+        """
+        if not scopes:
+            raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
+        for factor, scope in scopes.items():
+            if isinstance(scope, str):
+                raise ConfigError(f"got the string {scope!r}; wanted a list of variables", at=f"$.scopes.{factor}")
+            if not scope or len(set(scope)) != len(scope):
+                raise ConfigError(
+                    f"got {list(scope)}; wanted one or more variables, each once", at=f"$.scopes.{factor}"
+                )
+        variables = tuple(dict.fromkeys(variable for scope in scopes.values() for variable in scope))
+        if clash := [name for name in variables if name in scopes]:
+            raise ConfigError(
+                f"{clash[0]!r} names both a factor and a variable; rename one, for example the factor to "
+                f"'f_{clash[0]}'",
+                at="$.scopes",
+            )
+        if variable_owners is None and owners is None:
+            variable_owners = {variable: variable for variable in variables}
+        elif variable_owners is None and owners is not None:
+            _check_owners("factor", owners, tuple(scopes))
+            first: dict[str, str] = {}
+            for factor, scope in scopes.items():
+                for variable in scope:
+                    first.setdefault(variable, owners[factor])
+            variable_owners = first
+        assert variable_owners is not None
+        _check_owners("variable", variable_owners, variables)
+        if owners is None:
+            owners = {factor: variable_owners[scope[0]] for factor, scope in scopes.items()}
+        _check_owners("factor", owners, tuple(scopes))
+        return cls(
+            factors=tuple(scopes),
+            scopes=tuple(tuple(scope) for scope in scopes.values()),
+            factor_owners=tuple(owners[factor] for factor in scopes),
+            variables=variables,
+            variable_owners=tuple(variable_owners[variable] for variable in variables),
+        )
+
+    @classmethod
+    def from_networkx(cls, g: "nx.Graph[Any]") -> "FactorGraph":
+        """Build a graph from a bipartite networkx graph, as :meth:`to_networkx` makes them.
+
+        Args:
+            g: Nodes with ``bipartite=0`` are variables, with ``bipartite=1`` factors; their names are the nodes as text.
+                A node's ``owner`` is its agent (on all nodes of a kind, or on none). An edge's ``axis`` is the place of
+                the variable in the scope; without it the order of the edges counts.
+
+        Raises:
+            ConfigError: If a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
+            OwnershipError: If only some nodes of a kind have an ``owner``.
+        """
+        side: dict[Any, Any] = dict(g.nodes(data="bipartite"))
+        if wrong := [node for node, kind in side.items() if kind not in (0, 1)]:
+            raise ConfigError(f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}; wanted 0 (variable) or 1 (factor)")
+        for u, v in g.edges():
+            if side[u] == side[v]:
+                raise ConfigError(f"edge {u!r} - {v!r} joins two of a kind; wanted a factor and a variable")
+        scopes: dict[str, list[str]] = {}
+        for factor in (node for node in g.nodes if side[node] == 1):
+            edges = [(data.get("axis", place), str(v)) for place, (_, v, data) in enumerate(g.edges(factor, data=True))]
+            scopes[str(factor)] = [v for _, v in sorted(edges, key=lambda edge: edge[0])]
+        covered = {variable for scope in scopes.values() for variable in scope}
+        if lonely := [str(node) for node in g.nodes if side[node] == 0 and str(node) not in covered]:
+            raise ConfigError(f"variable {lonely[0]!r} is in no scope; connect it to a factor or leave it out")
+        owned: list[dict[str, str] | None] = []
+        for kind in (0, 1):
+            given = {
+                str(node): data["owner"] for node, data in g.nodes(data=True) if side[node] == kind and "owner" in data
+            }
+            owned.append(given or None)
+        return cls.from_scopes(scopes, owners=owned[1], variable_owners=owned[0])
+
+    def to_networkx(self) -> "nx.Graph[str]":
+        """The bipartite networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""
+        import networkx as nx  # late: takes a tenth of a second to import
+
+        g: nx.Graph[str] = nx.Graph()
+        for variable, owner in zip(self.variables, self.variable_owners, strict=True):
+            g.add_node(variable, bipartite=0, owner=owner)
+        for factor, owner in zip(self.factors, self.factor_owners, strict=True):
+            g.add_node(factor, bipartite=1, owner=owner)
+            for axis, variable in enumerate(self.scope(factor)):
+                g.add_edge(factor, variable, axis=axis)
+        return g
+
+    def scope(self, factor: str) -> tuple[str, ...]:
+        """The variables of a factor, in the order of its table's axes."""
+        return self._lookup(self._scope_by_factor, "factor", factor)
+
+    def factors_of(self, variable: str) -> tuple[str, ...]:
+        """The factors that a variable is in, in the graph's order."""
+        return self._lookup(self._factors_by_variable, "variable", variable)
+
+    def neighbours(self, factor: str) -> tuple[str, ...]:
+        """The other factors that share a variable with a factor, in the graph's order."""
+        sharing = {other for variable in self.scope(factor) for other in self.factors_of(variable)}
+        return tuple(other for other in self.factors if other in sharing and other != factor)
+
+    def owner(self, factor: str) -> str:
+        """The agent that owns a factor."""
+        return self._lookup(self._owner_by_factor, "factor", factor)
+
+    def variable_owner(self, variable: str) -> str:
+        """The agent that acts a variable."""
+        return self._lookup(self._owner_by_variable, "variable", variable)
+
+    def factors_owned_by(self, agent: str) -> tuple[str, ...]:
+        """The factors of an agent, in the graph's order."""
+        return tuple(factor for factor in self.factors if self.owner(factor) == agent)
+
+    def variables_owned_by(self, agent: str) -> tuple[str, ...]:
+        """The variables of an agent, in the graph's order."""
+        return tuple(variable for variable in self.variables if self.variable_owner(variable) == agent)
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """Every agent that owns something: the variables' owners in the variables' order, then the factors' other ones."""
+        return tuple(dict.fromkeys([*self.variable_owners, *self.factor_owners]))
+
+    @property
+    def max_factor_size(self) -> int:
+        """The number of variables in the largest scope."""
+        return max(len(scope) for scope in self.scopes)
+
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether the bipartite graph has no loop, so that max-sum is exact on it."""
+        n_nodes = len(self.factors) + len(self.variables)
+        return sum(map(len, self.scopes)) == n_nodes - len(self.components)
+
+    @cached_property
+    def components(self) -> tuple["FactorGraph", ...]:
+        """The connected parts, in the order of their first factors, each keeping the graph's order and owners."""
+        part_of: dict[str, int] = {}
+        n_parts = 0
+        for start in self.factors:
+            if start in part_of:
+                continue
+            part_of[start] = n_parts
+            frontier = [start]
+            while frontier:
+                for variable in self.scope(frontier.pop()):
+                    for factor in self.factors_of(variable):
+                        if factor not in part_of:
+                            part_of[factor] = n_parts
+                            frontier.append(factor)
+            n_parts += 1
+        if n_parts == 1:
+            return (self,)
+        members: list[dict[str, tuple[str, ...]]] = [{} for _ in range(n_parts)]
+        for factor in self.factors:
+            members[part_of[factor]][factor] = self.scope(factor)
+        return tuple(FactorGraph.from_scopes(m, self._owned(m), self._acted(m)) for m in members)
+
+    def __repr__(self) -> str:
+        return (
+            f"FactorGraph({len(self.factors)} factors, {len(self.variables)} variables, {len(self.agents)} agents, "
+            f"max_factor_size={self.max_factor_size}, is_forest={self.is_forest})"
+        )
+
+    def _owned(self, scopes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        return {factor: self.owner(factor) for factor in scopes}
+
+    def _acted(self, scopes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+        return {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
+
+    @cached_property
+    def _scope_by_factor(self) -> dict[str, tuple[str, ...]]:
+        return dict(zip(self.factors, self.scopes, strict=True))
+
+    @cached_property
+    def _owner_by_factor(self) -> dict[str, str]:
+        return dict(zip(self.factors, self.factor_owners, strict=True))
+
+    @cached_property
+    def _owner_by_variable(self) -> dict[str, str]:
+        return dict(zip(self.variables, self.variable_owners, strict=True))
+
+    @cached_property
+    def _factors_by_variable(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = {variable: [] for variable in self.variables}
+        for factor, scope in zip(self.factors, self.scopes, strict=True):
+            for variable in scope:
+                found[variable].append(factor)
+        return {variable: tuple(factors) for variable, factors in found.items()}
+
+    @staticmethod
+    def _lookup(table: dict[str, T], kind: str, name: str) -> T:
+        if name not in table:
+            raise KeyError(f"no {kind} {name!r} in this graph; it has {', '.join(list(table)[:8])}")
+        return table[name]
+
+
+def _check_owners(kind: str, owners: Mapping[str, str], names: tuple[str, ...]) -> None:
+    option = "owners" if kind == "factor" else "variable_owners"
+    if missing := [name for name in names if name not in owners]:
+        raise OwnershipError(
+            f"{kind} {missing[0]!r} has no owner; each {kind} needs exactly one. Give it to one agent in `{option}`."
+        )
+    if unknown := [name for name in owners if name not in names]:
+        raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
+    if bad := [name for name in names if not isinstance(owners[name], str)]:
+        raise OwnershipError(
+            f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; each {kind} needs exactly one owner, named by a string."
+        )

@@ -1,0 +1,98 @@
+"""Shortest paths over the radio links between agents."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from swarmbo.errors import TransportError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+class Routes:
+    """Who reaches whom, over how many links.
+
+    Args:
+        agents: Names of the agents, each once.
+        links: The radio graph on the agents; None: everyone hears everyone. Agents that it lacks hear nobody; its other
+            nodes are not relays.
+
+    Example:
+        >>> import networkx as nx
+        >>> routes = Routes(["a", "b", "c"], nx.Graph([("a", "b"), ("b", "c")]))
+        >>> routes.hops("a", "c"), routes.path("a", "c")
+        (2, ('a', 'b', 'c'))
+    """
+
+    def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None) -> None:
+        self.agents = tuple(agents)
+        self._place = {agent: place for place, agent in enumerate(self.agents)}
+        self._heard: dict[str, list[str]] | None = None
+        if links is not None:
+            self._heard = {
+                agent: sorted(
+                    (
+                        other
+                        for other in (links[agent] if agent in links else ())
+                        if other in self._place and other != agent
+                    ),
+                    key=self._place.__getitem__,
+                )
+                for agent in self.agents
+            }
+        self._towards: dict[str, dict[str, str | None]] = {}
+
+    def neighbours(self, agent: str) -> tuple[str, ...]:
+        """The agents that hear an agent directly, in the order of the agents."""
+        self._require_known(agent)
+        if self._heard is None:
+            return tuple(other for other in self.agents if other != agent)
+        return tuple(self._heard[agent])
+
+    def hops(self, sender: str, recipient: str) -> int:
+        """Number of links on a shortest path from sender to recipient; 0 to itself.
+
+        Raises:
+            TransportError: If either is unknown, or no path joins them.
+        """
+        return len(self.path(sender, recipient)) - 1
+
+    def path(self, sender: str, recipient: str) -> tuple[str, ...]:
+        """A shortest path, both ends included: the same one whenever the agents and links are the same.
+
+        Raises:
+            TransportError: If either is unknown, or no path joins them.
+        """
+        self._require_known(sender)
+        self._require_known(recipient)
+        if sender == recipient:
+            return (sender,)
+        if self._heard is None:
+            return (sender, recipient)
+        if recipient not in self._towards:
+            self._towards[recipient] = self._breadth_first(recipient)
+        towards = self._towards[recipient]
+        if sender not in towards:
+            raise TransportError(
+                f"no path of links from {sender!r} to {recipient!r}: they are in separate parts of the radio graph; "
+                "raise the radio range, or let only agents in contact share factors"
+            )
+        path = [sender]
+        while (following := towards[path[-1]]) is not None:
+            path.append(following)
+        return tuple(path)
+
+    def _breadth_first(self, start: str) -> dict[str, str | None]:
+        """For every agent that reaches ``start``, the next one on its way there."""
+        towards: dict[str, str | None] = {start: None}
+        frontier = [start]
+        for agent in frontier:
+            for other in self.neighbours(agent):
+                if other not in towards:
+                    towards[other] = agent
+                    frontier.append(other)
+        return towards
+
+    def _require_known(self, agent: str) -> None:
+        if agent not in self._place:
+            raise TransportError(f"unknown agent {agent!r}; this transport was opened for {', '.join(self.agents[:8])}")
