@@ -115,14 +115,15 @@ class Score(msgspec.Struct, frozen=True):
 
     Args:
         simple_regret: Maximum of the field less the best true value at any location measured so far.
-        batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017).
+        batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017);
+            None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
         recommendation_regret: Maximum less the true value at the recommendation; None before there is one.
         map_rmse: Root mean squared error of the belief's mean on the world's evaluation points; None without belief.
     """
 
     simple_regret: float
-    batch_regret: float
+    batch_regret: float | None
     total_regret: float
     recommendation_regret: float | None = None
     map_rmse: float | None = None

@@ -1,0 +1,266 @@
+"""The command line: ``swarmbo run | resume | plot | list | check | sweep | compare``.
+
+Modules that load numpy are imported inside the commands, so that ``--help`` is quick, and so that the number of
+threads is set before: linear algebra on one thread, as in sweeps, unless the user says otherwise.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from swarmbo.errors import ConfigError, SwarmboError
+
+if TYPE_CHECKING:
+    from swarmbo.experiment.summary import Summary
+
+app = typer.Typer(
+    help="Agents in simulated worlds agree by message passing on where to measure next.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Source = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.")]
+RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="TABLE.KEY=VALUE",
+        help="Override a setting; may be repeated. A new `kind` starts its table afresh.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
+NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
+
+
+def main() -> None:
+    """Entry point of the ``swarmbo`` command."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import swarmbo
+
+        typer.echo(f"swarmbo {swarmbo.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _swarmbo(  # pyright: ignore[reportUnusedFunction]
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take options that belong to no command."""
+
+
+@app.command()
+def run(
+    source: Source,
+    seed: Annotated[int | None, typer.Option(help="Seed of world and team; default: the scenario's.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>[+<settings>].")] = None,
+    overrides: Overrides = None,
+    no_figures: NoFigures = False,
+    quiet: Quiet = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
+) -> None:
+    """Run a scenario into a folder of its own, with figures and a closing table."""
+    with _one_line_errors():
+        from swarmbo.experiment import load
+        from swarmbo.experiment import run as run_scenario
+        from swarmbo.experiment.progress import Progress
+        from swarmbo.experiment.sweep import folder_name, setting_slug
+
+        given = list(overrides or [])
+        scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])])
+        if out is None:
+            settings = f"+{setting_slug(given)}" if given else ""
+            out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
+        was_there = (out / "summary.json").is_file() and not force
+        with _resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
+            summary = run_scenario(scenario, out, force=force, watch=progress.show)
+        _close(out, summary, was_there=was_there, figures=not no_figures)
+
+
+@app.command()
+def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False) -> None:
+    """Go on with an interrupted run, as if it had never been interrupted."""
+    with _one_line_errors():
+        from swarmbo.experiment import RunFolder
+        from swarmbo.experiment import resume as resume_run
+        from swarmbo.experiment.progress import Progress
+        from swarmbo.experiment.summary import read_summary
+
+        there = RunFolder.open(folder)
+        was_there = read_summary(there) is not None
+        with _resumable(folder), Progress(there.scenario().rounds, quiet=quiet) as progress:
+            summary = resume_run(folder, watch=progress.show)
+        _close(folder, summary, was_there=was_there, figures=not no_figures)
+
+
+@app.command()
+def plot(folder: RunPath) -> None:
+    """Draw the figures of a run again, complete or not."""
+    with _one_line_errors():
+        from swarmbo.experiment import RunFolder
+        from swarmbo.plotting import write_figures
+
+        for path in write_figures(RunFolder.open(folder).path):
+            typer.echo(path)
+
+
+@app.command()
+def check(source: Source, overrides: Overrides = None) -> None:
+    """Build the world and the team of a scenario and stop: whatever a run would refuse is refused here."""
+    with _one_line_errors():
+        from swarmbo.experiment import check as check_scenario
+        from swarmbo.experiment import load
+
+        scenario = load(source, overrides or [])
+        check_scenario(scenario)
+        typer.echo(
+            f"{scenario.name}: all right ({scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed})"
+        )
+
+
+@app.command("list")
+def list_known() -> None:
+    """List the scenarios that swarmbo brings, and the environments that scenarios can name."""
+    with _one_line_errors():
+        from swarmbo.experiment.scenario import available, summary_line
+        from swarmbo.experiment.world import environment_ids, load_plug_ins
+
+        typer.secho("scenarios", bold=True)
+        for name, path in available().items():
+            typer.echo(f"  {name:<20} {summary_line(path)}")
+        typer.secho("environments", bold=True)
+        for identifier in environment_ids():
+            typer.echo(f"  {identifier}")
+        for name, why in load_plug_ins().items():
+            typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
+
+
+@app.command()
+def sweep(
+    source: Source,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from the scenario's on.")] = 10,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="TABLE.KEY=A,B", help="Alternatives; every combination is run. May be repeated."),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
+    jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
+    with _one_line_errors():
+        from swarmbo.experiment.progress import SweepProgress
+        from swarmbo.experiment.sweep import plan
+        from swarmbo.experiment.sweep import sweep as run_trials
+
+        trials = plan(source, seeds, overrides or [], out)
+        try:
+            with SweepProgress(len(trials), quiet=quiet) as progress:
+                outcomes = run_trials(trials, jobs, progress.show)
+        except KeyboardInterrupt:
+            typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
+            raise typer.Exit(130) from None
+        counts = {
+            status: sum(outcome.status == status for outcome in outcomes) for status in ("done", "resumed", "skipped")
+        }
+        typer.echo(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {out}")
+        if any(outcome.status == "failed" for outcome in outcomes):
+            raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, searched through.")],
+    reference: Annotated[
+        str | None, typer.Option(help="The method that others are compared to; default: the first.")
+    ] = None,
+    against: Annotated[list[str] | None, typer.Option(help="Which others; default: all. May be repeated.")] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the table.")] = None,
+) -> None:
+    """Compare methods per landscape, seed by seed: regret and map error, with intervals of the paired differences."""
+    with _one_line_errors():
+        from swarmbo.experiment import compare as compare_runs
+        from swarmbo.experiment.comparison_table import comparison_tables, write_csv
+
+        comparison = compare_runs(folders, reference, against or [], level)
+        _show(*comparison_tables(comparison))
+        for note in comparison.notes:
+            typer.echo(f"swarmbo: {note}", err=True)
+        if csv is not None:
+            typer.echo(write_csv(comparison, csv))
+        if figure is not None:
+            from swarmbo.plotting import write_comparison_figure
+
+            write_comparison_figure(comparison.rows, figure)
+            typer.echo(figure)
+
+
+@contextmanager
+def _one_line_errors() -> Generator[None]:
+    """Bad input ends the command with one line and status 2, never with a traceback."""
+    try:
+        yield
+    except SwarmboError as error:
+        text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
+        typer.echo("swarmbo: " + _one_line(text), err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _resumable(folder: Path) -> Generator[None]:
+    """Whatever stops a run, say how to go on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"swarmbo: interrupted; `swarmbo resume {folder}` goes on from here", err=True)
+        raise typer.Exit(130) from None
+    except SwarmboError:
+        raise
+    except Exception as error:  # noqa: BLE001  the world's own: its traceback is shown whole
+        traceback.print_exc()
+        line = _one_line(f"{type(error).__name__}: {error}")
+        typer.echo(f"swarmbo: stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", err=True)
+        raise typer.Exit(1) from None
+
+
+def _close(folder: Path, summary: "Summary", *, was_there: bool, figures: bool) -> None:
+    from swarmbo.experiment.report import report_table
+
+    if was_there:
+        typer.echo(f"{folder}: this run is complete already")
+    elif figures:
+        from swarmbo.plotting import write_figures
+
+        write_figures(folder)
+    _show(report_table(summary))
+    typer.echo(f"written to {folder}")
+
+
+def _show(*tables: object) -> None:
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+    for table in tables:
+        console.print(table)
+
+
+def _one_line(text: str) -> str:
+    """Text without line ends and control characters, whatever a file held."""
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))

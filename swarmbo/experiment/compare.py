@@ -1,0 +1,234 @@
+"""Methods side by side: runs grouped by landscape and by method, compared seed by seed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.summary import read_summary
+from swarmbo.experiment.world_record import read_world
+from swarmbo.metrics import PairedDifference, paired_difference
+
+Metric = Literal["simple_regret", "mean_regret", "map_rmse"]
+METRICS: tuple[Metric, ...] = get_args(Metric)
+METRIC_TEXT: dict[Metric, str] = {
+    "simple_regret": "simple regret at the end",
+    "mean_regret": "mean regret per measurement (cumulative regret / measurements)",
+    "map_rmse": "map RMSE at the end",
+}
+_METHOD_TABLES = ("belief", "acquisition", "coordination", "transport")
+
+Landscape = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
+
+
+class ComparisonRow(msgspec.Struct, frozen=True):
+    """One method on one landscape by one metric; less is better in all of them.
+
+    Args:
+        landscape: Its name.
+        method: Its name; the settings in which methods differ.
+        metric: Which.
+        unit: Unit of its values.
+        mean: Mean over all seeds of this method.
+        n_seeds: How many.
+        reference: The method that it is compared to.
+        difference: This method less the reference, seed by seed; positive where the reference is better. None for the
+            reference itself, and where the two have no seed in common.
+    """
+
+    landscape: str
+    method: str
+    metric: Metric
+    unit: str
+    mean: float
+    n_seeds: int
+    reference: str
+    difference: PairedDifference | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of comparisons, and what was left out of it.
+
+    Args:
+        rows: By landscape, metric and method.
+        reference: The method that all others are compared to.
+        notes: Runs and seeds that are not in it, and why.
+    """
+
+    rows: list[ComparisonRow]
+    reference: str
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _Run:
+    path: Path
+    landscape: Landscape
+    method: dict[str, dict[str, Any]]
+    seed: int
+    world: str
+    unit: str
+    metrics: dict[Metric, float]
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """Run folders at or below some folders, in the order given, then by name.
+
+    Raises:
+        RunFolderError: If a folder is missing, or none of them holds a run.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise RunFolderError(f"{path}: no such folder; wanted folders of runs")
+        below = sorted(file.parent for file in path.rglob("scenario.toml"))
+        found.update(dict.fromkeys(run.resolve() for run in below))
+    if not found:
+        raise RunFolderError(f"no run lies in {', '.join(map(str, paths))}; wanted folders of runs")
+    return list(found)
+
+
+def compare(
+    paths: Iterable[Path], reference: str | None = None, against: Sequence[str] = (), level: float = 0.95
+) -> Comparison:
+    """Compare methods over landscapes.
+
+    A landscape is an environment table with a number of rounds; a method is everything else but the seed. So methods on
+    one landscape had the same number of rounds.
+
+    Args:
+        paths: Folders of runs, searched through.
+        reference: The method that others are compared to; by default that of the first run found.
+        against: Which others; by default all.
+        level: Of the bootstrap intervals.
+
+    Raises:
+        RunFolderError: If there are no complete runs.
+        ConfigError: If a method that is named was not run.
+    """
+    runs, notes = _read(find_runs(list(paths)))
+    if not runs:
+        raise RunFolderError("no run is complete and knows the truth; nothing to compare")
+    labels = method_labels([run.method for run in runs])
+    names = landscape_names([(run.landscape, run.world) for run in runs])
+    values: dict[tuple[Landscape, str], dict[int, _Run]] = {}
+    for run, label in zip(runs, labels, strict=True):
+        cell = values.setdefault((run.landscape, label), {})
+        if run.seed in cell:
+            notes.append(f"{run.path}: same landscape, method and seed as {cell[run.seed].path}; left out")
+        else:
+            cell[run.seed] = run
+    methods = list(dict.fromkeys(labels))
+    reference = methods[0] if reference is None else reference
+    for name in (reference, *against):
+        if name not in methods:
+            raise ConfigError(
+                f"got {name!r}; wanted one of {', '.join(map(repr, methods))}", at="--reference/--against"
+            )
+    shown = [name for name in methods if name == reference or not against or name in against]
+    rows: list[ComparisonRow] = []
+    for landscape, name in names.items():
+        for metric in METRICS:
+            base = values.get((landscape, reference), {})
+            for method in shown:
+                cell = values.get((landscape, method), {})
+                row = _row(name, method, metric, cell, reference, base, level)
+                if row is not None:
+                    rows.append(row)
+                    if metric == METRICS[0] and row.difference is not None and row.difference.unpaired:
+                        seeds = ", ".join(map(str, row.difference.unpaired))
+                        notes.append(
+                            f"{name}: {method} and {reference} do not both have seeds {seeds}; not in the difference"
+                        )
+    return Comparison(rows, reference, notes)
+
+
+def method_labels(methods: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[str]:
+    """Short names that tell methods apart: the kinds in which they differ, and the settings in which one kind does.
+
+    Args:
+        methods: For each run its method tables.
+
+    Example:
+        >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
+        ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
+        ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
+    """
+    return [
+        ", ".join(filter(None, (_table_label(method, methods, table) for table in method))) or "all"
+        for method in methods
+    ]
+
+
+def landscape_names(landscapes: Sequence[tuple[Landscape, str]]) -> dict[Landscape, str]:
+    """A name for each landscape: its scenario's, with the world's or a number where that is not enough."""
+    worlds = dict(landscapes)
+    names: dict[Landscape, str] = {}
+    for landscape, world in worlds.items():
+        twins = [other for other in worlds if other[1] == landscape[1]]
+        name = landscape[1] if len(twins) == 1 else f"{landscape[1]}: {world}"
+        clash = sum(other == name or other.startswith(f"{name} #") for other in names.values())
+        names[landscape] = name if not clash else f"{name} #{clash + 1}"
+    return names
+
+
+def _table_label(method: Mapping[str, Any], methods: Sequence[Mapping[str, Any]], table: str) -> str:
+    own = method[table]
+    kinds = {other[table].get("kind") for other in methods}
+    twins = [other[table] for other in methods if other[table].get("kind") == own.get("kind")]
+    differing = [key for key in own if key != "kind" and any(twin.get(key) != own[key] for twin in twins)]
+    settings = ", ".join(f"{key}={own[key]}" for key in differing)
+    if len(kinds) > 1:
+        return f"{own.get('kind')} ({settings})" if settings else str(own.get("kind"))
+    return f"{table} {settings}" if settings else ""
+
+
+def _row(
+    landscape: str,
+    method: str,
+    metric: Metric,
+    cell: Mapping[int, _Run],
+    reference: str,
+    base: Mapping[int, _Run],
+    level: float,
+) -> ComparisonRow | None:
+    own = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
+    other = {seed: run.metrics[metric] for seed, run in base.items() if metric in run.metrics}
+    if not own:
+        return None
+    difference = None
+    if method != reference and own.keys() & other.keys():
+        difference = paired_difference(own, other, level)
+    unit = next(iter(cell.values())).unit
+    mean = sum(own.values()) / len(own)
+    return ComparisonRow(landscape, method, metric, unit, mean, len(own), reference, difference)
+
+
+def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
+    runs: list[_Run] = []
+    notes: list[str] = []
+    for path in paths:
+        folder = RunFolder.open(path)
+        summary = read_summary(folder)
+        if summary is None:
+            notes.append(f"{path}: not complete; left out")
+            continue
+        if summary.score is None:
+            notes.append(f"{path}: its world does not tell the truth, so it has no regret; left out")
+            continue
+        scenario = folder.scenario()
+        metrics: dict[Metric, float] = {"simple_regret": summary.score.simple_regret}
+        if summary.mean_regret is not None:
+            metrics["mean_regret"] = summary.mean_regret
+        if summary.score.map_rmse is not None:
+            metrics["map_rmse"] = summary.score.map_rmse
+        key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
+        method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in _METHOD_TABLES}
+        world = read_world(folder).name
+        runs.append(_Run(path, (key, scenario.name), method, scenario.seed, world, summary.unit, metrics))
+    return runs, notes

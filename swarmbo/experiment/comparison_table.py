@@ -1,0 +1,68 @@
+"""A comparison as tables for the terminal, and as CSV."""
+
+import csv
+from pathlib import Path
+
+from rich.table import Table
+
+from swarmbo.errors import RunFolderError
+from swarmbo.experiment.compare import METRIC_TEXT, METRICS, Comparison, ComparisonRow
+
+
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """One table per metric: a row per landscape and method, with the paired difference to the reference."""
+    tables: list[Table] = []
+    for metric in METRICS:
+        rows = [row for row in comparison.rows if row.metric == metric]
+        if not rows:
+            continue
+        table = Table(
+            title=f"{METRIC_TEXT[metric]}; difference to {comparison.reference!r}, positive where that one is better",
+            title_justify="left",
+        )
+        for name in ("landscape", "method"):
+            table.add_column(name)
+        for name in ("seeds", "mean", "difference", "interval", "better"):
+            table.add_column(name, justify="right")
+        for before, row in zip([None, *rows], rows, strict=False):
+            is_new = before is None or before.landscape != row.landscape
+            if is_new and before is not None:
+                table.add_section()
+            table.add_row(row.landscape if is_new else "", row.method, str(row.n_seeds), *_cells(row))
+        tables.append(table)
+    return tables
+
+
+def write_csv(comparison: Comparison, path: Path) -> Path:
+    """Write one line per landscape, metric and method.
+
+    Raises:
+        RunFolderError: If the file cannot be written.
+    """
+    names = ["landscape", "method", "metric", "unit", "n_seeds", "mean", "reference"]
+    more = ["difference", "low", "high", "n_pairs", "unpaired"]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names, *more])
+            for row in comparison.rows:
+                plain = [getattr(row, name) for name in names]
+                if (pairs := row.difference) is None:
+                    writer.writerow([*plain, *[""] * len(more)])
+                else:
+                    unpaired = " ".join(map(str, pairs.unpaired))
+                    writer.writerow([*plain, pairs.mean, pairs.low, pairs.high, pairs.n_pairs, unpaired])
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
+    return path
+
+
+def _cells(row: ComparisonRow) -> list[str]:
+    mean = f"{row.mean:.4g} {row.unit}".rstrip()
+    if (pairs := row.difference) is None:
+        return [mean, "reference" if row.method == row.reference else "no common seed", "", ""]
+    interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
+    verdict = "unclear"
+    if pairs.is_clear:
+        verdict = row.reference if pairs.mean > 0 else row.method
+    return [mean, f"{pairs.mean:+.4g}", interval, verdict]

@@ -1,0 +1,82 @@
+"""The closing table of a run."""
+
+import math
+from pathlib import Path
+
+from rich.table import Table
+
+from swarmbo.errors import RunFolderError
+from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.summary import Summary, read_summary
+from swarmbo.records import Recommendation, Traffic
+
+
+def read_report(path: Path) -> Summary:
+    """The summary of a complete run.
+
+    Raises:
+        RunFolderError: If there is none, or the run is not complete.
+    """
+    summary = read_summary(RunFolder.open(path))
+    if summary is None:
+        raise RunFolderError(f"{path}: this run is not complete; `swarmbo resume {path}` goes on with it")
+    return summary
+
+
+def report_rows(summary: Summary) -> list[tuple[str, str]]:
+    """What to tell at the end of a run: a label and its text in each row."""
+    unit, score = summary.unit, summary.score
+    rows = [
+        ("best measurement", _found(summary.best, unit, summary.axis_unit, with_std=False)),
+        ("recommendation", _found(summary.recommendation, unit, summary.axis_unit, with_std=True)),
+    ]
+    if summary.maximum is not None:
+        rows.append(("true maximum", quantity(summary.maximum, unit)))
+    if score is not None:
+        rows.append(("simple regret", quantity(score.simple_regret, unit)))
+        if score.recommendation_regret is not None:
+            rows.append(("regret at the recommendation", quantity(score.recommendation_regret, unit)))
+        if score.map_rmse is not None:
+            rows.append(("map RMSE", quantity(score.map_rmse, unit)))
+    failed = f", {summary.failures} failed" if summary.failures else ""
+    rows += [
+        ("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"),
+        ("distance travelled", quantity(sum(summary.distance.values()), summary.axis_unit)),
+        ("messages to agree", traffic_text(summary.agreement)),
+        ("messages to share", traffic_text(summary.sharing)),
+        ("time in rounds", f"{summary.seconds:.1f} s"),
+    ]
+    return rows
+
+
+def report_table(summary: Summary) -> Table:
+    """The same, to show on a terminal."""
+    table = Table(title=f"{summary.name}, seed {summary.seed}", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for label, text in report_rows(summary):
+        table.add_row(label, text)
+    return table
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with four to six digits and its unit."""
+    digits = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{digits} {unit}".rstrip()
+
+
+def traffic_text(traffic: Traffic) -> str:
+    """Messages, transmissions and size in words."""
+    size = f"{traffic.bytes / 1000:,.1f} kB" if traffic.bytes >= 1000 else f"{traffic.bytes} bytes"
+    return f"{traffic.messages:,} ({size}; {traffic.transmissions:,} transmissions)"
+
+
+def _found(place: Recommendation | None, unit: str, axis_unit: str, *, with_std: bool) -> str:
+    if place is None:
+        return "none: every measurement failed"
+    value = quantity(place.mean, unit)
+    if with_std:
+        decimals = max(0, 1 - math.floor(math.log10(place.std))) if place.std > 0 else 4
+        value = f"{place.mean:,.{decimals}f} ± {place.std:,.{decimals}f} {unit}".rstrip()
+    where = ", ".join(f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in place.location)
+    return f"{value} at ({where}) {axis_unit}".rstrip()

@@ -1,0 +1,94 @@
+"""What came out of a run, as one record."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from swarmbo.errors import RunFolderError
+from swarmbo.experiment.folder import RunFolder, Timing
+from swarmbo.experiment.scenario import Scenario
+from swarmbo.metrics import agreement_traffic, distance_travelled, mean_regret, sharing_traffic
+from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Score, Traffic
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The end of a run. Written last: a folder that has it is complete.
+
+    Args:
+        name: Of the scenario.
+        seed: Of the scenario.
+        rounds: Rounds that were run after the one at reset; fewer than the scenario's if the world ended before.
+        measurements: Measurements that succeeded, those at reset included.
+        failures: Measurements that failed.
+        best: The largest measurement and where.
+        recommendation: The belief's maximum.
+        score: The last round's, where the truth is known.
+        mean_regret: Mean over all chosen measurements of maximum less true value.
+        maximum: The field's true maximum, where it is known.
+        distance: Distance travelled by each agent.
+        agreement: Traffic of agreeing on where to measure.
+        sharing: Traffic of sharing measurements.
+        seconds: Spent in rounds, by the wall clock.
+        unit: Unit of the outcome.
+        axis_unit: Unit of the locations.
+    """
+
+    name: str
+    seed: int
+    rounds: int
+    measurements: int
+    failures: int
+    best: Recommendation | None
+    recommendation: Recommendation | None
+    score: Score | None
+    mean_regret: float | None
+    maximum: float | None
+    distance: dict[str, float]
+    agreement: Traffic
+    sharing: Traffic
+    seconds: float
+    unit: str
+    axis_unit: str
+
+
+def summarise(
+    scenario: Scenario, records: Sequence[RoundRecord], timings: Sequence[Timing], truth: GroundTruth | None
+) -> Summary:
+    """The summary of a run from its records."""
+    samples = [sample for record in records for sample in record.samples]
+    succeeded = sum(sample.measurement is not None for sample in samples)
+    last = records[-1]
+    return Summary(
+        name=scenario.name,
+        seed=scenario.seed,
+        rounds=last.round,
+        measurements=succeeded,
+        failures=len(samples) - succeeded,
+        best=last.best,
+        recommendation=last.recommendation,
+        score=last.score,
+        mean_regret=None if last.score is None else mean_regret(records),
+        maximum=None if truth is None else float(truth.maximum),
+        distance=distance_travelled(records),
+        agreement=agreement_traffic(records),
+        sharing=sharing_traffic(records),
+        seconds=sum(timing.total for timing in timings),
+        unit="" if truth is None else truth.unit,
+        axis_unit="" if truth is None else truth.axis_unit,
+    )
+
+
+def read_summary(folder: RunFolder) -> Summary | None:
+    """The summary of a complete run; None while rounds of it are missing from the log.
+
+    Raises:
+        RunFolderError: If it is damaged.
+    """
+    path = folder.path / "summary.json"
+    if not path.is_file():
+        return None
+    try:
+        summary = msgspec.json.decode(path.read_bytes(), type=Summary)
+    except msgspec.DecodeError as error:
+        raise RunFolderError(f"{path}: is damaged ({error}); delete it and resume the run") from error
+    return summary if len(folder.lines()) == summary.rounds + 1 else None

@@ -1,0 +1,175 @@
+"""Many runs of one scenario: every combination of alternative settings, over a range of seeds."""
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
+from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.override import split_alternatives
+from swarmbo.experiment.runner import check, resume, run
+from swarmbo.experiment.scenario import Scenario, load
+from swarmbo.experiment.summary import read_summary
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_LONGEST_SLUG = 96
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a sweep: what, and the folder it goes to."""
+
+    scenario: Scenario
+    out: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial.
+
+    Args:
+        trial: Which one.
+        status: ``done``, ``resumed`` (begun by an earlier sweep), ``skipped`` (complete already) or ``failed``.
+        message: Why it failed.
+    """
+
+    trial: Trial
+    status: Literal["done", "resumed", "skipped", "failed"]
+    message: str = ""
+
+
+def plan(
+    source: str | os.PathLike[str], n_seeds: int, overrides: Sequence[str] = (), out: str | os.PathLike[str] = "runs"
+) -> list[Trial]:
+    """The trials of a sweep: ``out/<name>/<settings>/seed-<seed>``.
+
+    Args:
+        source: Name or file of the scenario.
+        n_seeds: Seeds from the scenario's on, at least 1.
+        overrides: ``table.key=value``, or ``table.key=a,b`` for alternatives; every combination is run.
+        out: Folder of all sweeps.
+
+    Returns:
+        The trials, seeds innermost.
+
+    Raises:
+        ConfigError: If a setting is refused by scenario, world or team; nothing has been run then.
+    """
+    if n_seeds < 1:
+        raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
+    choices: list[list[str]] = []
+    for text in overrides:
+        key, values = split_alternatives(text)
+        choices.append([f"{key}={value}" for value in values])
+    trials: list[Trial] = []
+    for chosen in itertools.product(*choices):
+        scenario = load(source, chosen)
+        check(scenario)
+        for seed in range(scenario.seed, scenario.seed + n_seeds):
+            folder = Path(out) / folder_name(scenario.name) / setting_slug(chosen) / f"seed-{seed:03d}"
+            trials.append(Trial(msgspec.structs.replace(scenario, seed=seed), folder))
+    return trials
+
+
+def setting_slug(overrides: Sequence[str]) -> str:
+    """A folder name that tells settings apart: ``coordination.kind=max-sum``; ``default`` without any."""
+    return folder_name(",".join(overrides)) or "default"
+
+
+def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], None] | None = None) -> list[Outcome]:
+    """Run what is not done yet; resume what is half done.
+
+    Each trial runs in a process that does its linear algebra on one thread, so that results do not depend on ``jobs``.
+
+    Args:
+        trials: From ``plan``.
+        jobs: Processes at a time, at least 1.
+        watch: Called when a trial ends, in the order in which they do.
+
+    Returns:
+        What became of each, in the order of the trials. A trial that fails does not stop the others.
+
+    Raises:
+        ConfigError: If ``jobs`` is not at least 1.
+    """
+    if jobs < 1:
+        raise ConfigError(f"got {jobs}; wanted an integer >= 1", at="--jobs")
+    outcomes: dict[int, Outcome] = {}
+
+    def keep(number: int, outcome: Outcome) -> None:
+        outcomes[number] = outcome
+        if watch is not None:
+            watch(outcome)
+
+    left: dict[int, Trial] = {}
+    for number, trial in enumerate(trials):
+        if _is_complete(trial):
+            keep(number, Outcome(trial, "skipped"))
+        else:
+            left[number] = trial
+    with _one_thread(), ProcessPoolExecutor(min(jobs, max(1, len(left))), mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(_execute, trial): number for number, trial in left.items()}
+        try:
+            for future in as_completed(futures):
+                keep(futures[future], future.result())
+        except BaseException:  # also an interrupt: what has not begun shall not begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [outcomes[number] for number in range(len(trials))]
+
+
+def _is_complete(trial: Trial) -> bool:
+    if not RunFolder.holds_run(trial.out):
+        return False
+    folder = RunFolder.open(trial.out)
+    return folder.scenario() == trial.scenario and read_summary(folder) is not None
+
+
+def _execute(trial: Trial) -> Outcome:
+    begun = RunFolder.holds_run(trial.out)
+    try:
+        if begun and RunFolder.open(trial.out).scenario() != trial.scenario:
+            raise RunFolderError(f"{trial.out}: holds another run; choose another --out")
+        if begun:
+            resume(trial.out)
+        else:
+            run(trial.scenario, trial.out)
+    except SwarmboError as error:
+        return Outcome(trial, "failed", str(error))
+    except Exception as error:  # noqa: BLE001  a world's own failure: reported with its trial, the others go on
+        return Outcome(trial, "failed", f"{type(error).__name__}: {error}")
+    return Outcome(trial, "resumed" if begun else "done")
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """Let child processes find these in their environment before they load numpy."""
+    before: dict[str, Any] = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def folder_name(text: str) -> str:
+    """Text as one safe part of a path; what had to be cut is told apart by a digest."""
+    safe = re.sub(r"[^\w.=,+-]+", "_", text, flags=re.ASCII).strip(".")
+    if safe == text and len(safe) <= _LONGEST_SLUG:
+        return safe
+    digest = blake2b(text.encode(), digest_size=4).hexdigest()
+    return f"{safe[: _LONGEST_SLUG - 9]}-{digest}"

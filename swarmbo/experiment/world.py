@@ -1,0 +1,66 @@
+"""The worlds that a scenario can name: PettingZoo's registry, and the plug-ins that fill it."""
+
+import functools
+from importlib.metadata import entry_points
+from typing import Any
+
+import pettingzoo
+from pettingzoo.env_registry.exceptions import PettingZooRegistryError
+
+from swarmbo.errors import ConfigError
+from swarmbo.experiment.scenario import Scenario
+
+ENTRY_POINT_GROUP = "swarmbo.envs"
+
+Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
+
+
+@functools.cache
+def load_plug_ins() -> dict[str, str]:
+    """Let every installed plug-in register its environments, once a process.
+
+    A plug-in is an entry point of the group ``swarmbo.envs``: a callable without arguments that calls
+    ``pettingzoo.register``.
+
+    Returns:
+        Why plug-ins failed, by name; empty if all is well. One broken plug-in does not stop the others.
+    """
+    failures: dict[str, str] = {}
+    for plug_in in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            plug_in.load()()
+        except Exception as error:  # noqa: BLE001  whatever a stranger's code raises is reported under its name
+            failures[plug_in.name] = f"{type(error).__name__}: {error}"
+    return failures
+
+
+def environment_ids() -> list[str]:
+    """Ids of all parallel environments that can be named, those of plug-ins included."""
+    load_plug_ins()
+    return sorted(pettingzoo.parallel_registry)
+
+
+def make_environment(scenario: Scenario) -> Environment:
+    """The world of a scenario, not yet reset.
+
+    Raises:
+        ConfigError: If the id is unknown, or the environment refuses its settings.
+    """
+    failures = load_plug_ins()
+    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
+    name = scenario.environment["id"]
+    try:
+        pettingzoo.spec("parallel", name)
+    except PettingZooRegistryError:
+        broken = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
+        raise ConfigError(
+            f"got {name!r}; wanted one of {', '.join(environment_ids())}{broken}", at="$.environment.id"
+        ) from None
+    try:
+        return pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
+    except ConfigError as error:
+        raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{name} refused its settings: {type(error).__name__}: {error}", at="$.environment"
+        ) from error

@@ -1,0 +1,100 @@
+"""What figures and metrics need of the world of a run: ``world.json`` and ``world.npz``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from swarmbo.errors import RunFolderError
+from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.scenario import Scenario
+from swarmbo.records import GroundTruth
+from swarmbo.team import Team
+
+
+class WorldRecord(msgspec.Struct, frozen=True):
+    """``world.json``. ``world.npz`` holds ``points`` (m, d) and ``values`` (m,) of the truth, where there is one.
+
+    Args:
+        id: Of the environment.
+        name: What the field is, for titles.
+        unit: Unit of the outcome.
+        axis_unit: Unit of the locations.
+        low: Lower bounds (d,) of a location.
+        high: Upper bounds (d,).
+        agents: Their names.
+        starts: Where agents measured at reset.
+        maximum: The field's true maximum; None where it is unknown, as ``argmax``.
+        argmax: One location (d,) of it.
+    """
+
+    id: str
+    name: str
+    unit: str
+    axis_unit: str
+    low: list[float]
+    high: list[float]
+    agents: list[str]
+    starts: dict[str, list[float]]
+    maximum: float | None = None
+    argmax: list[float] | None = None
+
+
+def keep_world(
+    folder: RunFolder, scenario: Scenario, team: Team, infos: Mapping[str, Any], truth: GroundTruth | None
+) -> None:
+    """Write the world down; one that was written before must be the same.
+
+    Args:
+        folder: Of the run.
+        scenario: That names the environment.
+        team: For the box of locations.
+        infos: What ``env.reset`` returned.
+        truth: The world's, where it tells.
+
+    Raises:
+        RunFolderError: If the world of the run is another one now: its data or its code changed.
+    """
+    identifier: str = scenario.environment["id"]
+    record = WorldRecord(
+        id=identifier,
+        name=identifier if truth is None else truth.name,
+        unit="" if truth is None else truth.unit,
+        axis_unit="" if truth is None else truth.axis_unit,
+        low=team.domain.low.tolist(),
+        high=team.domain.high.tolist(),
+        agents=list(team.agents),
+        starts={
+            agent: np.asarray(info["location"], dtype=float).tolist()
+            for agent, info in infos.items()
+            if "location" in info
+        },
+        maximum=None if truth is None else float(truth.maximum),
+        argmax=None if truth is None else np.asarray(truth.argmax, dtype=float).tolist(),
+    )
+    arrays = {} if truth is None else {"points": truth.points, "values": truth.values}
+    if not (folder.path / "world.json").is_file():
+        folder.write_arrays("world.npz", arrays)
+        folder.write_json("world.json", record)
+        return
+    there = folder.read_arrays("world.npz")
+    same_arrays = there.keys() == arrays.keys() and all(np.array_equal(there[name], arrays[name]) for name in there)
+    if read_world(folder) != record or not same_arrays:
+        raise RunFolderError(
+            f"{folder.path}: the world of this run is another one now: its data or its code changed; "
+            "put it back, or start the run again in another folder"
+        )
+
+
+def read_world(folder: RunFolder) -> WorldRecord:
+    """The world of a run.
+
+    Raises:
+        RunFolderError: If it is missing or damaged.
+    """
+    path = folder.path / "world.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=WorldRecord)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RunFolderError(f"{path}: cannot be read ({error}); resume the run to write it again") from error

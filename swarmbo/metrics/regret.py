@@ -1,0 +1,72 @@
+"""Regret: how far what was measured falls short of the best that could have been."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.metrics.field_error import map_rmse
+from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Sample, Score
+
+
+def score_round(
+    truth: GroundTruth,
+    previous: RoundRecord | None,
+    samples: Sequence[Sample],
+    recommendation: Recommendation | None,
+    mean: Float[np.ndarray, " m"] | None,
+) -> Score | None:
+    """The score of one round. Measurements that failed count for nothing.
+
+    Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
+
+    Args:
+        truth: The world's.
+        previous: The round before; None for the one at reset.
+        samples: This round's.
+        recommendation: The belief's maximum after this round.
+        mean: The belief's mean at the truth's evaluation points (m,); None without belief.
+
+    Returns:
+        The score; None while every measurement so far has failed.
+    """
+    places = np.array([sample.location for sample in samples if sample.measurement is not None])
+    before = None if previous is None or previous.score is None else previous.score.simple_regret
+    if not len(places) and before is None:
+        return None
+    regrets = truth.maximum - truth.value(places) if len(places) else np.empty(0)
+    batch = float(regrets.min()) if len(places) else None
+    so_far = [regret for regret in (before, batch) if regret is not None]
+    recommended = None
+    if recommendation is not None:
+        recommended = float(truth.maximum - truth.value(np.array([recommendation.location]))[0])
+    return Score(
+        simple_regret=min(so_far),
+        batch_regret=batch,
+        total_regret=float(regrets.sum()),
+        recommendation_regret=recommended,
+        map_rmse=None if mean is None else map_rmse(mean, truth.values),
+    )
+
+
+def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
+    """Maximum less the best true value measured so far, for each round; NaN where it is unknown."""
+    return np.array([np.nan if record.score is None else record.score.simple_regret for record in records])
+
+
+def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
+    """Sum over all measurements so far of maximum less true value, for each round.
+
+    The measurements at reset, which no method chose, do not count. NaN from the first round on that has no score.
+    """
+    terms = [
+        0.0 if record.round == 0 else np.nan if record.score is None else record.score.total_regret
+        for record in records
+    ]
+    return np.cumsum(terms)
+
+
+def mean_regret(records: Sequence[RoundRecord]) -> float:
+    """Cumulative regret at the end, divided by the number of measurements it sums over; NaN if there is none."""
+    count = sum(sample.measurement is not None for record in records[1:] for sample in record.samples)
+    return float(cumulative_regret(records)[-1]) / count if count else float("nan")
