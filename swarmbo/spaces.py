@@ -26,7 +26,9 @@ class Domain:
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ShapeError(f"bounds: got shapes {low.shape} and {high.shape}; wanted two equal vectors")
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
-            raise ConfigError(f"got low {low.tolist()} and high {high.tolist()}; wanted finite low < high", at="$.bounds")
+            raise ConfigError(
+                f"got low {low.tolist()} and high {high.tolist()}; wanted finite low < high", at="$.bounds"
+            )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
 

@@ -20,7 +20,7 @@ from swarmbo.records import Query, Recommendation, SolveReport, Status, Traffic
 from swarmbo.rng import stream
 from swarmbo.settings import resolve
 from swarmbo.spaces import Domain
-from swarmbo.transport import InProcess, broadcast_traffic
+from swarmbo.transport import InProcess, Routes, broadcast_traffic
 from swarmbo.world import World
 
 BeliefSettings = ExactGPSettings
@@ -91,8 +91,8 @@ class Team:
             agents: Their names.
             low: Lower bounds (d,) of a location.
             high: Upper bounds (d,).
-            **settings: ``belief``, ``acquisition``, ``coordination``, ``transport`` (a kind's name, its settings object,
-                or a table), ``seed``, ``rounds``.
+            **settings: ``belief``, ``acquisition``, ``coordination``, ``transport`` (a kind's name, its settings
+                object, or a table), ``seed``, ``rounds``.
         """
         return cls(agents, Domain(np.asarray(low, dtype=float), np.asarray(high, dtype=float)), **settings)
 
@@ -361,7 +361,7 @@ class Team:
         self._add(places, outcomes)
 
     def _add(self, places: Locations, outcomes: Mapping[str, float]) -> None:
-        """Move the agents to where they measured and learn what they did; in the team's order, whoever reports first."""
+        """Move the agents to where they measured and learn what they did, in the team's order."""
         good: list[str] = []
         for agent in self.agents:
             if agent in outcomes:
@@ -371,19 +371,17 @@ class Team:
                     good.append(agent)
                 else:
                     self.failures += 1
-        links = self._world.links() if self._world else None
-        self.last_sharing = Traffic()
-        for agent in good:
-            report = msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent]))
-            others = [other for other in self.agents if other != agent]
-            self.last_sharing += broadcast_traffic(links, agent, others, len(report))
+        routes = Routes(self.agents, self._world.links() if self._world else None)
+        reports = {agent: msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent])) for agent in good}
+        sharing = (broadcast_traffic(routes, agent, len(report)) for agent, report in reports.items())
+        self.last_sharing = sum(sharing, Traffic())
         if good:
             X = np.array([places[agent] for agent in good])
             self.belief = self.belief.update(X, np.array([outcomes[agent] for agent in good]))
 
 
 def joint_report(reports: Sequence[SolveReport]) -> SolveReport:
-    """One report for groups of agents that agreed separately: the worst status, the longest rounds, sums of the rest."""
+    """One report for groups that agreed separately: the worst status, the most rounds, sums of the rest."""
     if not reports:
         return SolveReport(status="not_needed")
     gaps = [report.gap for report in reports]

@@ -16,8 +16,9 @@ class World:
     """A sensing environment as its team sees it: places, links and measurements; never the truth.
 
     Args:
-        env: A ``ParallelEnv`` whose agents share one finite ``Box`` of actions, and whose infos carry ``"measurement"``
-            and ``"location"``. What it offers of ``candidates(agent)``, ``interaction_graph()`` and ``sites()`` is used.
+        env: A ``ParallelEnv`` whose agents share one finite ``Box`` of actions, and whose infos carry
+            ``"measurement"`` and ``"location"``. What it offers of ``candidates(agent)``, ``interaction_graph()`` and
+            ``sites()`` is used.
 
     Raises:
         ConfigError: If action spaces are no finite boxes, or differ.

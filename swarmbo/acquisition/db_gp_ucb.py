@@ -1,5 +1,6 @@
 """Distributed batch GP-UCB: what a joint batch is worth, as one local function per robot (Daxberger & Low 2017)."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +23,8 @@ class LocalProblem:
     """What one group of agents has to agree on.
 
     Args:
-        graph: One variable (the place an agent measures) and one factor (its local acquisition) per agent, both
-            named after the agent and owned by it.
+        graph: One variable per agent, named after it (the place it measures), and one factor, its local acquisition
+            ``w_<agent>``; it owns both.
         tables: The factors over the shortlists, one axis per variable of the scope.
         shortlists: For each variable the places (s, d) that its values stand for.
     """
@@ -111,13 +112,13 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         self, belief: ExactGP, group: tuple[str, ...], shortlists: Mapping[str, np.ndarray], bonus: float
     ) -> LocalProblem:
         order = self.markov_order
-        scopes = {agent: list(group[n : n + order + 1]) for n, agent in enumerate(group)}
+        scopes = {f"w_{agent}": list(group[n : n + order + 1]) for n, agent in enumerate(group)}
         graph = FactorGraph.from_scopes(
-            scopes, owners={agent: agent for agent in group}, variable_owners={agent: agent for agent in group}
+            scopes, owners={f"w_{agent}": agent for agent in group}, variable_owners={agent: agent for agent in group}
         )
         tables = {
-            agent: local_acquisition(belief, [shortlists[other] for other in scope], bonus)
-            for agent, scope in scopes.items()
+            factor: local_acquisition(belief, [shortlists[other] for other in scope], bonus)
+            for factor, scope in scopes.items()
         }
         return LocalProblem(graph, tables, {agent: shortlists[agent] for agent in group})
 
@@ -138,7 +139,7 @@ def local_acquisition(belief: ExactGP, places: Sequence[Float[np.ndarray, "_ d"]
     """
     cache = belief.posterior_cache(np.concatenate(places))
     ends = np.cumsum([0, *map(len, places)])
-    rows = [np.arange(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
     noise = belief.noise_variance
     variances = [1.0 + cache.var[own] / noise for own in rows]
     covariances = [

@@ -11,9 +11,7 @@ from jaxtyping import Float, Int
 from swarmbo.belief import ExactGP, PosteriorCache
 
 
-def shortlist(
-    belief: ExactGP, places: Float[np.ndarray, "k d"], size: int, sqrt_beta: float
-) -> Int[np.ndarray, " s"]:
+def shortlist(belief: ExactGP, places: Float[np.ndarray, "k d"], size: int, sqrt_beta: float) -> Int[np.ndarray, " s"]:
     """Indices of the shortlisted places, in the order in which they were picked.
 
     Args:
@@ -32,9 +30,7 @@ def shortlist(
     return np.concatenate([spread, dense])
 
 
-def greedy_batch(
-    cache: PosteriorCache, noise_variance: float, size: int, sqrt_beta: float
-) -> Int[np.ndarray, " s"]:
+def greedy_batch(cache: PosteriorCache, noise_variance: float, size: int, sqrt_beta: float) -> Int[np.ndarray, " s"]:
     """Pick places one by one, each as if those before it had been measured (GP-BUCB's rule, Desautels et al. 2014).
 
     Args:

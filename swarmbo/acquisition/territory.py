@@ -30,7 +30,7 @@ def divide(
         For each robot the places it keeps, in their old order.
     """
     rank = {agent: (number, n) for number, chain in enumerate(chains) for n, agent in enumerate(chain)}
-    places = {agent: {place: None for place in map(tuple, candidates[agent].tolist())} for agent in rank}
+    places = {agent: dict.fromkeys(map(tuple, candidates[agent].tolist())) for agent in rank}
     reachers: dict[Place, list[str]] = {}
     for agent in rank:
         for place in places[agent]:

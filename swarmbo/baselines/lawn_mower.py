@@ -14,7 +14,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
     """Boustrophedon sweep: the map is cut into one strip per agent, each swept in lanes over the planned rounds.
 
     Lanes are spaced like the measurements along them, so that the sweep covers evenly. Each round an agent goes to
-    the reachable place nearest to its way-point of that round. Needs a two-dimensional map and a known number of rounds.
+    the reachable place nearest to its way-point of that round. Needs two dimensions and a known number of rounds.
     """
 
     def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
@@ -29,7 +29,9 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
         strips = strip_of_agents(situation)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
-            path = sweep_path(situation.domain, strips[agent], len(strips), situation.horizon, situation.starts.get(agent))
+            path = sweep_path(
+                situation.domain, strips[agent], len(strips), situation.horizon, situation.starts.get(agent)
+            )
             target = path[min(situation.round, len(path)) - 1]
             places = situation.candidates[agent]
             points[agent] = places[int(np.linalg.norm(places - target, axis=1).argmin())]

@@ -4,3 +4,4 @@ from swarmbo.transport.in_process import Envelope as Envelope
 from swarmbo.transport.in_process import InProcess as InProcess
 from swarmbo.transport.in_process import InProcessTransport as InProcessTransport
 from swarmbo.transport.routes import Routes as Routes
+from swarmbo.transport.broadcast import broadcast_traffic as broadcast_traffic

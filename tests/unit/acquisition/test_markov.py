@@ -1,5 +1,7 @@
 """The identities of Daxberger & Low 2017, section 3, on random positive definite matrices."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -59,7 +61,7 @@ def test_kl_divergence_does_not_increase_with_the_order_and_is_the_overstated_in
     for order in range(1, n_blocks + 1):
         divergences.append(kl(Psi, markov_approximation(Psi, n_blocks, order)))
         assert np.isclose(divergences[-1], 0.5 * log_det_terms(Psi, n_blocks, order).sum() - exact, atol=1e-7)
-    assert all(b <= a + 1e-8 for a, b in zip(divergences, divergences[1:], strict=False))
+    assert all(b <= a + 1e-8 for a, b in itertools.pairwise(divergences))
     if n_blocks > 1:
         assert divergences[n_blocks - 2] < 1e-7  # order N - 1 is exact
     assert divergences[-1] < 1e-7
@@ -91,10 +93,8 @@ def test_conditional_variances_equal_the_schur_complement_at_every_combination(s
     n = sum(sizes)
     C = random_psi(seed, n)
     ends = np.cumsum([0, *sizes])
-    rows = [np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    table = conditional_variances(
-        [[C[np.ix_(r, s)] for s in rows] for r in rows], [np.diag(C)[r] for r in rows]
-    )
+    rows = [np.arange(a, b) for a, b in itertools.pairwise(ends)]
+    table = conditional_variances([[C[np.ix_(r, s)] for s in rows] for r in rows], [np.diag(C)[r] for r in rows])
     assert table.shape == tuple(sizes)
     for choice in np.ndindex(*sizes):
         own, *others = (rows[i][c] for i, c in enumerate(choice))

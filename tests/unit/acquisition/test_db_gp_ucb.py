@@ -1,0 +1,170 @@
+import functools
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import pdist, squareform
+
+from swarmbo.acquisition import DBGPUCB, Situation, local_acquisition, shortlist
+from swarmbo.acquisition.markov import log_det_terms
+from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.errors import ConfigError
+from swarmbo.settings import convert
+from swarmbo.spaces import Domain
+
+DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
+
+
+@functools.lru_cache
+def some_belief(seed: int = 0, n: int = 12) -> ExactGP:
+    rng = np.random.default_rng(seed)
+    X = DOMAIN.from_unit(rng.random((n, 2)))
+    y = 200.0 + 30.0 * np.sin(X[:, 0] / 20.0) + X[:, 1] + rng.normal(size=n)
+    return ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y).fit(rng)
+
+
+def situation(belief, candidates, positions=None, links=None, round_number=1) -> Situation:
+    agents = tuple(candidates)
+    return Situation(agents, candidates, positions or {}, {}, belief, links, DOMAIN, round_number, 10, 0)
+
+
+@given(st.integers(0, 1000), st.integers(1, 4), st.integers(0, 3))
+@settings(max_examples=15, deadline=None)
+def test_tables_sum_to_equation_5_at_every_joint_choice(seed, n_robots, order):
+    """The factors' sum equals means plus roots of the Markov terms, computed from one joint posterior."""
+    rng = np.random.default_rng(seed)
+    belief = some_belief(seed)
+    places = [DOMAIN.from_unit(rng.random((3, 2))) for _ in range(n_robots)]
+    bonus = 7.0
+    tables = [local_acquisition(belief, places[n : n + order + 1], bonus) for n in range(n_robots)]
+    for choice in itertools.product(range(3), repeat=n_robots):
+        batch = np.array([places[n][c] for n, c in enumerate(choice)])
+        mean, cov = belief.joint_posterior(batch)
+        Psi = np.eye(n_robots) + cov / belief.noise_variance
+        terms = log_det_terms(Psi, n_robots, order)
+        wanted = mean.sum() + bonus * np.sqrt(np.maximum(terms, 0.0)).sum()
+        got = sum(tables[n][choice[n : n + order + 1]] for n in range(n_robots))
+        assert np.isclose(got, wanted, rtol=1e-7)
+
+
+def test_a_lone_robot_gets_the_ucb_bonus_of_the_practical_schedule_at_an_unexplored_place():
+    belief = ExactGP.create(ExactGPSettings(), DOMAIN)
+    place = np.array([[50.0, 25.0]])
+    (problem,) = DBGPUCB(markov_order=0).local_problems(situation(belief, {"a": place}))
+    mean, var = belief.posterior(place)
+    assert np.isclose(problem.tables["w_a"][0], mean[0] + DBGPUCB().sqrt_beta(belief, 1) * np.sqrt(var[0]))
+
+
+def test_equal_places_are_forbidden_within_a_factor():
+    belief = some_belief()
+    places = DOMAIN.from_unit(np.random.default_rng(1).random((4, 2)))
+    table = local_acquisition(belief, [places, places], 1.0)
+    assert (np.isneginf(table) == np.eye(4, dtype=bool)).all()
+
+
+@given(st.integers(0, 500), st.integers(1, 3))
+@settings(max_examples=15, deadline=None)
+def test_no_two_robots_can_choose_one_place(seed, order):
+    rng = np.random.default_rng(seed)
+    lattice = np.array([(x, y) for x in np.linspace(0, 100, 6) for y in np.linspace(0, 50, 4)])
+    agents = [f"robot_{n}" for n in range(5)]
+    candidates = {agent: lattice[rng.random(24) < 0.5] for agent in agents}
+    positions = {agent: DOMAIN.from_unit(rng.random(2)) for agent in agents}
+    links = nx.Graph([("robot_0", "robot_1"), ("robot_1", "robot_2"), ("robot_3", "robot_4")])
+    problems = DBGPUCB(markov_order=order, candidates=8).local_problems(
+        situation(some_belief(), candidates, positions, links)
+    )
+    lists = {agent: set(map(tuple, places)) for p in problems for agent, places in p.shortlists.items()}
+    together = {
+        frozenset(pair)
+        for p in problems
+        for f in p.graph.factors
+        for pair in itertools.combinations(p.graph.scope(f), 2)
+    }
+    for a, b in itertools.combinations(lists, 2):
+        assert frozenset((a, b)) in together or not lists[a] & lists[b]
+    for problem in problems:
+        for factor, table in problem.tables.items():
+            scope = problem.graph.scope(factor)
+            for choice in zip(*np.nonzero(np.isfinite(table)), strict=True):
+                chosen = [tuple(problem.shortlists[v][c]) for v, c in zip(scope, choice, strict=True)]
+                assert len(set(chosen)) == len(chosen)
+
+
+def test_robots_out_of_contact_bargain_separately():
+    rng = np.random.default_rng(0)
+    candidates = {agent: DOMAIN.from_unit(rng.random((5, 2))) for agent in "abc"}
+    links = nx.Graph([("a", "c")])
+    links.add_node("b")
+    problems = DBGPUCB().local_problems(situation(some_belief(), candidates, None, links))
+    assert [set(p.graph.agents) for p in problems] == [{"a", "c"}, {"b"}]
+
+
+def test_the_chain_runs_along_space_and_a_factor_sees_the_next_robots():
+    rng = np.random.default_rng(0)
+    candidates = {agent: DOMAIN.from_unit(rng.random((5, 2))) for agent in "abcd"}
+    positions = {a: np.array([x, 0.0]) for a, x in zip("abcd", (30.0, 10.0, 40.0, 20.0), strict=True)}
+    (problem,) = DBGPUCB(markov_order=1).local_problems(situation(some_belief(), candidates, positions))
+    scopes = {f.removeprefix("w_"): tuple(problem.graph.scope(f)) for f in problem.graph.factors}
+    assert scopes in (
+        {"b": ("b", "d"), "d": ("d", "a"), "a": ("a", "c"), "c": ("c",)},
+        {"c": ("c", "a"), "a": ("a", "d"), "d": ("d", "b"), "b": ("b",)},
+    )
+
+
+def test_a_robot_with_nowhere_to_go_takes_no_part():
+    candidates = {"a": np.empty((0, 2)), "b": np.array([[1.0, 1.0]])}
+    (problem,) = DBGPUCB().local_problems(situation(some_belief(), candidates))
+    assert problem.graph.agents == ("b",)
+
+
+def test_shortlist_holds_the_best_place_is_free_of_repeats_and_spreads_out():
+    belief = some_belief()
+    places = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
+    picks = shortlist(belief, places, 32, 2.0)
+    mean, var = belief.posterior(places)
+    upper = mean + 2.0 * np.sqrt(var)
+    assert picks[0] == upper.argmax()
+    assert len(set(picks.tolist())) == 32
+    spread, dense = picks[:16], np.argsort(-upper)[:16]
+    nearest = [np.partition(squareform(pdist(places[half])), 1, axis=1)[:, 1].mean() for half in (spread, dense)]
+    assert nearest[0] > 1.5 * nearest[1]
+
+
+def test_greedy_picks_equal_conditioning_the_belief_pick_by_pick():
+    belief = some_belief()
+    places = DOMAIN.from_unit(np.random.default_rng(5).random((60, 2)))
+    picks = shortlist(belief, places, 12, 1.5)[:6]
+    conditioned, wanted = belief, []
+    for _ in range(6):
+        mean, var = conditioned.posterior(places)
+        score = mean + 1.5 * np.sqrt(var)
+        score[wanted] = -np.inf
+        wanted.append(int(score.argmax()))
+        conditioned = conditioned.condition_on_pending(places[wanted[-1]][None])
+    assert picks.tolist() == wanted
+
+
+def test_shortlists_shrink_so_that_tables_keep_to_their_budget():
+    rng = np.random.default_rng(0)
+    candidates = {agent: DOMAIN.from_unit(rng.random((100, 2))) for agent in "abcde"}
+    (problem,) = DBGPUCB(markov_order=3, table_entries=2**12).local_problems(situation(some_belief(), candidates))
+    assert max(table.size for table in problem.tables.values()) == 8**4
+
+
+@pytest.mark.parametrize(
+    ("table", "at"),
+    [
+        ({"markov_order": -1}, "markov_order"),
+        ({"delta": 1.0}, "delta"),
+        ({"candidates": 0}, "candidates"),
+        ({"exploration_scale": 0.0}, "exploration_scale"),
+        ({"table_entries": 3}, "table_entries"),
+    ],
+)
+def test_settings_out_of_range_are_refused_with_their_path(table, at):
+    with pytest.raises(ConfigError, match=rf"\$\.acquisition\.{at}: got .*; wanted"):
+        convert({"kind": "db-gp-ucb", **table}, DBGPUCB, "$.acquisition")

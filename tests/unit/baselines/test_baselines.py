@@ -1,0 +1,95 @@
+import functools
+
+import numpy as np
+import pytest
+
+from swarmbo.acquisition import DBGPUCB, Situation
+from swarmbo.baselines import Greedy, Independent, LawnMower, Random
+from swarmbo.baselines.lawn_mower import sweep_path
+from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.errors import ConfigError
+from swarmbo.spaces import Domain
+
+DOMAIN = Domain(np.zeros(2), np.array([100.0, 60.0]))
+LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 21) for y in np.linspace(0, 60, 13)])
+
+
+@functools.lru_cache
+def some_belief() -> ExactGP:
+    rng = np.random.default_rng(0)
+    X = DOMAIN.from_unit(rng.random((8, 2)))
+    return ExactGP.create(ExactGPSettings(), DOMAIN).update(X, np.sin(X[:, 0] / 9.0) + X[:, 1] / 30.0).fit(rng)
+
+
+def situation(candidates=None, horizon: int | None = 10, round_number: int = 1, seed: int = 0) -> Situation:
+    agents = ("robot_0", "robot_1", "robot_2")
+    candidates = candidates or dict.fromkeys(agents, LATTICE)
+    starts = {agent: np.array([x, 5.0]) for agent, x in zip(agents, (90.0, 10.0, 50.0), strict=True)}
+    return Situation(agents, candidates, starts, starts, some_belief(), None, DOMAIN, round_number, horizon, seed)
+
+
+def test_independent_agents_with_equal_choices_all_take_the_place_of_highest_ucb():
+    now = situation()
+    mean, var = now.belief.posterior(LATTICE)
+    best = LATTICE[(mean + DBGPUCB().sqrt_beta(now.belief, 3 * len(LATTICE)) * np.sqrt(var)).argmax()]
+    decision = Independent().decide(now, DBGPUCB())
+    assert all((point == best).all() for point in decision.points.values())
+    assert decision.report.messages == 0
+
+
+def test_greedy_starts_like_independent_and_never_repeats_a_place():
+    now = situation()
+    first = Independent().decide(now, DBGPUCB()).points["robot_0"]
+    decision = Greedy().decide(now, DBGPUCB())
+    assert (decision.points["robot_0"] == first).all()
+    assert len({tuple(point) for point in decision.points.values()}) == 3
+    assert decision.report.messages == 3
+
+
+def test_greedy_leaves_an_agent_out_whose_only_place_is_taken():
+    only = LATTICE[:1]
+    decision = Greedy().decide(situation({"robot_0": only, "robot_1": only, "robot_2": LATTICE}), DBGPUCB())
+    assert set(decision.points) == {"robot_0", "robot_2"}
+
+
+def test_random_draws_depend_on_seed_agent_and_round_only():
+    a = Random().decide(situation(seed=1), DBGPUCB()).points
+    b = Random().decide(situation(seed=1), DBGPUCB()).points
+    assert all((a[agent] == b[agent]).all() for agent in a)
+    later = Random().decide(situation(seed=1, round_number=2), DBGPUCB()).points
+    assert any((a[agent] != later[agent]).any() for agent in a)
+
+
+def test_random_choices_are_spread_over_all_candidates():
+    picks = [Random().decide(situation(round_number=r), DBGPUCB()).points["robot_0"] for r in range(1, 200)]
+    assert len({tuple(pick) for pick in picks}) > 100
+
+
+def test_lawn_mower_strips_go_from_west_to_east_by_start_and_are_swept_in_full():
+    visited = {agent: [] for agent in ("robot_0", "robot_1", "robot_2")}
+    for r in range(1, 41):
+        for agent, point in LawnMower().decide(situation(horizon=40, round_number=r), DBGPUCB()).points.items():
+            visited[agent].append(point)
+    x = {agent: np.array(points)[:, 0] for agent, points in visited.items()}
+    assert x["robot_1"].max() <= x["robot_2"].min() + 5.0
+    assert x["robot_2"].max() <= x["robot_0"].min() + 5.0
+    everything = np.concatenate([np.array(points) for points in visited.values()])
+    gaps = np.linalg.norm(LATTICE[:, None] - everything[None], axis=-1).min(axis=1)
+    assert gaps.max() < 12.0  # 120 points on 100 x 60: spacing about 7
+
+
+@pytest.mark.parametrize("n_points", [1, 2, 7, 50])
+def test_sweep_path_stays_in_its_strip_and_is_evenly_spaced(n_points):
+    path = sweep_path(DOMAIN, 1, 4, n_points, np.array([49.0, 60.0]))
+    assert path.shape == (n_points, 2)
+    assert (path[:, 0] >= 25.0).all()
+    assert (path[:, 0] <= 50.0).all()
+    assert (path[:, 1] >= 0.0).all()
+    assert (path[:, 1] <= 60.0).all()
+    if n_points > 1:
+        assert path[0, 1] > 30.0  # begins near the start
+
+
+def test_lawn_mower_needs_a_horizon_and_a_map():
+    with pytest.raises(ConfigError, match="rounds"):
+        LawnMower().decide(situation(horizon=None), DBGPUCB())
