@@ -13,7 +13,7 @@ parallel_env = RobotTeam
 
 def raw_env(**arguments: Any) -> AECEnv[str, Any, Any]:
     """The world as an AEC environment, without checks on the order of calls. Args: those of RobotTeam."""
-    return parallel_to_aec_wrapper(RobotTeam(**arguments))
+    return parallel_to_aec_wrapper(RobotTeam(**arguments))  # pyright: ignore[reportArgumentType]
 
 
 def env(**arguments: Any) -> AECEnv[str, Any, Any]:

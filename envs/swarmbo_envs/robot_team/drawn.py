@@ -1,12 +1,13 @@
 """Fields drawn from a Gaussian process prior."""
 
 import numpy as np
+from jaxtyping import Float
 
 from swarmbo import kernels, rng
 from swarmbo_envs.robot_team.fields import Field, lattice, summit
 from swarmbo_envs.robot_team.settings import DrawSettings
 
-_N_FEATURES = 2048
+_N_FEATURES = 1024
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
 
@@ -20,8 +21,8 @@ class Drawn:
         self._mean = settings.mean
         self._about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
 
-    def __call__(self, X: "np.ndarray") -> "np.ndarray":
-        """The function at places (k, 2), in metres."""
+    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+        """The function at places, in metres."""
         return self._mean + self._about_mean(X)
 
 
@@ -34,10 +35,13 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     """
     low, high = np.zeros(2), np.array(settings.size_m)
     surface = Drawn(settings)
-    maximum, argmax = summit(surface, lattice(low, high, 4 * _MAX_SITES), low, high)
+    per_lengthscale = 4  # places along a lengthscale: dense enough to have one on the slope of every peak
+    dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
+    maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
     sites = lattice(low, high, min(max_sites, _MAX_SITES))
     return Field(
         name=f"GP draw {settings.seed} ({settings.kernel}, lengthscale {settings.lengthscale_m:g} m)",
+        quantity="value",
         unit="",
         low=low,
         high=high,

@@ -64,7 +64,7 @@ def elevation_field(settings: ElevationSettings, max_sites: int, at: str = "$.fi
 
     Args:
         settings: Which model and window.
-        max_sites: Largest number of candidate sites; above it, only every second (third, ...) row and column offers one.
+        max_sites: Largest number of candidate sites; above it, only every n-th row and column offers one.
         at: Path of the settings, for messages.
 
     Raises:
@@ -90,6 +90,7 @@ def elevation_field(settings: ElevationSettings, max_sites: int, at: str = "$.fi
     title = model.title if window == model.window else f"{model.title}, window {list(window)}"
     return Field(
         name=title,
+        quantity="elevation",
         unit="m",
         low=np.zeros(2),
         high=np.array([xs[-1], ys[-1]]),

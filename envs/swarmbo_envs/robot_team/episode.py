@@ -83,7 +83,7 @@ class Episode:
         if got != (field, robots, n_sites):
             raise StateVersionError(
                 f"got a state of {got[1]} robots on {got[0]!r} with {got[2]} sites; "
-                f"wanted one of {robots} robots on {field!r} with {n_sites}: make the environment with the same arguments"
+                f"wanted one of {robots} robots on {field!r} with {n_sites}: use the same arguments"
             )
         return cls(
             seed=plain["seed"],

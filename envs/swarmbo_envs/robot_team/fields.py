@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +17,8 @@ class Field:
 
     Args:
         name: What it is, for titles; it says how the sites are used where the field was measured.
-        unit: Unit of its values.
+        quantity: What is measured, for labels.
+        unit: Its unit.
         low: South-west corner of the map.
         high: North-east corner.
         sites: Places (k, 2) to choose from: the only ones that can be measured if ``sites_only``, else a lattice.
@@ -31,6 +33,7 @@ class Field:
     """
 
     name: str
+    quantity: str
     unit: str
     low: Float[np.ndarray, " 2"]
     high: Float[np.ndarray, " 2"]
@@ -47,6 +50,13 @@ class Field:
     def value(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
         """The field at places on the map; places beyond its edge count as the edge."""
         return self.surface(np.clip(np.asarray(X, dtype=float), self.low, self.high))
+
+    @cached_property
+    def raster(self) -> Float[np.ndarray, "rows columns"]:
+        """The field over the whole map for pictures, south row first, 160 cells along the longer side."""
+        columns, rows = np.maximum(2, np.ceil(160 * (self.high - self.low) / (self.high - self.low).max())).astype(int)
+        xs, ys = np.linspace(self.low[0], self.high[0], columns), np.linspace(self.low[1], self.high[1], rows)
+        return self.value(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)).reshape(rows, columns)
 
 
 def lattice(low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int) -> Float[np.ndarray, "k 2"]:

@@ -5,11 +5,12 @@ import math
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float
-from scipy.interpolate import RBFInterpolator
+from jaxtyping import Float
+from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial import ConvexHull, KDTree, QhullError
 
 from swarmbo.errors import ConfigError
+from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.robot_team.fields import Field, lattice, summit
 from swarmbo_envs.robot_team.settings import MeasuredSettings
 
@@ -32,14 +33,15 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
     sites, values = _distinct(*_read(settings, at))
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
-    size = np.ptp(sites, axis=0)
+    size = sites.max(axis=0) - sites.min(axis=0)
     margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)  # sites on one line still span a map
     low, high = sites.min(axis=0) - margin, sites.max(axis=0) + margin
     title = f"{Path(settings.csv).stem} {settings.value}"
     if settings.sites == "only":
-        spacing = KDTree(sites).query(sites, k=2)[0][:, 1]
+        spacing = _distance_to_next(sites)
         return Field(
             name=f"{title} (measured sites only)",
+            quantity=settings.value,
             unit=settings.unit,
             low=low,
             high=high,
@@ -53,18 +55,19 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
             minimum=float(values.min()),
             reach_m=max(0.15 * float(size.max()), 1.5 * float(spacing.max())),
         )
-    surface = SplineOverHull(sites, values, at)
-    candidates = _inside(surface, low, high, min(max_sites, _MAX_SITES))
-    maximum, argmax = summit(surface, np.concatenate([sites, _inside(surface, low, high, 4 * _MAX_SITES)]), low, high)
+    hull, surface = Hull(sites, at), Kriging(sites, values)
+    candidates = hull.lattice(low, high, min(max_sites, _MAX_SITES))
+    maximum, argmax = summit(surface, np.concatenate([sites, lattice(low, high, 4 * _MAX_SITES)]), low, high)
     return Field(
         name=f"{title} (interpolated)",
+        quantity=settings.value,
         unit=settings.unit,
         low=low,
         high=high,
         sites=candidates,
         sites_only=False,
         interpolated=True,
-        points=_inside(surface, low, high, _MAX_EVALUATION_POINTS),
+        points=hull.lattice(low, high, _MAX_EVALUATION_POINTS),
         surface=surface,
         maximum=maximum,
         argmax=argmax,
@@ -84,64 +87,85 @@ class NearestSite:
         return self._values[self._tree.query(X)[1]]
 
 
-class SplineOverHull:
-    """A thin-plate spline through measured values inside the sites' convex hull; outside, its value at the nearest edge.
+class Kriging:
+    """Ordinary kriging: passes through the measured values, and returns to their mean level away from all sites.
 
-    The spline is smooth and equals the data; not following it beyond the hull keeps the field from growing without data.
+    The covariance is Matern 3/2 with 1.5 times the median distance between neighbouring sites as lengthscale, so that
+    values rise little above the data in the gaps between sites, where a spline would invent summits of its own.
+
+    Source: Cressie, Statistics for Spatial Data, 1993, section 3.2.
+
+    Args:
+        sites: Measured places, all different, m.
+        values: One per site.
+    """
+
+    def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
+        self._centre = sites.mean(axis=0)
+        self._sites = sites - self._centre  # map coordinates are large: differences of centred ones keep their digits
+        self._lengthscales = np.full(2, 1.5 * float(np.median(_distance_to_next(self._sites))))
+        factor = cho_factor(kernel_matrix("matern32", self._sites, self._sites, self._lengthscales, 1.0), lower=True)
+        ones = np.ones(len(values))
+        self._level = float(ones @ cho_solve(factor, values)) / float(ones @ cho_solve(factor, ones))
+        self._weights = cho_solve(factor, values - self._level)
+
+    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+        """Values at places on the map."""
+        return (
+            self._level
+            + kernel_matrix("matern32", X - self._centre, self._sites, self._lengthscales, 1.0) @ self._weights
+        )
+
+
+class Hull:
+    """The convex hull of the sites: where a map of them is supported by data.
 
     Args:
         sites: Measured places, m.
-        values: One per site.
         at: Path of the settings, for messages.
 
     Raises:
         ConfigError: If the sites lie on one line.
     """
 
-    def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"], at: str = "$.field") -> None:
+    def __init__(self, sites: Float[np.ndarray, "n 2"], at: str = "$.field") -> None:
         self._centre, self._scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
-        unit_sites = (sites - self._centre) / self._scale
         try:
-            self._corners = unit_sites[ConvexHull(unit_sites).vertices]  # anticlockwise
+            self._equations = ConvexHull((sites - self._centre) / self._scale).equations
         except QhullError:
             raise ConfigError(
                 f"got {len(sites)} distinct sites on one line; wanted 3 or more that are not, or sites = 'only'",
                 at=f"{at}.sites",
             ) from None
-        self._spline = RBFInterpolator(unit_sites, values, kernel="thin_plate_spline")
 
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Values at places on the map."""
-        return self._spline(self._nearest_in_hull((X - self._centre) / self._scale))
+    def lattice(
+        self, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int
+    ) -> Float[np.ndarray, "k 2"]:
+        """The places of a lattice over a rectangle that lie in the hull, edge included.
 
-    def covers(self, X: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
-        """Whether places lie within the hull, edge included."""
-        unit = (X - self._centre) / self._scale
-        return np.linalg.norm(self._nearest_in_hull(unit) - unit, axis=1) < 1e-9
+        Args:
+            low: South-west corner of the rectangle.
+            high: North-east corner.
+            n_points: How many at most; there are nearly as many.
+        """
+        ask = n_points
+        best = self._covered(lattice(low, high, ask))
+        while len(best) < 0.9 * n_points and ask < 16 * n_points:
+            ask = int(1.1 * ask)
+            finer = self._covered(lattice(low, high, ask))
+            if len(finer) > n_points:
+                break
+            best = finer
+        return best
 
-    def _nearest_in_hull(self, unit: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
-        """The places themselves inside, the nearest point of the hull's edges outside."""
-        start = self._corners
-        edge = np.roll(start, -1, axis=0) - start
-        offset = unit[:, None] - start
-        share = np.clip((offset * edge).sum(axis=2) / (edge**2).sum(axis=1), 0.0, 1.0)
-        on_edge = start + share[..., None] * edge
-        nearest = ((unit[:, None] - on_edge) ** 2).sum(axis=2).argmin(axis=1)
-        outside = (edge[:, 0] * offset[..., 1] - edge[:, 1] * offset[..., 0] < 0).any(axis=1)
-        return np.where(outside[:, None], on_edge[np.arange(len(unit)), nearest], unit)
+    def _covered(self, places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "j 2"]:
+        beyond = (places - self._centre) / self._scale @ self._equations[:, :2].T + self._equations[:, 2]
+        return places[(beyond <= 1e-9).all(axis=1)]
 
 
-def _inside(
-    surface: SplineOverHull, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int
-) -> Float[np.ndarray, "k 2"]:
-    """About as many lattice places inside the hull as asked for, never more."""
-    ask = n_points
-    while True:
-        places = lattice(low, high, ask)
-        inside = places[surface.covers(places)]
-        if len(inside) >= 0.9 * n_points or ask >= 4 * n_points:
-            return inside[:n_points]
-        ask = min(4 * n_points, int(ask * max(1.02, 0.97 * n_points / max(1, len(inside)))))
+def _distance_to_next(sites: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
+    distances, _ = KDTree(sites).query(sites, k=2)  # the nearest of all is the site itself
+    return np.asarray(distances)[:, 1]
 
 
 def _distinct(

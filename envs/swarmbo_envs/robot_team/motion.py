@@ -71,24 +71,19 @@ class Unicycle:
         self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], side: float
     ) -> Float[np.ndarray, "k 2 3"]:
         """Arc to one side (1 left, -1 right), then the tangent to the goal; infinite durations where there is none."""
-        radius = self.speed_m_s / self.turn_rate_rad_s
+        radius, rate = self.speed_m_s / self.turn_rate_rad_s, side * self.turn_rate_rad_s
         start = pose[2] - side * np.pi / 2  # direction from the circle's centre to the robot
         centre = pose[:2] - radius * np.array([np.cos(start), np.sin(start)])
         offset = goals - centre
         straight = np.sqrt(np.maximum((offset**2).sum(axis=1) - radius**2, 0.0))
         leave = np.arctan2(offset[:, 1], offset[:, 0]) - side * np.arctan2(straight, radius)
         sweep = np.mod(side * (leave - start), _FULL_TURN)
-        sweep[sweep > _FULL_TURN - 1e-9] = (
-            0.0  # a goal straight ahead: rounding must not send the robot round the circle
-        )
-        possible = (np.hypot(offset[:, 0], offset[:, 1]) >= radius) & self._stays_on_map(
-            centre, radius, start, side, sweep
-        )
+        sweep[sweep > _FULL_TURN - 1e-9] = 0.0  # rounding must not send the robot round the circle to a goal ahead
+        outside = np.hypot(offset[:, 0], offset[:, 1]) >= radius
+        possible = outside & self._stays_on_map(centre, radius, start, side, sweep)
         path = np.empty((len(goals), 2, 3))
-        path[:, 0] = np.stack(
-            np.broadcast_arrays(sweep / self.turn_rate_rad_s, self.speed_m_s, side * self.turn_rate_rad_s), -1
-        )
-        path[:, 1] = np.stack(np.broadcast_arrays(straight / self.speed_m_s, self.speed_m_s, 0.0), -1)
+        path[:, 0] = np.stack(np.broadcast_arrays(sweep / self.turn_rate_rad_s, self.speed_m_s, rate), axis=-1)
+        path[:, 1] = np.stack(np.broadcast_arrays(straight / self.speed_m_s, self.speed_m_s, 0.0), axis=-1)
         path[~possible, :, 0] = np.inf
         return path
 

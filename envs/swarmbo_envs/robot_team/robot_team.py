@@ -13,23 +13,97 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from pettingzoo import ParallelEnv
 
-from swarmbo import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
-from swarmbo_envs.robot_team import motion
+from swarmbo_envs.robot_team.actions import checked_actions
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.landscape import build_field
 from swarmbo_envs.robot_team.radio import links_in_range
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
-from swarmbo_envs.robot_team.starts import nearest_free_sites, spread_starts
+from swarmbo_envs.robot_team.world import World
 
 Array = NDArray[np.float64]
 Infos = dict[str, dict[str, Any]]
 
 
 class RobotTeam(ParallelEnv[str, Array, Array]):
-    """DOC"""
+    """Robots drive over a map and measure a field; together they look for its maximum.
+
+    Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names the place where it
+    wants to measure next; its robot drives there on the quickest path it knows and measures. A robot whose time runs
+    out measures where it got to. Robots hear each other by radio within a range.
+
+    | | |
+    |---|---|
+    | Agents | ``robot_0`` ... ``robot_{n-1}``, fixed for the episode |
+    | Action | the place to measure next: Box (2,), x to the east and y to the north in m, over the map, float64 |
+    | Observation | Box (5,), float64: x (m), y (m), heading (rad from east, anticlockwise, -pi to pi), last good \
+measurement (unit of the field; the lower bound while there is none; clipped into the box), share of rounds left |
+    | State | the observations of all robots in turn: Box (5 n,) |
+    | Reward | own measurement less own cost; less the cost alone if the measurement failed |
+    | End | all agents are truncated after ``max_cycles`` rounds |
+
+    ``infos[agent]``, from ``reset`` too (every robot measures where it starts, for nothing):
+
+    | key | type | meaning |
+    |---|---|---|
+    | ``measurement`` | float | noisy value, unit of the field; NaN if it failed |
+    | ``location`` | array (2,) | where it was taken, m |
+    | ``distance`` | float | driven this round, m |
+    | ``cost`` | float | ``travel_cost`` times distance, unit of the field |
+    | ``reached`` | bool | whether the robot got to the place it was asked for (``sites = "only"``: to the unmeasured \
+site nearest to that place) |
+    | ``interpolated`` | bool | whether the field between measured points was made up by an interpolant |
+
+    The field is told by the key its table has:
+
+    * ``{elevation = "jacksboro" | "topobathy", window = [row, column, rows, columns]}``: a real landscape, in metres
+      from the window's south-west corner, bilinear between its cells. The default is a window of ``jacksboro``.
+    * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: points that
+      somebody measured; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured
+      site nearest to the place asked for, among those it can reach in the round; robots choose in the order of their
+      numbers, and no site is measured twice. If a robot can reach none, it drives towards the nearest and measures
+      nothing. A site at which a measurement failed stays open. With ``interpolated`` the field between the sites is
+      kriged.
+    * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
+
+    Starts, noise and failures come from streams of their own, named by seed, robot and round: two methods that are
+    compared with the same seed meet the same luck, wherever they send the robots.
+
+    Args:
+        robots: Number of robots, 1 to 256.
+        field: Table as above; None for the default landscape.
+        starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, kept apart from each other. With
+            ``sites = "only"`` a robot starts at the free site nearest to its start.
+        speed_m_s: Largest speed, > 0.
+        turn_rate_rad_s: Largest turn rate, > 0.
+        round_time_s: Time to drive in a round, > 0. Default: enough to turn about and cover 15 % of the map's longer
+            side, or with ``sites = "only"`` 1.5 times the largest distance between neighbouring sites if that is more.
+        radio_range_m: Largest distance at which two robots hear each other, > 0. Default: half the map's diagonal.
+        noise_std: Standard deviation of the measurement noise, unit of the field, >= 0.
+        failure_rate: Probability that a measurement fails, 0 to 1.
+        travel_cost: Cost per metre driven, unit of the field, >= 0.
+        max_cycles: Rounds of an episode, >= 1.
+        max_sites: Largest number of candidate sites on a map that can be measured everywhere, 4 to 1000000.
+        render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
+
+    Raises:
+        ConfigError: If an argument is wrong; the message has its path, as in ``$.field.window``.
+
+    Example:
+        >>> from swarmbo_envs import robot_team_v0
+        >>> env = robot_team_v0.parallel_env(robots=2, noise_std=1.0, max_cycles=3)
+        >>> observations, infos = env.reset(seed=0)
+        >>> while env.agents:
+        ...     actions = {agent: env.candidates(agent)[0] for agent in env.agents}
+        ...     observations, rewards, terminations, truncations, infos = env.step(actions)
+        >>> infos["robot_1"]["reached"]
+        True
+
+    Version history:
+        * v0: first version (0.1.0).
+    """
 
     metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
         "name": "robot_team_v0",
@@ -65,13 +139,8 @@ class RobotTeam(ParallelEnv[str, Array, Array]):
         self.render_mode = settings.render_mode
         self.possible_agents = [f"robot_{i}" for i in range(settings.robots)]
         self.agents: list[str] = []
+        self._world = World(settings, self.field, self.possible_agents)
         low, high = self.field.low, self.field.high
-        self.unicycle = motion.Unicycle(settings.speed_m_s, settings.turn_rate_rad_s, low, high)
-        self.round_time_s = settings.round_time_s or (
-            np.pi / settings.turn_rate_rad_s + self.field.reach_m / settings.speed_m_s
-        )
-        self.radio_range_m = settings.radio_range_m or 0.5 * float(np.hypot(*(high - low)))
-        self._starts = self._checked_starts()
         span = self.field.maximum - self.field.minimum
         margin = 6 * settings.noise_std + (0.1 * span or 1.0)
         lowest = np.array([*low, -np.pi, self.field.minimum - margin, 0.0])
@@ -87,11 +156,21 @@ class RobotTeam(ParallelEnv[str, Array, Array]):
         )
         self._episode: Episode | None = None
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Box:
+    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The box of an agent's observations; the same object on each call."""
         return self._observation_spaces[agent]
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Box:
+    @property
+    def round_time_s(self) -> float:
+        """Time to drive in a round, s."""
+        return self._world.round_time_s
+
+    @property
+    def radio_range_m(self) -> float:
+        """Largest distance at which two robots hear each other, m."""
+        return self._world.radio_range_m
+
+    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The map; the same object on each call."""
         return self._action_spaces[agent]
 
@@ -113,24 +192,9 @@ class RobotTeam(ParallelEnv[str, Array, Array]):
             seed, number = old.seed, old.number + 1
         else:
             seed, number = secrets.randbits(62), 0
-        generator = rng.stream(seed, "robot_team", "starts", episode=number)
-        starts = (
-            spread_starts(generator, self.field.sites, self.settings.robots) if self._starts is None else self._starts
-        )
-        headings = generator.uniform(-np.pi, np.pi, size=len(starts))
-        self._episode = episode = Episode(
-            seed=seed,
-            number=number,
-            round=0,
-            running=True,
-            poses=np.column_stack([starts, headings]),
-            last=np.full(len(starts), np.nan),
-            measured=np.zeros(len(self.field.sites), dtype=bool),
-            trails=[start[None].copy() for start in starts],
-            samples=np.empty((0, 4)),
-        )
+        self._episode = episode = self._world.begin(seed, number)
         self.agents = self.possible_agents.copy()
-        infos = {agent: self._measure(episode, robot, 0.0, True, True) for robot, agent in enumerate(self.agents)}
+        infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
         self._show_to_human()
         return self._observe(episode), infos
 
@@ -150,11 +214,13 @@ class RobotTeam(ParallelEnv[str, Array, Array]):
         """
         episode = self._current()
         agents = self.agents
-        places = self._checked_actions(actions)
+        places = checked_actions(actions, agents, self.field.low, self.field.high)
         if not agents:
             return {}, {}, {}, {}, {}
         episode.round += 1
-        infos = {agent: self._drive_and_measure(episode, robot, places[robot]) for robot, agent in enumerate(agents)}
+        infos = {
+            agent: self._world.drive_and_measure(episode, robot, places[robot]) for robot, agent in enumerate(agents)
+        }
         rewards = {
             agent: (0.0 if np.isnan(info["measurement"]) else info["measurement"]) - info["cost"]
             for agent, info in infos.items()
@@ -172,14 +238,18 @@ class RobotTeam(ParallelEnv[str, Array, Array]):
 
         Args:
             agent: Its name.
+
+        Raises:
+            ConfigError: If there is no such agent.
         """
         episode = self._current()
-        near = self._reachable(episode, self.possible_agents.index(agent))
-        return self.field.sites[near]
+        if agent not in self._observation_spaces:
+            raise ConfigError(f"got {agent!r}; wanted one of {self.possible_agents}", at="$.agent")
+        return self.field.sites[self._world.reachable(episode, self.possible_agents.index(agent))]
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Who is in radio range of whom now; edges carry their ``distance`` in metres."""
-        return links_in_range(self.possible_agents, self._current().poses[:, :2], self.radio_range_m)
+        return links_in_range(self.possible_agents, self._current().poses[:, :2], self._world.radio_range_m)
 
     def ground_truth(self) -> GroundTruth:
         """The noise-free field, for metrics and figures."""
@@ -241,67 +311,6 @@ class RobotTeam(ParallelEnv[str, Array, Array]):
             raise ResetNeeded("call reset() first")
         return self._episode
 
-    def _reachable(self, episode: Episode, robot: int) -> NDArray[np.int64]:
-        """Indices of the sites that a robot can reach and measure this round."""
-        pose = episode.poses[robot]
-        offset = self.field.sites - pose[:2]
-        limit = self.settings.speed_m_s * self.round_time_s * (1 + 1e-9)  # a place exactly at the limit is within it
-        near = np.flatnonzero(((offset**2).sum(axis=1) <= limit**2) & ~episode.measured)
-        times = self.unicycle.travel_time(pose, self.field.sites[near])
-        return near[times <= self.round_time_s * (1 + 1e-9)]
-
-    def _drive_and_measure(self, episode: Episode, robot: int, place: Array) -> dict[str, Any]:
-        goal, as_asked, at_site = place, True, True
-        if self.field.sites_only:
-            goal, as_asked, at_site = self._site_to_sample(episode, robot, place)
-        pose = episode.poses[robot]
-        whole = self.unicycle.paths(pose, goal[None])[0]
-        path = motion.cut(whole, self.round_time_s * (1 + 1e-9))
-        arrived = bool((path == whole).all())
-        there = motion.advance(pose, path)
-        there[:2] = goal if arrived else np.clip(there[:2], self.field.low, self.field.high)
-        episode.trails[robot] = np.concatenate([episode.trails[robot], motion.trace(pose, path)[1:]])
-        episode.poses[robot] = there
-        return self._measure(episode, robot, motion.length(path), arrived and as_asked, arrived and at_site)
-
-    def _site_to_sample(self, episode: Episode, robot: int, place: Array) -> tuple[Array, bool, bool]:
-        """Where to drive when only sites can be measured, whether that is as asked, and whether it can be measured."""
-        sites = self.field.sites
-        squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
-        nearest = int(squared.argmin())
-        if np.isinf(squared[nearest]):
-            return episode.poses[robot, :2].copy(), False, False  # every site was measured: stay
-        reachable = self._reachable(episode, robot)
-        if len(reachable) == 0:
-            return sites[nearest], False, True
-        chosen = int(reachable[squared[reachable].argmin()])
-        return sites[chosen], chosen == nearest, True
-
-    def _measure(
-        self, episode: Episode, robot: int, distance: float, reached: bool, measurable: bool
-    ) -> dict[str, Any]:
-        """What one robot measures where it stands, written into the episode."""
-        settings, agent = self.settings, self.possible_agents[robot]
-        location = episode.poses[robot, :2].copy()
-        where = {"agent": agent, "round": episode.round, "episode": episode.number}
-        if measurable and rng.stream(episode.seed, "robot_team", "failure", **where).random() >= settings.failure_rate:
-            noise = settings.noise_std * rng.stream(episode.seed, "robot_team", "noise", **where).standard_normal()
-            measurement = float(self.field.value(location[None])[0] + noise)
-            episode.last[robot] = measurement
-            if self.field.sites_only:
-                episode.measured[((self.field.sites - location) ** 2).sum(axis=1).argmin()] = True
-        else:
-            measurement = float("nan")
-        episode.samples = np.vstack([episode.samples, [robot, *location, measurement]])
-        return {
-            "measurement": measurement,
-            "location": location,
-            "cost": settings.travel_cost * distance,
-            "distance": distance,
-            "reached": reached,
-            "interpolated": self.field.interpolated,
-        }
-
     def _observe(self, episode: Episode) -> dict[str, Array]:
         left = max(0.0, 1 - episode.round / self.max_cycles)
         observations: dict[str, Array] = {}
@@ -311,44 +320,3 @@ class RobotTeam(ParallelEnv[str, Array, Array]):
             seen = [*episode.poses[robot], space.low[3] if np.isnan(last) else last, left]
             observations[agent] = np.clip(np.array(seen), space.low, space.high)
         return observations
-
-    def _checked_starts(self) -> Array | None:
-        field, settings = self.field, self.settings
-        if (settings.starts is None or field.sites_only) and settings.robots > len(field.sites):
-            raise ConfigError(f"got {settings.robots}; wanted at most one per site: {len(field.sites)}", at="$.robots")
-        if settings.starts is None:
-            return None
-        starts = np.array(settings.starts, dtype=float)
-        for i, start in enumerate(starts):
-            if not ((start >= field.low) & (start <= field.high)).all():
-                raise ConfigError(
-                    f"got {start.tolist()}; wanted a place on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
-                    f"and y from {field.low[1]:g} to {field.high[1]:g} m",
-                    at=f"$.starts[{i}]",
-                )
-            if (start == starts[:i]).all(axis=1).any():
-                raise ConfigError(
-                    f"got {start.tolist()} twice; wanted a place of its own per robot", at=f"$.starts[{i}]"
-                )
-        return nearest_free_sites(starts, field.sites) if field.sites_only else starts
-
-    def _checked_actions(self, actions: dict[str, Array]) -> Array:
-        for agent in actions:
-            if agent not in self.agents:
-                raise ConfigError(f"got an action for {agent!r}; live agents: {self.agents}", at="$.actions")
-        field = self.field
-        slack = 1e-6 * np.maximum(np.abs(field.low), np.abs(field.high))  # an action may have been rounded to float32
-        places = np.empty((len(self.agents), 2))
-        for robot, agent in enumerate(self.agents):
-            at = f"$.actions.{agent}"
-            if agent not in actions:
-                raise ConfigError("got no action; wanted one per live agent", at=at)
-            place = np.asarray(actions[agent], dtype=float)
-            if place.shape != (2,):
-                raise ConfigError(f"got shape {place.shape}; wanted [x, y]", at=at)
-            if not ((place >= field.low - slack) & (place <= field.high + slack)).all():
-                raise ConfigError(
-                    f"got {place.tolist()}; wanted a place from {field.low.tolist()} to {field.high.tolist()}", at=at
-                )
-            places[robot] = np.clip(place, field.low, field.high)
-        return places

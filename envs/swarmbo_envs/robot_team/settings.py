@@ -14,10 +14,10 @@ class ElevationSettings(Settings, frozen=True):
     """A window of a real elevation model that comes with matplotlib.
 
     Args:
-        elevation: ``jacksboro`` (Tennessee, 344 x 403 cells of about 74 m x 93 m) or ``topobathy`` (Vancouver Island with
-            the sea floor, 91 x 120 cells of about 2.4 km).
-        window: First row, first column, rows and columns in the model's own array. Default: for ``jacksboro`` a window of
-            128 x 128 cells with the model's summit and several lesser peaks; for ``topobathy`` the whole model.
+        elevation: ``jacksboro`` (Tennessee, 344 x 403 cells of about 74 m x 93 m) or ``topobathy`` (Vancouver Island
+            with the sea floor, 91 x 120 cells of about 2.4 km).
+        window: First row, first column, rows and columns in the model's own array. Default: for ``jacksboro``
+            [200, 128, 128, 128], which has the model's summit and several lesser peaks; for ``topobathy`` all of it.
     """
 
     elevation: Literal["jacksboro", "topobathy"]
@@ -34,7 +34,7 @@ class MeasuredSettings(Settings, frozen=True):
         value: Column of the measured value.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
-            smooth interpolant (thin-plate spline) anywhere in the sites' bounding box.
+            smooth interpolant (ordinary kriging) anywhere in the sites' bounding box.
     """
 
     csv: str
