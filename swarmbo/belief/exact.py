@@ -13,38 +13,28 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.cache import PosteriorCache
-from swarmbo.belief.cholesky import extend, factorise, solve_lower
+from swarmbo.belief.cholesky import factorise, solve_lower
 from swarmbo.belief.data import checked_outcomes, checked_points
 from swarmbo.belief.fitting import fit_hyperparameters, profiled_mean
-from swarmbo.belief.gradient import covariance_gradient, posterior_gradient
 from swarmbo.belief.hyperparameters import ExactGPSettings, Hyperparameters
+from swarmbo.belief.prediction import FactorisedGP
 from swarmbo.belief.priors import HyperparameterPrior
 from swarmbo.belief.state import read_state, write_state
 from swarmbo.errors import ShapeError
-from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
 
 _STATE_ARRAYS = ("X", "y", "pending", "L", "whitened", "jitter")
-_CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to _CHUNK times the number of data
 
 
-@dataclass(frozen=True, eq=False)
-class ExactGP:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExactGP(FactorisedGP):
     """Belief about a field, immutable: every method that learns returns a new one. Make one with ``create``.
 
-    Source: Rasmussen & Williams 2006, alg. 2.1.
+    Predictions are methods of its base, ``FactorisedGP``; so are the fields not listed here.
 
     Args:
         settings: Kernel, priors, effort of the fit.
-        domain: The box of physical points.
-        hyperparameters: At present.
-        X: Data points (n, d), physical.
         y: Outcomes (n,), physical.
-        pending: Points (p, d), physical, whose outcomes are still to come; see ``condition_on_pending``.
-        L: Lower Cholesky factor (n + p, n + p) of the covariance of standardised outcomes, pending ones last.
-        whitened: L⁻¹ times the standardised outcomes less their mean (n + p,); 0 for pending ones.
-        jitter: Variance (n + p,) added to the diagonal where it was singular in float64; standardised, mostly 0.
         tells_since_fit: Updates with data since the last fit.
         is_fitted: Whether the hyper-parameters come from a fit.
 
@@ -59,20 +49,13 @@ class ExactGP:
     """
 
     settings: ExactGPSettings
-    domain: Domain
-    hyperparameters: Hyperparameters
-    X: Float[np.ndarray, "n d"]
     y: Float[np.ndarray, " n"]
-    pending: Float[np.ndarray, "p d"]
-    L: Float[np.ndarray, "n+p n+p"]
-    whitened: Float[np.ndarray, " n+p"]
-    jitter: Float[np.ndarray, " n+p"]
     tells_since_fit: int = 0
     is_fitted: bool = False
 
     def __post_init__(self) -> None:
-        for array in (self.X, self.y, self.pending, self.L, self.whitened, self.jitter):
-            array.flags.writeable = False
+        super().__post_init__()
+        self.y.flags.writeable = False
 
     @classmethod
     def create(cls, settings: ExactGPSettings, domain: Domain) -> "ExactGP":
@@ -120,7 +103,15 @@ class ExactGP:
     def _empty(cls, settings: ExactGPSettings, domain: Domain, hyperparameters: Hyperparameters) -> "ExactGP":
         no_points, none = np.zeros((0, domain.n_dims)), np.zeros(0)
         return cls(
-            settings, domain, hyperparameters, no_points, none, no_points, np.zeros((0, 0), order="F"), none, none
+            settings=settings,
+            domain=domain,
+            hyperparameters=hyperparameters,
+            X=no_points,
+            y=none,
+            pending=no_points,
+            L=np.zeros((0, 0), order="F"),
+            whitened=none,
+            jitter=none,
         )
 
     @property
@@ -134,31 +125,9 @@ class ExactGP:
         return self.pending.shape[0]
 
     @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit."""
-        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
-
-    @property
-    def prior_variance(self) -> float:
-        """Variance of the field before any data, in the square of the outcome's unit."""
-        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
-
-    @property
     def needs_fit(self) -> bool:
         """Whether ``settings.refit_every`` updates with data came since the last fit."""
         return self.tells_since_fit >= self.settings.refit_every
-
-    @property
-    def _lengthscales(self) -> Float[np.ndarray, " d"]:
-        return np.array(self.hyperparameters.lengthscales)
-
-    def _prior_cov(self, U: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
-        """Standardised prior covariances between points of the unit cube."""
-        return kernel_matrix(self.hyperparameters.kernel, U, Z, self._lengthscales, self.hyperparameters.outputscale)
-
-    def _conditioned_on(self) -> Float[np.ndarray, "n+p d"]:
-        """Data and pending points, in the unit cube."""
-        return self.domain.to_unit(np.concatenate([self.X, self.pending]))
 
     def update(self, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> "ExactGP":
         """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
@@ -191,13 +160,6 @@ class ExactGP:
             jitter=np.concatenate([self.jitter[:n], np.full(outcomes.size, jitter)]),
             tells_since_fit=self.tells_since_fit + 1,
         )
-
-    def _extended(
-        self, X_old: Float[np.ndarray, "n d"], L: Float[np.ndarray, "n n"], X_new: Float[np.ndarray, "k d"]
-    ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
-        U = self.domain.to_unit(X_new)
-        noise = self.hyperparameters.noise_variance * np.eye(U.shape[0])
-        return extend(L, self._prior_cov(U, self.domain.to_unit(X_old)), self._prior_cov(U, U) + noise)
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "ExactGP":
         """A belief whose variance knows of measurements to come, and whose mean does not move.
@@ -269,95 +231,6 @@ class ExactGP:
         fit = float(self.whitened[:n] @ self.whitened[:n])
         return -0.5 * fit - float(np.log(self.L.diagonal()[:n]).sum()) - 0.5 * n * float(np.log(2.0 * np.pi))
 
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the field (without measurement noise).
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and variances (m,) >= 0 in its square.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        points = checked_points(X, self.domain.n_dims)
-        mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
-        for start in range(0, points.shape[0], _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            part = self.posterior_cache(points[rows])
-            mean[rows], var[rows] = part.mean, part.var
-        return mean, var
-
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
-        """The posterior at fixed points, from which covariances between subsets are cheap.
-
-        Args:
-            X: Points (m, d), physical.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        U, h = self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.hyperparameters
-        V = solve_lower(self.L, self._prior_cov(self._conditioned_on(), U))
-        mean = h.offset + h.scale * (h.mean + V.T @ self.whitened)
-        var = h.scale**2 * np.maximum(h.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
-        return PosteriorCache(mean, var, V, U, h.kernel, self._lengthscales, h.outputscale, h.scale)
-
-    def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Mean and joint covariance of the field.
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and covariances (m, m) in its square.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        cache = self.posterior_cache(X)
-        everything = np.arange(cache.mean.size)
-        return cache.mean, cache.cov(everything, everything)
-
-    def posterior_gradient(
-        self, X: Float[np.ndarray, "m d"]
-    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
-        """Mean and variance of the field with their gradients.
-
-        Args:
-            X: Points (m, d), physical. Exactly at a data point the gradients of Matern-1/2, which has cusps there, take
-                the middle of the one-sided ones.
-
-        Returns:
-            Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of
-            each coordinate.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        cache = self.posterior_cache(X)
-        mean_gradient, var_gradient = posterior_gradient(cache, self._conditioned_on(), self.L, self.whitened)
-        sides = self.domain.high - self.domain.low
-        return cache.mean, mean_gradient / sides, cache.var, var_gradient / sides
-
-    def joint_posterior_gradient(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m d"]:
-        """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Entry [i, j, a] is d cov[i, j] / d X[i, a] with all other points at rest; [i, i] is the gradient of the
-            variance. The derivative with respect to X[j] is entry [j, i], because cov is symmetric. In the square of
-            the outcome's unit per physical unit of the coordinate.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        gradient = covariance_gradient(self.posterior_cache(X), self._conditioned_on(), self.L)
-        return gradient / (self.domain.high - self.domain.low)
-
     def state_dict(self) -> dict[str, Any]:
         """All of the state, the factorised part included, as plain JSON data and arrays.
 
@@ -386,9 +259,9 @@ class ExactGP:
         plain, arrays = read_state(state, _STATE_ARRAYS)
         hyperparameters = msgspec.convert(plain["hyperparameters"], Hyperparameters)
         return cls(
-            settings,
-            domain,
-            hyperparameters,
+            settings=settings,
+            domain=domain,
+            hyperparameters=hyperparameters,
             **arrays,
             tells_since_fit=int(plain["tells_since_fit"]),
             is_fitted=bool(plain["is_fitted"]),

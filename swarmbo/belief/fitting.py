@@ -155,9 +155,7 @@ def fit_hyperparameters(
         log_posterior = LogPosterior.of(settings, prior, U, (y - offset) / scale)
         starts = [prior.centre, *(prior.sample(rng) for _ in range(settings.restarts))]
         if previous is not None:
-            ratio = float(np.clip(previous.scale / scale, 1e-6, 1e6)) ** 2
-            lengthscales = np.array(previous.lengthscales)
-            starts.insert(0, prior.pack(lengthscales, previous.outputscale * ratio, previous.noise_variance * ratio))
+            starts.insert(0, warm_start(prior, previous, scale))
         theta = _maximise(log_posterior, starts, settings.max_iterations)
     lengthscales, outputscale, noise_variance = prior.unpack(theta)
     return Hyperparameters(
@@ -168,6 +166,18 @@ def fit_hyperparameters(
         offset=offset,
         scale=scale,
     )
+
+
+def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: float) -> Float[np.ndarray, " p"]:
+    """The last optimum as a theta under a new outcome scale: its physical variances stay what they were.
+
+    Args:
+        prior: Whose bounds hold.
+        previous: The last optimum.
+        scale: The new outcome scale.
+    """
+    ratio = float(np.clip(previous.scale / scale, 1e-6, 1e6)) ** 2  # further apart, the bounds hold anyway
+    return prior.pack(np.array(previous.lengthscales), previous.outputscale * ratio, previous.noise_variance * ratio)
 
 
 def _maximise(

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime
+from scipy.special import gamma, kv
+
+from swarmbo.kernels import (
+    KERNEL_NAMES,
+    correlation,
+    correlation_slope,
+    kernel_matrix,
+    kernel_matrix_gradient,
+    kernel_matrix_gradient_lengthscales,
+    scaled_distance,
+)
+
+NU = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
+SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"]
+LENGTHSCALES = np.array([0.3, 1.7, 0.8])
+
+
+def points(n, seed=0):
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, size=(n, 3))
+
+
+@pytest.mark.parametrize("name", NU)
+def test_matern_correlation_equals_the_bessel_form(name):
+    r, nu = np.linspace(1e-3, 8.0, 200), NU[name]
+    a = np.sqrt(2.0 * nu) * r
+    expected = 2.0 ** (1.0 - nu) / gamma(nu) * a**nu * kv(nu, a)
+    np.testing.assert_allclose(correlation(name, r), expected, rtol=1e-10)
+
+
+def test_rbf_correlation_is_the_gaussian_bell():
+    np.testing.assert_allclose(correlation("rbf", np.array([0.0, 1.0, 2.0])), [1.0, np.exp(-0.5), np.exp(-2.0)])
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_slope_is_minus_derivative_over_distance(name):
+    r, step = np.linspace(0.05, 5.0, 100), 1e-6
+    derivative = (correlation(name, r + step) - correlation(name, r - step)) / (2.0 * step)
+    np.testing.assert_allclose(correlation_slope(name, r), -derivative / r, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_correlation_and_slope_are_finite_at_zero_and_at_infinity(name):
+    ends = np.array([0.0, 1e-300, 1e200, np.inf])
+    np.testing.assert_array_equal(correlation(name, ends), [1.0, 1.0, 0.0, 0.0])
+    slope = correlation_slope(name, ends[[0, 2, 3]])
+    np.testing.assert_allclose(slope, [{"matern12": 0.0, "matern32": 3.0, "matern52": 5 / 3, "rbf": 1.0}[name], 0, 0])
+
+
+def test_equal_points_are_at_distance_exactly_zero_and_close_ones_keep_their_digits():
+    X = 1e3 + points(20)
+    np.testing.assert_array_equal(scaled_distance(X, X, LENGTHSCALES).diagonal(), 0.0)
+    near = np.array([[1e3, 0.0, 0.0], [1e3 + 2.0**-20, 0.0, 0.0]])
+    assert scaled_distance(near, near, np.ones(3))[0, 1] == 2.0**-20
+
+
+def test_distance_and_kernel_of_no_points_are_empty():
+    assert scaled_distance(np.zeros((0, 3)), points(4), LENGTHSCALES).shape == (0, 4)
+    assert kernel_matrix("rbf", points(4), np.zeros((0, 3)), LENGTHSCALES, 2.0).shape == (4, 0)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_kernel_matrix_equals_the_formula_entry_by_entry(name):
+    X, Z = points(5), points(4, seed=1)
+    K = kernel_matrix(name, X, Z, LENGTHSCALES, 2.5)
+    for i, x in enumerate(X):
+        for j, z in enumerate(Z):
+            r = np.sqrt(sum(((a - b) / scale) ** 2 for a, b, scale in zip(x, z, LENGTHSCALES, strict=True)))
+            assert K[i, j] == pytest.approx(2.5 * float(correlation(name, np.array(r))), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+@given(seed=st.integers(0, 10_000), n=st.integers(2, 12), log_scale=st.floats(-3.0, 3.0))
+def test_kernel_matrix_is_symmetric_and_positive_semidefinite(name, seed, n, log_scale):
+    X = points(n, seed)
+    K = kernel_matrix(name, X, X, np.exp(log_scale) * LENGTHSCALES, 1.0)
+    np.testing.assert_array_equal(K, K.T)
+    assert np.linalg.eigvalsh(K)[0] > -1e-12 * n
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_input_gradient_equals_finite_differences(name):
+    X, Z = points(4), points(3, seed=1)
+    gradient = kernel_matrix_gradient(name, X, Z, LENGTHSCALES, 2.5)
+    for i in range(4):
+        for j in range(3):
+            numeric = approx_fprime(
+                X[i], lambda x, j=j: kernel_matrix(name, x[None], Z[[j]], LENGTHSCALES, 2.5)[0, 0], 1e-7
+            )
+            np.testing.assert_allclose(gradient[:, i, j], numeric, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_gradients_vanish_at_zero_distance(name):
+    X = points(4)
+    every = np.arange(4)
+    for gradient in (kernel_matrix_gradient, kernel_matrix_gradient_lengthscales):
+        values = gradient(name, X, X, LENGTHSCALES, 2.5)
+        assert np.isfinite(values).all()
+        np.testing.assert_array_equal(values[:, every, every], 0.0)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_lengthscale_gradient_equals_finite_differences(name):
+    X, Z = points(4), points(3, seed=1)
+    gradient = kernel_matrix_gradient_lengthscales(name, X, Z, LENGTHSCALES, 2.5)
+    for j in range(3):
+        step = np.zeros(3)
+        step[j] = 1e-6
+        up = kernel_matrix(name, X, Z, LENGTHSCALES * np.exp(step), 2.5)
+        down = kernel_matrix(name, X, Z, LENGTHSCALES * np.exp(-step), 2.5)
+        np.testing.assert_allclose(gradient[j], (up - down) / 2e-6, rtol=1e-6, atol=1e-8)
