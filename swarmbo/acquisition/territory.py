@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
-
-Place = tuple[float, ...]
+from jaxtyping import Bool, Float
 
 
 def divide(
@@ -29,34 +27,41 @@ def divide(
     Returns:
         For each robot the places it keeps, in their old order.
     """
-    rank = {agent: (number, n) for number, chain in enumerate(chains) for n, agent in enumerate(chain)}
-    places = {agent: dict.fromkeys(map(tuple, candidates[agent].tolist())) for agent in rank}
-    reachers: dict[Place, list[str]] = {}
-    for agent in rank:
-        for place in places[agent]:
-            reachers.setdefault(place, []).append(agent)
+    agents = [agent for chain in chains for agent in chain]
+    if not agents:
+        return {}
+    counts = [len(candidates[agent]) for agent in agents]
+    places, number = np.unique(np.concatenate([candidates[a] for a in agents]), axis=0, return_inverse=True)
+    numbers = np.split(number.reshape(-1), np.cumsum(counts)[:-1])
+    shares = _shares_factor(chains, order)
+    reach = np.zeros((len(agents), len(places)), dtype=bool)
+    distance = np.full(reach.shape, np.inf)
+    for a, agent in enumerate(agents):
+        reach[a, numbers[a]] = True
+        if agent in positions:
+            distance[a] = np.linalg.norm(places - positions[agent], axis=1)
+    kept = np.zeros_like(reach)
+    for robots in np.argsort(distance, axis=0, kind="stable"):  # for every place its nearest robot, then the next …
+        rivals = (kept & ~shares[robots].T).any(axis=0)
+        kept[robots, np.arange(len(places))] = reach[robots, np.arange(len(places))] & ~rivals
+    for a in np.flatnonzero(reach.any(axis=1) & ~kept.any(axis=1)):
+        _get_one_back(a, kept, shares, np.flatnonzero(reach[a]), distance[a])
+    return {agent: candidates[agent][kept[a, numbers[a]]] for a, agent in enumerate(agents)}
 
-    def shares_factor(a: str, b: str) -> bool:
-        return rank[a][0] == rank[b][0] and abs(rank[a][1] - rank[b][1]) <= order
 
-    def distance(agent: str, place: Place) -> float:
-        return float(np.linalg.norm(positions[agent] - np.array(place))) if agent in positions else np.inf
+def _shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:
+    chain = np.concatenate([np.full(len(agents), number) for number, agents in enumerate(chains)])
+    place = np.concatenate([np.arange(len(agents)) for agents in chains])
+    return (chain[:, None] == chain) & (np.abs(place[:, None] - place) <= order)
 
-    for place, agents in reachers.items():
-        kept: list[str] = []
-        for agent in sorted(agents, key=lambda agent: (distance(agent, place), rank[agent])):
-            if all(shares_factor(agent, other) for other in kept):
-                kept.append(agent)
-            else:
-                del places[agent][place]
-    for agent in rank:
-        if not places[agent]:
-            for place in sorted(map(tuple, candidates[agent].tolist()), key=lambda place: distance(agent, place)):
-                rivals = [b for b in reachers[place] if place in places[b] and not shares_factor(agent, b)]
-                if all(len(places[rival]) > 1 for rival in rivals):
-                    for rival in rivals:
-                        del places[rival][place]
-                    places[agent][place] = None
-                    break
-    n_dims = {agent: candidates[agent].shape[1] for agent in rank}
-    return {agent: np.array(list(places[agent])).reshape(-1, n_dims[agent]) for agent in rank}
+
+def _get_one_back(
+    a: int, kept: Bool[np.ndarray, "n p"], shares: Bool[np.ndarray, "n n"], wanted: np.ndarray, distance: np.ndarray
+) -> None:
+    """Let robot a have its nearest place that all rivals can spare, if there is one (changes ``kept``)."""
+    for place in wanted[np.argsort(distance[wanted], kind="stable")]:
+        rivals = np.flatnonzero(kept[:, place] & ~shares[a])
+        if (kept[rivals].sum(axis=1) > 1).all():
+            kept[rivals, place] = False
+            kept[a, place] = True
+            return
