@@ -1,0 +1,244 @@
+"""A run as a moving picture: the belief sharpens, paths grow, radio links come and go, regret falls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
+from PIL import Image
+
+from swarmbo.belief import ExactGPSettings
+from swarmbo.plotting import style
+from swarmbo.plotting.history import World, agents_of, belief_after, failures
+from swarmbo.plotting.moving_map import MovingMap
+from swarmbo.plotting.regret import scale_regret
+from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_over
+from swarmbo.records import RoundRecord
+
+_RESOLUTION = 56
+_COLOURS = 96
+_DPI = 100
+
+
+def write_animation(
+    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path, max_frames: int = 50
+) -> Path:
+    """Write a run as an animated GIF.
+
+    Args:
+        records: The rounds of a run, from the first on.
+        world: The world of the run, with two axes.
+        settings: The belief's settings of the run.
+        path: Where to; the folder is made.
+        max_frames: Most frames, >= 2. A longer run shows every k-th round, and says so; the last round always.
+
+    Returns:
+        The path.
+
+    Raises:
+        ShapeError: If the world has another number of axes than two.
+    """
+    world.require_plane()
+    stride = -(-len(records) // max_frames)
+    shown = sorted({*range(0, len(records), stride), len(records) - 1})
+    pictures = [Image.fromarray(frame) for frame in render_frames(records, world, settings, shown, stride)]
+    palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]])
+    frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    pause = int(np.clip(9000 / len(frames), 130, 450))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frames[0].save(
+        path,
+        save_all=True,
+        append_images=frames[1:],
+        duration=[*[pause] * (len(frames) - 1), 3000],
+        loop=0,
+        optimize=False,
+    )
+    return path
+
+
+def render_frames(
+    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, shown: Sequence[int], stride: int = 1
+) -> list[UInt8[np.ndarray, "height width 3"]]:
+    """Draw the frames of an animation.
+
+    Args:
+        records: The rounds of a run.
+        world: Its world, with two axes.
+        settings: The belief's settings of the run.
+        shown: Places in ``records`` to draw, increasing.
+        stride: Rounds between frames, for the caption.
+
+    Returns:
+        One RGB picture a frame, all of one size.
+    """
+    lattice = lattice_over(world, _RESOLUTION)
+    beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
+    posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
+    means = [None if posterior is None else posterior[0] for posterior in posteriors]
+    stds = [None if posterior is None else np.sqrt(np.maximum(posterior[1], 0.0)) for posterior in posteriors]
+    with style.applied():
+        scene = _Scene.lay_out(records, world, lattice, means, stds)
+        return [
+            scene.draw(
+                records,
+                place,
+                [_picture(lattice, mean), _picture(lattice, std)],
+                _caption(records, place, world, stride),
+            )
+            for place, mean, std in zip(shown, means, stds, strict=True)
+        ]
+
+
+@dataclass
+class _Scene:
+    """A figure whose fixed part is drawn once; frames are that picture with the moving artists on top."""
+
+    figure: Figure
+    canvas: FigureCanvasAgg
+    background: Any
+    maps: tuple[MovingMap, MovingMap]
+    curve: Line2D
+    head: Line2D
+    heights: Float[np.ndarray, " rounds"]
+    caption: Text
+
+    @classmethod
+    def lay_out(
+        cls,
+        records: Sequence[RoundRecord],
+        world: World,
+        lattice: Lattice,
+        means: Sequence[np.ndarray | None],
+        stds: Sequence[np.ndarray | None],
+    ) -> "_Scene":
+        """Make the figure, with scales wide enough for all frames, and draw its fixed part."""
+        width, height = world.domain.high - world.domain.low
+        aspect = float(np.clip(height / width, 0.45, 2.2))
+        map_height = min(2.7, 3.6 * aspect)
+        figure = style.new_figure(2 * (map_height / aspect + 0.95) + 2.6, map_height + 1.3)
+        figure.set_dpi(_DPI)
+        left, middle, right = figure.subplots(1, 3, width_ratios=[map_height / aspect, map_height / aspect, 2.0])
+        agents = agents_of(records)
+        mean_map = MovingMap.on(left, lattice, agents, style.MEAN_COLOURS, _range(means, lattice), "white")
+        std_map = MovingMap.on(middle, lattice, agents, style.STD_COLOURS, _range(stds, lattice, low=0.0), style.INK)
+        for ax, title, moving in ((left, "Mean", mean_map), (middle, "Standard deviation", std_map)):
+            ax.set_title(style.with_unit(title, world.unit))
+            frame_map(ax, world)
+            add_colour_bar(ax, moving.image, "")
+        middle.set_ylabel("")
+        heights, label = _curve(records)
+        right.set_title(style.with_unit(label, world.unit))
+        right.set_xlabel("round")
+        right.set_ylabel("")
+        right.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+        right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
+        _scale_curve(right, heights, is_regret=records[-1].score is not None)
+        (curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)
+        (head,) = right.plot([], [], "o", color=style.BLUE, markersize=7, markeredgecolor="white", animated=True)
+        caption = figure.text(0.012, 0.985, "", fontsize=11, va="top", animated=True)
+        figure.legend(
+            handles=_legend_handles(records), loc="outside lower center", ncols=8, handlelength=1.8, columnspacing=1.4
+        )
+        figure.suptitle(" ", fontsize=11)  # room for the caption
+        canvas = figure.canvas
+        assert isinstance(canvas, FigureCanvasAgg)
+        canvas.draw()
+        return cls(
+            figure, canvas, canvas.copy_from_bbox(figure.bbox), (mean_map, std_map), curve, head, heights, caption
+        )
+
+    def draw(
+        self, records: Sequence[RoundRecord], place: int, pictures: Sequence[np.ma.MaskedArray], caption: str
+    ) -> UInt8[np.ndarray, "height width 3"]:
+        """The frame after the record at a place."""
+        past = records[: place + 1]
+        # A record holds the links at the moment of deciding, that is, at the places where the round before it ended.
+        links = records[place + 1].links if place + 1 < len(records) else []
+        self.canvas.restore_region(self.background)
+        for moving, picture in zip(self.maps, pictures, strict=True):
+            moving.show(past, links, picture)
+            for artist in moving.artists():
+                moving.ax.draw_artist(artist)
+        rounds = [record.round for record in past]
+        self.curve.set_data(rounds, self.heights[: place + 1])
+        self.head.set_data(rounds[-1:], self.heights[place : place + 1])
+        self.caption.set_text(caption)
+        for artist in (self.curve, self.head):
+            self.figure.axes[2].draw_artist(artist)
+        self.figure.draw_artist(self.caption)
+        return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
+
+
+def _picture(lattice: Lattice, values: np.ndarray | None) -> np.ma.MaskedArray:
+    return np.ma.masked_all(lattice.shown.shape) if values is None else lattice.image(values)
+
+
+def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: int) -> str:
+    parts = [world.name] if world.name else []
+    parts.append(f"round {records[place].round} of {records[-1].round}")
+    return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
+
+
+def _range(fields: Sequence[np.ndarray | None], lattice: Lattice, low: float | None = None) -> Normalize:
+    """One colour range for all frames."""
+    values = [values[lattice.shown.ravel()] for values in fields if values is not None]
+    if not values:
+        return Normalize(0.0, 1.0)
+    least = min(float(value.min()) for value in values) if low is None else low
+    most = max(float(value.max()) for value in values)
+    return Normalize(least, most if most > least else least + 1.0)
+
+
+def _curve(records: Sequence[RoundRecord]) -> tuple[np.ndarray, str]:
+    """Simple regret where the truth is known, else the best measurement so far."""
+    if records[-1].score is not None:
+        return np.array([np.nan if r.score is None else r.score.simple_regret for r in records]), "Simple regret"
+    return np.array([np.nan if r.best is None else r.best.mean for r in records]), "Best measurement"
+
+
+def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
+    """Limits from the whole run, so that the axis stands still while the curve grows."""
+    finite = heights[np.isfinite(heights)]
+    if is_regret and len(finite):
+        scale_regret(ax, heights)
+        if ax.get_yscale() == "log":
+            ax.set_ylim(0.7 * finite.min(), 1.4 * finite.max())
+    elif len(finite):
+        margin = 0.06 * float(finite.max() - finite.min()) or 1.0
+        ax.set_ylim(float(finite.min()) - margin, float(finite.max()) + margin)
+
+
+def _legend_handles(records: Sequence[RoundRecord]) -> list[Line2D]:
+    handles = [
+        Line2D([], [], marker="o", color=style.MUTED, markersize=8, linewidth=1.4, label="robot and its path"),
+        Line2D([], [], color=style.INK, linewidth=1.1, linestyle=(0, (2, 1.5)), label="radio link"),
+        Line2D([], [], **{**style.BEST, "markersize": 10}),
+        Line2D([], [], **{**style.RECOMMENDATION, "markersize": 7.5, "path_effects": []}),
+    ]
+    if len(failures(records)):
+        handles.append(
+            Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.6, label="failed")
+        )
+    return handles
+
+
+def _palette(pictures: Sequence[Image.Image]) -> Image.Image:
+    """One set of colours for the whole animation: only what moved is then written in each frame."""
+    width, height = pictures[0].size
+    sheet = Image.new("RGB", (width, height * len(pictures)))
+    for row, picture in enumerate(pictures):
+        sheet.paste(picture, (0, row * height))
+    found = sheet.quantize(colors=_COLOURS - 1, method=Image.Quantize.MEDIANCUT).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([255, 255, 255, *found[: 3 * (_COLOURS - 1)]])  # averaging colours would tint the paper
+    return palette

@@ -1,0 +1,250 @@
+"""Maps of what the team believes, beside the truth where it is known, with what the robots did."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from swarmbo.belief import ExactGPSettings
+from swarmbo.plotting import style
+from swarmbo.plotting.history import World, agents_of, belief_after, failures, measurements, path_of
+from swarmbo.plotting.surface import Lattice, frame_map, lattice_over, plot_field, plot_lattice
+from swarmbo.records import RoundRecord
+
+
+class Belief(Protocol):
+    """Anything with a posterior over the plane."""
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean (m,) and variance (m,) at points (m, d), in physical units."""
+        ...
+
+
+def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None) -> Axes:
+    """Draw the true field of a world and where its maximum lies.
+
+    Args:
+        ax: Where to draw.
+        world: The world; one without truth leaves a note instead.
+        limits: Values at the ends of the colour map; None takes those of the field.
+
+    Returns:
+        The axes.
+    """
+    ax.set_title("Truth")
+    if world.points is None or world.values is None:
+        return style.say(ax, "the truth is not known")
+    plot_field(ax, world.points, world.values, limits=limits, label=style.with_unit("true value", world.unit))
+    return _mark_maximum(frame_map(ax, world), world)
+
+
+def plot_mean(
+    ax: Axes,
+    belief: Belief | None,
+    world: World,
+    lattice: Lattice | None = None,
+    limits: tuple[float, float] | None = None,
+) -> Axes:
+    """Draw the mean of a belief.
+
+    Args:
+        ax: Where to draw.
+        belief: The belief; None leaves a note instead.
+        world: The world it is about.
+        lattice: Where to evaluate it; None lays one over the world.
+        limits: Values at the ends of the colour map; None takes those of the mean.
+
+    Returns:
+        The axes.
+    """
+    ax.set_title("Belief: mean")
+    if belief is None:
+        return _without_belief(ax, world)
+    lattice = lattice or lattice_over(world)
+    mean, _ = belief.posterior(lattice.points)
+    plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
+    return frame_map(ax, world)
+
+
+def plot_std(ax: Axes, belief: Belief | None, world: World, lattice: Lattice | None = None) -> Axes:
+    """Draw the standard deviation of a belief; arguments and result are those of ``plot_mean``."""
+    ax.set_title("Belief: standard deviation")
+    if belief is None:
+        return _without_belief(ax, world)
+    lattice = lattice or lattice_over(world)
+    _, var = belief.posterior(lattice.points)
+    std = np.sqrt(np.maximum(var, 0.0))
+    limits = (0.0, float(std.max())) if std.max() > 0 else None
+    label = style.with_unit("posterior standard deviation", world.unit)
+    plot_lattice(ax, lattice, std, style.STD_COLOURS, limits, label, n_contours=0)
+    return frame_map(ax, world)
+
+
+def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+    """Draw where each robot measured, joined in order: a square at the start, dots, crosses where it failed.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds, from the first on.
+
+    Returns:
+        The axes; each path is a line labelled with its agent.
+    """
+    agents = agents_of(records)
+    width = 1.7 if len(agents) <= 8 else 1.2
+    for index, agent in enumerate(agents):
+        path, colour = path_of(records, agent), style.agent_colour(index)
+        ax.plot(
+            path[:, 0],
+            path[:, 1],
+            color=colour,
+            linestyle=style.agent_dashes(index),
+            linewidth=width,
+            marker="o",
+            markersize=2.2 * width,
+            markeredgewidth=0,
+            label=agent,
+            path_effects=style.cased(width + 1.5),
+            zorder=4,
+        )
+        ax.plot(*path[0], "s", color=colour, markersize=7, markeredgecolor="white", markeredgewidth=1.2, zorder=5)
+    failed = failures(records)
+    if len(failed):
+        ax.plot(
+            failed[:, 0],
+            failed[:, 1],
+            "x",
+            color=style.INK,
+            markersize=7,
+            markeredgewidth=1.8,
+            label="failed",
+            path_effects=style.cased(3.6),
+            zorder=6,
+        )
+    return ax
+
+
+def plot_findings(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+    """Mark the best measurement and the recommendation after the last of these rounds.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds, from the first on.
+
+    Returns:
+        The axes.
+    """
+    best, recommendation = records[-1].best, records[-1].recommendation
+    if recommendation is not None:
+        ax.plot(*recommendation.location[:2], **style.RECOMMENDATION)
+    if best is not None:
+        ax.plot(*best.location[:2], **style.BEST)
+    return ax
+
+
+def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> Figure:
+    """The truth where it is known, the belief's mean and its standard deviation, with paths and findings.
+
+    Args:
+        records: The rounds of a run, from the first on; the belief is that after the last.
+        world: The world of the run, with two axes.
+        settings: The belief's settings of the run.
+
+    Returns:
+        A figure of two panels, or three.
+
+    Raises:
+        ShapeError: If the world has another number of axes than two.
+    """
+    world.require_plane()
+    belief = belief_after(records, settings, world.domain)
+    lattice = lattice_over(world)
+    has_truth = world.values is not None and world.values.size > 0
+    with style.applied():
+        figure, panels = _panels(world, 3 if has_truth else 2)
+        limits = _shared_limits(belief, world, lattice)
+        if has_truth:
+            plot_truth(panels[0], world, limits)
+        plot_mean(panels[-2], belief, world, lattice, limits)
+        plot_std(panels[-1], belief, world, lattice)
+        for ax in panels[-2:]:
+            plot_paths(ax, records)
+            plot_findings(ax, records)
+        if has_truth:
+            _mark_maximum(panels[-2], world)
+        for ax in panels[1:] if len({ax.get_position().y0 for ax in panels}) == 1 else ():
+            ax.set_ylabel("")
+        figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
+        handles = _legend_handles(records, has_truth)
+        columns = min(len(handles), int(figure.get_figwidth() / 1.45))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.4)
+    return figure
+
+
+def _mark_maximum(ax: Axes, world: World) -> Axes:
+    if world.argmax is not None:
+        ax.plot(*world.argmax, **style.MAXIMUM)
+    return ax
+
+
+def _without_belief(ax: Axes, world: World) -> Axes:
+    note = "no belief: no measurement has succeeded"
+    ax.text(0.5, 0.985, note, transform=ax.transAxes, ha="center", va="top", color=style.MUTED)
+    return frame_map(ax, world)
+
+
+def _shared_limits(belief: Belief | None, world: World, lattice: Lattice) -> tuple[float, float] | None:
+    """One colour scale for truth and mean, so that equal colours mean equal values."""
+    values = [] if world.values is None else [world.values]
+    if belief is not None:
+        mean, _ = belief.posterior(lattice.points)
+        values.append(mean[lattice.shown.ravel()])
+    everything = np.concatenate(values) if values else np.empty(0)
+    return (float(everything.min()), float(everything.max())) if everything.size else None
+
+
+def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
+    """Panels in the shape of the world: side by side, or one above the other where the world is wide."""
+    width, height = world.domain.high - world.domain.low
+    aspect = float(np.clip(height / width, 0.3, 3.5))
+    side_by_side = aspect > 0.6
+    panel_width = 3.9 / np.sqrt(aspect) if side_by_side else 8.0
+    panel_height = panel_width * aspect
+    rows, columns = (1, n_panels) if side_by_side else (n_panels, 1)
+    figure = style.new_figure(columns * (panel_width + 1.25), rows * (panel_height + 0.6) + 1.1, "compressed")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, [ax for row in axes for ax in row]
+
+
+def _headline(records: Sequence[RoundRecord], world: World) -> str:
+    _, y = measurements(records)
+    n_failed = len(failures(records))
+    n_robots = len(agents_of(records))
+    parts = [world.name] if world.name else []
+    parts += [f"round {records[-1].round}", style.counted(n_robots, "robot"), style.counted(len(y), "measurement")]
+    return " · ".join([*parts, f"{n_failed} failed"] if n_failed else parts)
+
+
+def _legend_handles(records: Sequence[RoundRecord], has_truth: bool) -> list[Line2D]:
+    robots = [
+        Line2D([], [], color=style.agent_colour(index), linestyle=style.agent_dashes(index), linewidth=2.4, label=agent)
+        for index, agent in enumerate(agents_of(records))
+    ]
+    grey = style.MUTED
+    marks = [
+        Line2D([], [], marker="s", color=grey, linestyle="none", markersize=6, label="start"),
+        Line2D([], [], marker="o", color=grey, linestyle="none", markersize=4, label="measurement"),
+    ]
+    if len(failures(records)):
+        marks.append(Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.8, label="failed"))
+    if records[-1].best is not None:
+        marks.append(Line2D([], [], **{**style.BEST, "markersize": 10}))
+    if records[-1].recommendation is not None:
+        marks.append(Line2D([], [], **{**style.RECOMMENDATION, "markersize": 7.5, "path_effects": []}))
+    if has_truth:
+        marks.append(Line2D([], [], **{**style.MAXIMUM, "markersize": 7.5}))
+    return [*robots, *marks]

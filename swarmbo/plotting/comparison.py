@@ -1,0 +1,236 @@
+"""Methods side by side: mean simple regret against measurements, and paired differences with intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from swarmbo.errors import ShapeError
+from swarmbo.plotting import style
+from swarmbo.rng import stream
+
+
+@dataclass(frozen=True, eq=False)
+class RegretCurves:
+    """Simple regret of one method on one landscape, seed by seed.
+
+    Args:
+        landscape: Its name.
+        method: Its name.
+        measurements: Measurements attempted by the whole team up to each round (k,), increasing.
+        regrets: Simple regret (seeds, k) after them, in ``unit``.
+        unit: Unit of the outcome.
+    """
+
+    landscape: str
+    method: str
+    measurements: Int[np.ndarray, " k"]
+    regrets: Float[np.ndarray, "seeds k"]
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if (
+            self.regrets.ndim != 2
+            or self.regrets.shape != (len(self.regrets), len(self.measurements))
+            or not len(self.regrets)
+        ):
+            raise ShapeError(
+                f"{self.method} on {self.landscape}: got regrets of shape {self.regrets.shape}; "
+                f"wanted (seeds >= 1, {len(self.measurements)})"
+            )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean paired difference of a method to the reference on a landscape, positive where the reference is better.
+
+    Args:
+        landscape: Its name.
+        method: Its name.
+        mean: Mean of method less reference, in ``unit``.
+        low: Lower end of the interval; None where there is none.
+        high: Upper end.
+        unit: Unit of the outcome.
+    """
+
+    landscape: str
+    method: str
+    mean: float
+    low: float | None
+    high: float | None
+    unit: str = ""
+
+
+def bootstrap_band(
+    regrets: Float[np.ndarray, "seeds k"], level: float = 0.95, resamples: int = 2000
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """Pointwise interval of the mean over seeds, by percentiles of means of resampled seeds.
+
+    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, ch. 13.
+
+    Args:
+        regrets: One row a seed.
+        level: Confidence level, between 0 and 1.
+        resamples: Number of resamples, >= 1.
+
+    Returns:
+        Lower and upper end (k,); equal to the mean with one seed.
+    """
+    n_seeds = len(regrets)
+    picked = stream(0, "bootstrap", "band").multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=resamples)
+    low, high = np.quantile(picked @ regrets / n_seeds, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequence[str]) -> Axes:
+    """Draw mean simple regret against measurements, with 95 % bootstrap bands of the mean.
+
+    Args:
+        ax: Where to draw.
+        curves: Methods on one landscape.
+        methods: All methods of the figure; a method's place in it decides its colour and mark.
+
+    Returns:
+        The axes; each line is labelled with its method.
+    """
+    lowest = np.inf
+    for curve in curves:
+        index = methods.index(curve.method)
+        colour, marker = _look(index)
+        mean, (low, high) = curve.regrets.mean(axis=0), bootstrap_band(curve.regrets)
+        ax.fill_between(curve.measurements, low, high, color=colour, alpha=0.15, linewidth=0)
+        every = max(1, len(mean) // 6)
+        ax.plot(
+            curve.measurements,
+            mean,
+            color=colour,
+            marker=marker,
+            markersize=5,
+            markeredgecolor="white",
+            markevery=(index % every, every),
+            linewidth=2.4 if index == 0 else 1.6,
+            label=curve.method,
+            zorder=4 if index == 0 else 3,
+        )
+        lowest = min(lowest, float(low.min()))
+    if curves:
+        highest = max(float(curve.regrets.mean(axis=0).max()) for curve in curves)
+        if lowest > 0 and highest > 10 * lowest:
+            ax.set_yscale("log")
+        else:
+            ax.set_ylim(bottom=0.0)
+        ax.set_title(curves[0].landscape)
+        ax.set_ylabel(style.with_unit("mean simple regret", curves[0].unit))
+    ax.set_xlabel("measurements of the team")
+    return ax
+
+
+def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Sequence[str]) -> Axes:
+    """Draw paired differences on one landscape as a forest plot, one row a method.
+
+    Args:
+        ax: Where to draw.
+        differences: Methods on one landscape, against one reference.
+        methods: All methods of the figure; a method's place in it decides its colour and mark.
+
+    Returns:
+        The axes.
+    """
+    ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
+    for row, difference in enumerate(differences):
+        colour, marker = _look(methods.index(difference.method))
+        if difference.low is not None and difference.high is not None:
+            ax.plot([difference.low, difference.high], [row, row], color=colour, linewidth=2.2, zorder=2)
+        ax.plot(difference.mean, row, marker, color=colour, markersize=8, markeredgecolor="white", zorder=3)
+    ax.set_yticks(range(len(differences)), [difference.method for difference in differences])
+    ax.set_ylim(len(differences) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.margins(x=0.12)
+    unit = differences[0].unit if differences else ""
+    ax.set_xlabel(style.with_unit("difference of simple regret", unit))
+    return ax
+
+
+def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Difference], reference: str) -> Figure:
+    """One column per landscape: regret curves above, paired differences to the reference below.
+
+    Args:
+        curves: All methods on all landscapes.
+        differences: Of all methods but the reference.
+        reference: The method that the others are compared to.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ShapeError: If there are no curves.
+    """
+    if not curves:
+        raise ShapeError("got no regret curves; wanted at least one method on one landscape")
+    landscapes = list(dict.fromkeys(curve.landscape for curve in curves))
+    named = dict.fromkeys([reference, *(c.method for c in curves), *(d.method for d in differences)])
+    methods = list(named)
+    n_rows = 2 if differences else 1
+    with style.applied():
+        below = 0.7 + 0.3 * len(methods)
+        width = max(6.0, 3.5 * len(landscapes) + 1.4)
+        figure = style.new_figure(width, 3.3 + (below if differences else 0.0) + 0.9)
+        panels = figure.subplots(
+            n_rows, len(landscapes), squeeze=False, height_ratios=[3.3, below] if differences else [1.0]
+        )
+        for column, landscape in enumerate(landscapes):
+            top = plot_regret_curves(panels[0, column], [c for c in curves if c.landscape == landscape], methods)
+            if column:
+                units = {curve.unit for curve in curves}
+                top.set_ylabel(top.get_ylabel().removeprefix("mean simple regret ") if len(units) > 1 else "")
+            if differences:
+                bottom = panels[1, column]
+                plot_differences(bottom, [d for d in differences if d.landscape == landscape], methods)
+                bottom.set_title(
+                    f"better than {reference}  |  worse", fontsize=8.5, loc="center", weight="normal", pad=4
+                )
+                if column:
+                    bottom.set_yticklabels([])
+        seeds = sorted({len(curve.regrets) for curve in curves})
+        count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        below_text = f" Below: paired differences to {reference} at the end." if differences else ""
+        text = f"Simple regret: mean over {count} seeds, 95 % bootstrap intervals.{below_text}"
+        figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
+        handles = [_handle(index, method) for index, method in enumerate(methods)]
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), int(width / 1.6)))
+    return figure
+
+
+def write_comparison_figure(
+    curves: Sequence[RegretCurves], differences: Sequence[Difference], reference: str, path: Path
+) -> Path:
+    """Write ``comparison_figure`` to a file.
+
+    Args:
+        curves: All methods on all landscapes.
+        differences: Of all methods but the reference.
+        reference: The method that the others are compared to.
+        path: Where to; its ending names the format.
+
+    Returns:
+        The path.
+
+    Raises:
+        ShapeError: If there are no curves.
+    """
+    return style.save(comparison_figure(curves, differences, reference), path)
+
+
+def _look(index: int) -> tuple[str, str]:
+    return style.METHOD_COLOURS[index % 8], style.METHOD_MARKERS[index % 8]
+
+
+def _handle(index: int, method: str) -> Line2D:
+    colour, marker = _look(index)
+    return Line2D([], [], color=colour, marker=marker, markersize=6, markeredgecolor="white", linewidth=2, label=method)

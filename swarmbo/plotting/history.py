@@ -1,0 +1,113 @@
+"""What a figure needs of a run, drawn from its records: paths, measurements, failures, and the belief of a round."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
+from swarmbo.errors import ShapeError
+from swarmbo.records import GroundTruth, RoundRecord
+from swarmbo.spaces import Domain
+
+
+@dataclass(frozen=True)
+class World:
+    """What figures need to know of the world of a run, without its live environment.
+
+    Args:
+        domain: The box of locations; figures with maps want two axes.
+        name: What the field is, for titles.
+        unit: Unit of the outcome.
+        axis_unit: Unit of the locations.
+        points: Evaluation points (m, d) where the truth is known; None where it is not.
+        values: The noise-free field there (m,).
+        maximum: Its maximum over everything that an agent can measure; None where unknown.
+        argmax: One location (d,) of that maximum.
+    """
+
+    domain: Domain
+    name: str = ""
+    unit: str = ""
+    axis_unit: str = ""
+    points: Float[np.ndarray, "m d"] | None = None
+    values: Float[np.ndarray, " m"] | None = None
+    maximum: float | None = None
+    argmax: Float[np.ndarray, " d"] | None = None
+
+    @classmethod
+    def of_truth(cls, truth: GroundTruth, domain: Domain) -> "World":
+        """The world of a simulated run."""
+        return cls(
+            domain=domain,
+            name=truth.name,
+            unit=truth.unit,
+            axis_unit=truth.axis_unit,
+            points=truth.points,
+            values=truth.values,
+            maximum=truth.maximum,
+            argmax=truth.argmax,
+        )
+
+    def require_plane(self) -> None:
+        """Refuse a world that has no map.
+
+        Raises:
+            ShapeError: If locations have another number of axes than two.
+        """
+        if self.domain.n_dims != 2:
+            raise ShapeError(
+                f"a map needs locations with 2 axes, got {self.domain.n_dims}; plot regret or traffic instead"
+            )
+
+
+def agents_of(records: Sequence[RoundRecord]) -> list[str]:
+    """Names of the agents, in order of first appearance."""
+    return list(dict.fromkeys(sample.agent for record in records for sample in record.samples))
+
+
+def path_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
+    """The places where an agent measured or tried to, one a round, the start first."""
+    places = [sample.location for record in records for sample in record.samples if sample.agent == agent]
+    return np.asarray(places, dtype=float)
+
+
+def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+    """Locations (n, d) and outcomes (n,) of all measurements that did not fail, in the order of the records."""
+    taken = [
+        (sample.location, sample.measurement)
+        for record in records
+        for sample in record.samples
+        if sample.measurement is not None
+    ]
+    if not taken:
+        return np.empty((0, 2)), np.empty(0)
+    return np.asarray([place for place, _ in taken], dtype=float), np.asarray(
+        [value for _, value in taken], dtype=float
+    )
+
+
+def failures(records: Sequence[RoundRecord]) -> Float[np.ndarray, "n d"]:
+    """Locations (n, d) of the measurements that failed."""
+    places = [sample.location for record in records for sample in record.samples if sample.measurement is None]
+    return np.asarray(places, dtype=float) if places else np.empty((0, 2))
+
+
+def belief_after(records: Sequence[RoundRecord], settings: ExactGPSettings, domain: Domain) -> ExactGP | None:
+    """The team's belief after the last of these records, rebuilt without a fit.
+
+    Args:
+        records: All rounds from the first on, up to the one of interest.
+        settings: The belief's settings of the run.
+        domain: The box of locations of the run.
+
+    Returns:
+        The belief, or None while there is nothing to believe: no measurement has succeeded.
+    """
+    X, y = measurements(records)
+    if not len(y) or records[-1].hyperparameters is None:
+        return None
+    hyperparameters = msgspec.convert(records[-1].hyperparameters, Hyperparameters)
+    return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y)

@@ -1,0 +1,136 @@
+"""A map whose field, paths, robots and radio links change from frame to frame."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Colormap, ListedColormap, Normalize
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from swarmbo.plotting import style
+from swarmbo.plotting.history import failures, path_of
+from swarmbo.plotting.surface import Lattice
+from swarmbo.records import RoundRecord
+
+_BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
+
+
+@dataclass
+class MovingMap:
+    """The artists of one map that change from frame to frame; they are drawn over a map that does not."""
+
+    ax: Axes
+    image: AxesImage
+    trails: dict[str, Line2D]
+    heads: dict[str, Line2D]
+    numbers: dict[str, Text]
+    links: LineCollection
+    failed: Line2D
+    best: Line2D
+    recommendation: Line2D
+
+    @classmethod
+    def on(
+        cls, ax: Axes, lattice: Lattice, agents: Sequence[str], colours: Colormap, norm: Normalize, link_colour: str
+    ) -> "MovingMap":
+        """Add empty artists to a map.
+
+        Args:
+            ax: The map.
+            lattice: Where the field is evaluated.
+            agents: Names of the agents, in the team's order.
+            colours: Colour map of the field, cut into bands.
+            norm: Its range, the same for all frames.
+            link_colour: Of the radio links.
+        """
+        image = ax.imshow(
+            np.ma.masked_all(lattice.shown.shape),
+            extent=lattice.extent,
+            cmap=ListedColormap(colours(np.linspace(0.0, 1.0, _BANDS))),
+            norm=norm,
+            interpolation="bilinear",
+            interpolation_stage="data",
+            aspect="equal",
+            animated=True,
+        )
+        trails: dict[str, Line2D] = {}
+        heads: dict[str, Line2D] = {}
+        numbers: dict[str, Text] = {}
+        is_crowded = len(agents) > 8
+        trail: dict[str, Any] = (
+            {"linewidth": 0.9} if is_crowded else {"linewidth": 1.4, "path_effects": style.cased(2.8)}
+        )
+        for index, agent in enumerate(agents):
+            colour = style.agent_colour(index)
+            (trails[agent],) = ax.plot(
+                [], [], color=colour, linestyle=style.agent_dashes(index), animated=True, zorder=4, **trail
+            )
+            (heads[agent],) = ax.plot(
+                [],
+                [],
+                "o",
+                color=colour,
+                markersize=11,
+                markeredgecolor="white",
+                markeredgewidth=1.2,
+                animated=True,
+                zorder=6,
+            )
+            numbers[agent] = ax.text(
+                0,
+                0,
+                str(index),
+                color="white",
+                fontsize=6.5,
+                weight="bold",
+                ha="center",
+                va="center_baseline",
+                animated=True,
+                zorder=7,
+                path_effects=style.cased(1.2, style.INK),
+            )
+        links = LineCollection(
+            [], colors=link_colour, linewidths=1.1, linestyles=(0, (2, 1.5)), animated=True, zorder=5
+        )
+        ax.add_collection(links)
+        (failed,) = ax.plot(
+            [],
+            [],
+            "x",
+            color=style.INK,
+            markersize=6,
+            markeredgewidth=1.6,
+            path_effects=style.cased(3.2),
+            animated=True,
+            zorder=4.5,
+        )
+        (best,) = ax.plot([], [], animated=True, **style.BEST)
+        (recommendation,) = ax.plot([], [], animated=True, **style.RECOMMENDATION)
+        return cls(ax, image, trails, heads, numbers, links, failed, best, recommendation)
+
+    def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> None:
+        """Bring all artists to the last of these records."""
+        self.image.set_data(picture)
+        paths = {agent: path_of(records, agent) for agent in self.trails}
+        for agent, path in paths.items():
+            self.trails[agent].set_data(path[:, 0], path[:, 1])
+            self.heads[agent].set_data(path[-1:, 0], path[-1:, 1])
+            self.numbers[agent].set_position(path[-1])
+        self.links.set_segments([np.stack([paths[a][-1], paths[b][-1]]) for a, b in links if a in paths and b in paths])
+        failed, best, recommendation = failures(records), records[-1].best, records[-1].recommendation
+        self.failed.set_data(failed[:, 0], failed[:, 1])
+        self.best.set_data(*([], []) if best is None else np.asarray(best.location)[:, None])
+        self.recommendation.set_data(
+            *([], []) if recommendation is None else np.asarray(recommendation.location)[:, None]
+        )
+
+    def artists(self) -> list[Artist]:
+        """In the order of drawing."""
+        heads = [artist for agent in self.heads for artist in (self.heads[agent], self.numbers[agent])]
+        return [self.image, *self.trails.values(), self.failed, self.links, self.recommendation, self.best, *heads]

@@ -1,0 +1,179 @@
+"""How close the team is to the maximum, and its map to the truth, against rounds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from swarmbo.plotting import style
+from swarmbo.plotting.history import World
+from swarmbo.records import RoundRecord, Score
+
+
+def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axes:
+    """Draw simple, batch and recommendation regret against rounds.
+
+    The scale is logarithmic where the values span more than a decade; it is linear around zero, so that a regret of
+    zero is seen and not dropped.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds; those without a score leave gaps.
+        unit: Unit of the outcome.
+
+    Returns:
+        The axes.
+    """
+    rounds = _rounds(records)
+    simple = _scores(records, lambda score: score.simple_regret)
+    batch = _scores(records, lambda score: score.batch_regret)
+    recommended = _scores(records, lambda score: score.recommendation_regret)
+    steps: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
+    ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label="simple: best so far", zorder=3, **steps)
+    ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.4, label="recommendation", zorder=2.5, **steps)
+    ax.plot(rounds, batch, "o", color=style.SKY, markersize=3.8, label="batch: best of this round", zorder=2)
+    for values, colour in ((recommended, style.VERMILLION), (simple, style.BLUE)):
+        ax.plot(rounds[-1:], values[-1:], "o", color=colour, markersize=5, zorder=4)
+    scale_regret(ax, np.concatenate([simple, batch, recommended]))
+    ax.set_title("Regret")
+    ax.set_ylabel(style.with_unit("regret", unit))
+    _legend_above(ax)
+    return _rounds_axis(ax, rounds)
+
+
+def plot_map_error(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axes:
+    """Draw the root mean squared error of the belief's mean against rounds.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds; those without a map error leave gaps.
+        unit: Unit of the outcome.
+
+    Returns:
+        The axes.
+    """
+    rounds, error = _rounds(records), _scores(records, lambda score: score.map_rmse)
+    ax.plot(rounds, error, "-o", color=style.GREEN, markersize=3.2, label="posterior mean against the truth")
+    if np.isfinite(error).any():
+        ax.set_ylim(0.0, 1.06 * float(np.nanmax(error)) or 1.0)
+    ax.set_title("Map error")
+    ax.set_ylabel(style.with_unit("root mean squared error", unit))
+    _legend_above(ax)
+    return _rounds_axis(ax, rounds)
+
+
+def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = None, unit: str = "") -> Axes:
+    """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds.
+        maximum: The true maximum, where it is known.
+        unit: Unit of the outcome.
+
+    Returns:
+        The axes.
+    """
+    rounds = _rounds(records)
+    taken = [(r.round, s.measurement) for r in records for s in r.samples if s.measurement is not None]
+    best = np.array([np.nan if r.best is None else r.best.mean for r in records])
+    mean = np.array([np.nan if r.recommendation is None else r.recommendation.mean for r in records])
+    std = np.array([np.nan if r.recommendation is None else r.recommendation.std for r in records])
+    if taken:
+        ax.plot(*np.array(taken).T, "o", color="#aab4be", markersize=2.8, label="measurements", zorder=1.5)
+    ax.fill_between(
+        rounds, mean - 2 * std, mean + 2 * std, step="post", color=style.VERMILLION, alpha=0.16, linewidth=0
+    )
+    ax.plot(
+        rounds, mean, "-", color=style.VERMILLION, linewidth=1.4, label="recommendation ± 2 std", drawstyle="steps-post"
+    )
+    ax.plot(rounds, best, "-", color=style.BLUE, linewidth=2.2, label="best so far", drawstyle="steps-post")
+    ax.errorbar(rounds[-1:], mean[-1:], 2 * std[-1:], fmt="o", color=style.VERMILLION, markersize=5, elinewidth=1.2)
+    ax.plot(rounds[-1:], best[-1:], "o", color=style.BLUE, markersize=5, zorder=4)
+    if maximum is not None:
+        ax.axhline(maximum, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), label="true maximum", zorder=1.6)
+    ax.set_title("Found")
+    ax.set_ylabel(style.with_unit("value", unit))
+    _legend_above(ax)
+    return _rounds_axis(ax, rounds)
+
+
+def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
+    """What was found, and where the truth is known regret and map error, against rounds.
+
+    Args:
+        records: The rounds of a run.
+        world: The world of the run.
+
+    Returns:
+        A figure of one panel, or three.
+    """
+    has_scores = any(record.score is not None for record in records)
+    with style.applied():
+        figure = style.new_figure(13.2 if has_scores else 6.4, 4.1)
+        panels = figure.subplots(1, 3 if has_scores else 1, squeeze=False)[0]
+        plot_best(panels[0], records, world.maximum, world.unit)
+        if has_scores:
+            plot_regret(panels[1], records, world.unit)
+            plot_map_error(panels[2], records, world.unit)
+    return figure
+
+
+def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
+    """Choose the scale of a regret axis: logarithmic over more than a decade, with zero kept in sight.
+
+    Args:
+        ax: The axes.
+        values: All values drawn on it; those that are not finite don't count.
+
+    Returns:
+        The axes.
+    """
+    finite = values[np.isfinite(values)]
+    positive = finite[finite > 0]
+    if not len(positive):
+        ax.set_ylim(-0.05, 1.0)
+    elif finite.min() > 0 and positive.max() > 10 * positive.min():
+        ax.set_yscale("log")
+    elif positive.max() > 10 * positive.min() or finite.min() <= 0:
+        threshold = 10.0 ** np.floor(np.log10(max(positive.min(), positive.max() * 1e-4)))
+        ax.set_yscale("symlog", linthresh=threshold, linscale=0.5)
+        ax.set_ylim(min(-0.12 * threshold, float(finite.min())), 1.6 * positive.max())
+    else:
+        ax.set_ylim(0.0, 1.08 * positive.max())
+    return ax
+
+
+def _rounds(records: Sequence[RoundRecord]) -> np.ndarray:
+    return np.array([record.round for record in records])
+
+
+def _scores(records: Sequence[RoundRecord], part: Callable[[Score], float | None]) -> np.ndarray:
+    values = [None if record.score is None else part(record.score) for record in records]
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def _rounds_axis(ax: Axes, rounds: np.ndarray) -> Axes:
+    ax.set_xlabel("round")
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    margin = max(0.5, 0.02 * float(rounds[-1] - rounds[0]))
+    ax.set_xlim(float(rounds[0]) - margin, float(rounds[-1]) + margin)
+    return ax
+
+
+def _legend_above(ax: Axes) -> None:
+    """A legend over the axes, where it can hide no data."""
+    ax.legend(
+        loc="upper left",
+        bbox_to_anchor=(-0.02, 1.0, 1.0, 0.115),
+        ncols=2,
+        borderaxespad=0.0,
+        columnspacing=1.2,
+        handlelength=1.5,
+        labelspacing=0.3,
+    )
+    ax.set_title(ax.get_title(loc="left"), pad=40)

@@ -1,0 +1,170 @@
+"""The one look of every figure: fonts, colours, colour maps, and how a figure is made and saved.
+
+Colours are those of Okabe and Ito (2008), told apart under the common forms of colour blindness; the colour maps
+rise evenly in lightness, so they also survive a grey print.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
+
+INK = "#20262e"
+MUTED = "#6b7580"
+GRID = "#e3e7eb"
+
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+
+_AGENT_COLOURS = (VERMILLION, SKY, ORANGE, PURPLE, GREEN, BLUE, "#f0e442", "#4d4d4d")
+_AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
+
+METHOD_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK, "#a0a8b0")
+METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
+
+RC: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 8,
+    "axes.titlecolor": INK,
+    "axes.labelsize": 9.5,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "xtick.major.width": 0.8,
+    "ytick.major.width": 0.8,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.dpi": 100,
+    "image.origin": "lower",
+}
+
+
+MEAN_COLOURS: Colormap = mpl.colormaps["viridis"]
+STD_COLOURS: Colormap = LinearSegmentedColormap.from_list("slate", ["#ffffff", "#c3ccd6", "#8492a3", "#4a586b"])
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """The look, for as long as artists are made within the block."""
+    with mpl.rc_context(RC):
+        yield
+
+
+def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
+    """An empty figure on an Agg canvas, laid out so that nothing overlaps.
+
+    Args:
+        width: In inches, > 0.
+        height: In inches, > 0.
+        layout: ``compressed`` for maps of equal scales: it closes the gaps that those leave.
+    """
+    figure = Figure(figsize=(width, height), layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
+    """Write a figure; the bytes depend only on what it shows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=dpi)
+    return path
+
+
+def agent_colour(index: int) -> str:
+    """Colour of the agent with this place in the team."""
+    return _AGENT_COLOURS[index % len(_AGENT_COLOURS)]
+
+
+def agent_dashes(index: int) -> Any:
+    """Line style of the agent with this place in the team: colours repeat after eight agents, dashes do not."""
+    return _AGENT_DASHES[(index // len(_AGENT_COLOURS)) % len(_AGENT_DASHES)]
+
+
+def cased(width: float, colour: str = "white") -> list[AbstractPathEffect]:
+    """Path effects that keep a line or a mark readable on any background.
+
+    Args:
+        width: Total width of the casing, in points.
+        colour: Its colour.
+    """
+    return [Stroke(linewidth=width, foreground=colour), Normal()]
+
+
+def with_unit(label: str, unit: str) -> str:
+    """``label (unit)``, or just the label where there is no unit."""
+    return f"{label} ({unit})" if unit else label
+
+
+def say(ax: Axes, message: str) -> Axes:
+    """Write a message where a plot would have been."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, message, transform=ax.transAxes, ha="center", va="center", color=MUTED)
+    return ax
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 robot``, ``2 robots``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# Marks of what was found; the one look of each on maps and in legends.
+RECOMMENDATION: dict[str, Any] = {
+    "marker": "D",
+    "markersize": 15,
+    "markerfacecolor": "none",
+    "markeredgecolor": INK,
+    "markeredgewidth": 1.8,
+    "linestyle": "none",
+    "label": "recommendation",
+    "path_effects": cased(3.6),
+    "zorder": 7,
+}
+BEST: dict[str, Any] = {
+    "marker": "*",
+    "markersize": 11,
+    "markerfacecolor": "#fff200",
+    "markeredgecolor": INK,
+    "markeredgewidth": 0.9,
+    "linestyle": "none",
+    "label": "best measurement",
+    "zorder": 8,
+}
+MAXIMUM: dict[str, Any] = {
+    "marker": "^",
+    "markersize": 9,
+    "markerfacecolor": "white",
+    "markeredgecolor": INK,
+    "markeredgewidth": 1.4,
+    "linestyle": "none",
+    "label": "true maximum",
+    "zorder": 6.5,
+}

@@ -1,0 +1,215 @@
+"""A scalar field over the plane: an image with contours where it is known everywhere, discs where only at sites."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.ticker import MaxNLocator
+from scipy.spatial import cKDTree
+
+from swarmbo.plotting import style
+from swarmbo.plotting.history import World
+
+_FEWEST_LINES = 16  # a coarser lattice of evaluation points is a set of sites, not a picture
+_REACH = 1.6  # times the usual distance between sites: how far around them a belief is shown
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Points on a rectangular lattice, in rows from south to north.
+
+    Args:
+        x: Its columns (nx,), increasing.
+        y: Its rows (ny,), increasing.
+        shown: Which points (ny, nx) are drawn.
+    """
+
+    x: Float[np.ndarray, " nx"]
+    y: Float[np.ndarray, " ny"]
+    shown: Bool[np.ndarray, "ny nx"]
+
+    @property
+    def points(self) -> Float[np.ndarray, "m 2"]:
+        """All points, row by row."""
+        columns, rows = np.meshgrid(self.x, self.y)
+        return np.column_stack([columns.ravel(), rows.ravel()])
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Edges of the image whose pixels are centred on the points: left, right, bottom, top."""
+        half_x, half_y = (self.x[1] - self.x[0]) / 2, (self.y[1] - self.y[0]) / 2
+        return self.x[0] - half_x, self.x[-1] + half_x, self.y[0] - half_y, self.y[-1] + half_y
+
+    def image(self, values: Float[np.ndarray, " m"]) -> np.ma.MaskedArray:
+        """Values at ``points`` as a picture (ny, nx), masked where they are not shown."""
+        return np.ma.masked_array(values.reshape(self.shown.shape), mask=~self.shown)
+
+
+def lattice_over(world: World, resolution: int = 160) -> Lattice:
+    """A lattice over a world, to look at a belief on.
+
+    A world that is known only at scattered sites is shown around those sites: the belief elsewhere in the box is an
+    extrapolation that nobody asked for.
+
+    Args:
+        world: The world.
+        resolution: Points along its longer side, >= 2.
+    """
+    low, high = world.domain.low, world.domain.high
+    side = (high - low).max() / (resolution - 1)
+    nx, ny = (max(2, round(float(length) / float(side)) + 1) for length in high - low)
+    x, y = np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny)
+    everywhere = Lattice(x, y, np.ones((ny, nx), dtype=bool))
+    if world.points is None or len(world.points) < 3 or _lattice_order(world.points) is not None:
+        return everywhere
+    sites = cKDTree(world.points)
+    spacing = np.quantile(sites.query(world.points, k=2)[0][:, 1], 0.9)
+    distance = sites.query(everywhere.points)[0]
+    return Lattice(x, y, (distance <= max(_REACH * spacing, 2 * side)).reshape(ny, nx))
+
+
+def _lattice_order(points: Float[np.ndarray, "m 2"]) -> tuple[Lattice, np.ndarray] | None:
+    """The lattice that points form and their order on it; None if they form none."""
+    x, column = np.unique(points[:, 0], return_inverse=True)
+    y, row = np.unique(points[:, 1], return_inverse=True)
+    place = row * len(x) + column
+    if len(x) < 2 or len(y) < 2 or len(points) != len(x) * len(y) or len(np.unique(place)) != len(points):
+        return None
+    even = all(np.allclose(np.diff(axis), axis[1] - axis[0], rtol=1e-3) for axis in (x, y))
+    return (Lattice(x, y, np.ones((len(y), len(x)), dtype=bool)), np.argsort(place)) if even else None
+
+
+def plot_lattice(
+    ax: Axes,
+    lattice: Lattice,
+    values: Float[np.ndarray, " m"],
+    colours: Colormap = style.MEAN_COLOURS,
+    limits: tuple[float, float] | None = None,
+    label: str = "",
+    n_contours: int = 9,
+) -> Axes:
+    """Draw values on a lattice as an image with contour lines and a colour bar.
+
+    Args:
+        ax: Where to draw.
+        lattice: The places.
+        values: One value (m,) for each of ``lattice.points``.
+        colours: Colour map.
+        limits: Values at the ends of the colour map; None takes those of the data.
+        label: Of the colour bar, with the unit; no colour bar if empty.
+        n_contours: Number of contour lines, about; 0 for none.
+
+    Returns:
+        The axes.
+    """
+    picture = lattice.image(values)
+    norm = _normalise(picture.compressed(), limits)
+    image = ax.imshow(
+        picture, extent=lattice.extent, cmap=colours, norm=norm, interpolation="bilinear", aspect="equal", zorder=0
+    )
+    if n_contours and picture.count() and picture.max() > picture.min():
+        levels = MaxNLocator(n_contours).tick_values(float(norm.vmin or 0.0), float(norm.vmax or 1.0))
+        inside = levels[(levels > picture.min()) & (levels < picture.max())]
+        if len(inside):
+            ax.contour(
+                lattice.x, lattice.y, picture, levels=inside, colors="white", linewidths=0.6, alpha=0.55, zorder=1
+            )
+    if label:
+        add_colour_bar(ax, image, label)
+    return ax
+
+
+def plot_sites(
+    ax: Axes,
+    points: Float[np.ndarray, "m 2"],
+    values: Float[np.ndarray, " m"],
+    colours: Colormap = style.MEAN_COLOURS,
+    limits: tuple[float, float] | None = None,
+    label: str = "",
+) -> Axes:
+    """Draw values that are known only at sites, as coloured discs and a colour bar.
+
+    Args:
+        ax: Where to draw.
+        points: The sites (m, 2).
+        values: One value (m,) for each.
+        colours: Colour map.
+        limits: Values at the ends of the colour map; None takes those of the data.
+        label: Of the colour bar, with the unit; no colour bar if empty.
+
+    Returns:
+        The axes.
+    """
+    size = float(np.clip(9000 / max(len(points), 1), 8, 70))
+    discs = ax.scatter(
+        points[:, 0],
+        points[:, 1],
+        c=values,
+        s=size,
+        cmap=colours,
+        norm=_normalise(values, limits),
+        edgecolors="white",
+        linewidths=0.5,
+        zorder=1,
+    )
+    if label:
+        add_colour_bar(ax, discs, label)
+    return ax
+
+
+def plot_field(
+    ax: Axes,
+    points: Float[np.ndarray, "m 2"],
+    values: Float[np.ndarray, " m"],
+    colours: Colormap = style.MEAN_COLOURS,
+    limits: tuple[float, float] | None = None,
+    label: str = "",
+) -> Axes:
+    """Draw a field in the way that suits where it is known: an image on a fine lattice, else discs at the sites.
+
+    Arguments and result are those of ``plot_sites``.
+    """
+    found = _lattice_order(points)
+    if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
+        lattice, order = found
+        return plot_lattice(ax, lattice, values[order], colours, limits, label)
+    return plot_sites(ax, points, values, colours, limits, label)
+
+
+def add_colour_bar(ax: Axes, mappable: ScalarMappable, label: str) -> None:
+    """A slim colour bar beside an axes, in the one look."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    bar = figure.colorbar(mappable, ax=ax, aspect=28, pad=0.02)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.ax.tick_params(length=0)
+    bar.ax.grid(visible=False)
+    bar.locator = MaxNLocator(6)
+    bar.update_ticks()
+    bar.set_label(label)
+
+
+def frame_map(ax: Axes, world: World) -> Axes:
+    """Axes of a map: equal scales, few ticks, labels with units, limits a little outside the box."""
+    low, high = world.domain.low, world.domain.high
+    margin = 0.02 * (high - low).max()
+    ax.set_xlim(float(low[0] - margin), float(high[0] + margin))
+    ax.set_ylim(float(low[1] - margin), float(high[1] + margin))
+    ax.set_aspect("equal")
+    ax.grid(visible=False)
+    ax.xaxis.set_major_locator(MaxNLocator(3 if high[0] >= 1e5 else 4))
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.set_xlabel(style.with_unit("x, east", world.axis_unit))
+    ax.set_ylabel(style.with_unit("y, north", world.axis_unit))
+    return ax
+
+
+def _normalise(values: np.ndarray, limits: tuple[float, float] | None) -> Normalize:
+    low, high = limits or ((float(values.min()), float(values.max())) if values.size else (0.0, 1.0))
+    if not low < high:  # a constant field still wants a scale with a width
+        half = 0.5 * max(abs(low), 1.0)
+        low, high = low - half, high + half
+    return Normalize(low, high)

@@ -1,0 +1,128 @@
+"""Synthetic runs: robots walk over a known field and measure it; some measurements fail."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pytest
+
+from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.plotting import World
+from swarmbo.records import Recommendation, RoundRecord, Sample, Score, SolveReport, Traffic
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+
+LOW, HIGH = np.array([0.0, 0.0]), np.array([1000.0, 800.0])
+
+
+def field(X: np.ndarray) -> np.ndarray:
+    """Two hills over a slope, in metres; the higher one at (700, 550)."""
+    high = 220.0 * np.exp(-0.5 * (((X - [700.0, 550.0]) / [130.0, 110.0]) ** 2).sum(axis=1))
+    low = 140.0 * np.exp(-0.5 * (((X - [220.0, 250.0]) / [120.0, 160.0]) ** 2).sum(axis=1))
+    return 300.0 + high + low + 0.05 * X[:, 0]
+
+
+@dataclass(frozen=True)
+class Run:
+    records: list[RoundRecord]
+    world: World
+    settings: ExactGPSettings
+
+
+def _world(points: str) -> World:
+    domain = Domain(LOW, HIGH)
+    if points == "none":
+        return World(domain, name="unknown field", unit="m", axis_unit="m")
+    if points == "lattice":
+        X = np.stack(np.meshgrid(np.linspace(0, 1000, 41), np.linspace(0, 800, 33)), axis=-1).reshape(-1, 2)
+    else:  # sites along a bend, as on a flood plain
+        rng = stream(1, "sites")
+        along = rng.uniform(0.0, 1.0, 150)
+        X = np.column_stack([100 + 800 * along, 150 + 500 * along**2]) + rng.uniform(-90, 90, (150, 2))
+    values = field(X)
+    top = int(values.argmax())
+    return World(domain, "two hills", "m", "m", X, values, float(values[top]), X[top])
+
+
+def make_run(
+    robots: int = 4, rounds: int = 8, truth: str = "lattice", failing: float = 0.1, zero_regret: bool = False
+) -> Run:
+    world, settings, rng = _world(truth), ExactGPSettings(), stream(0, "run")
+    agents = [f"robot_{i}" for i in range(robots)]
+    places = rng.uniform(LOW + 60, [HIGH[0] * 0.45, HIGH[1] * 0.5], (robots, 2))
+    X, y, records = np.empty((0, 2)), np.empty(0), []
+    belief = ExactGP.create(settings, world.domain)
+    best: Recommendation | None = None
+    for number in range(rounds + 1):
+        if number:
+            pull = 0.22 * (np.array([690.0, 540.0]) - places)
+            places = np.clip(places + pull + rng.normal(0, 70, places.shape), LOW, HIGH)
+        true, failed = field(places), rng.uniform(size=robots) < failing
+        samples = [
+            Sample(
+                agent=agent,
+                location=places[i].tolist(),
+                measurement=None if failed[i] else float(true[i] + rng.normal(0, 3.0)),
+                target=places[i].tolist() if number else None,
+            )
+            for i, agent in enumerate(agents)
+        ]
+        taken = [(s.location, s.measurement) for s in samples if s.measurement is not None]
+        if taken:
+            X = np.vstack([X, [place for place, _ in taken]])
+            y = np.append(y, [value for _, value in taken])
+            belief = belief.update(X[-len(taken) :], y[-len(taken) :]).fit(stream(0, "fit", round=number))
+            best = Recommendation(X[y.argmax()].tolist(), float(y.max()), 0.0)
+        recommendation = None
+        if len(y):
+            mean, var = belief.posterior(X)
+            top = int(mean.argmax())
+            recommendation = Recommendation(X[top].tolist(), float(mean[top]), float(np.sqrt(var[top])))
+        score = None
+        if world.values is not None and world.points is not None and world.maximum is not None:
+            reached = max([float(field(X).max())] if len(X) else [300.0])
+            rmse = float(np.sqrt(np.mean((belief.posterior(world.points)[0] - world.values) ** 2))) if len(y) else None
+            score = Score(
+                simple_regret=0.0 if zero_regret and number > rounds // 2 else max(world.maximum - reached, 0.0),
+                batch_regret=max(world.maximum - float(true.max()), 0.0),
+                total_regret=float((world.maximum - true).sum()),
+                recommendation_regret=None if recommendation is None else max(world.maximum - recommendation.mean, 0.0),
+                map_rmse=rmse,
+            )
+        close = [
+            (agents[i], agents[j])
+            for i in range(robots)
+            for j in range(i + 1, robots)
+            if np.linalg.norm(places[i] - places[j]) < 250
+        ]
+        records.append(
+            RoundRecord(
+                round=number,
+                samples=samples,
+                query=f"q{number}" if number else None,
+                report=SolveReport("exact", 6, 1.0, 0.0, Traffic(6 * robots, 900 * robots + 40 * number, 9 * robots))
+                if number
+                else None,
+                sharing=Traffic(robots * (robots - 1), 48 * robots * (robots - 1), robots * robots),
+                best=best,
+                recommendation=recommendation,
+                hyperparameters=msgspec.to_builtins(belief.hyperparameters),
+                score=score,
+                links=close,
+            )
+        )
+    return Run(records, world, settings)
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Run]:
+    made: dict[tuple, Run] = {}
+
+    def cached(**options: object) -> Run:
+        key = tuple(sorted(options.items()))
+        if key not in made:
+            made[key] = make_run(**options)  # pyright: ignore[reportArgumentType]
+        return made[key]
+
+    return cached
