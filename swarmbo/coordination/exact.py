@@ -1,20 +1,18 @@
 """The exact optimum by variable elimination: one sweep forward with tables, one back with choices."""
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.elimination import Bucket, buckets_of, choose, eliminate, elimination_order, largest_clique
+from swarmbo.coordination.elimination import buckets_of, choose, eliminate, elimination_order, largest_clique
+from swarmbo.coordination.exact_program import EliminationPlan
 from swarmbo.coordination.solution import Solution, solution_of
 from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
 from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import Traffic
 from swarmbo.settings import Settings, require
+from swarmbo.transport import Routes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -56,7 +54,8 @@ class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
             TransportError: If agents that must talk are not connected by links.
         """
         checked = checked_tables(graph, tables)
-        plan = self.plan(graph, sizes_of(graph, checked))
+        routes = Routes(graph.agents, links)
+        plan = self.plan(graph, sizes_of(graph, checked), routes)
         results: dict[str, Table] = {}
         parts_of: dict[str, list[tuple[tuple[str, ...], Table]]] = {}
         for variable, bucket in plan.buckets.items():
@@ -67,13 +66,18 @@ class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
             if bucket.parent is not None:
                 results[variable] = eliminate(bucket, parts_of[variable], plan.sizes)
         assignment: dict[str, int] = {}
-        for variable, bucket in reversed(plan.buckets.items()):
+        for variable, bucket in reversed(list(plan.buckets.items())):
             assignment[variable] = choose(bucket, parts_of[variable], assignment)
         value = total(factor_values(graph, checked, assignment))
-        return solution_of(graph, assignment, value, ["exact"], plan.rounds, Traffic())
+        return solution_of(graph, assignment, value, ["exact"], plan.rounds, plan.traffic(assignment, routes))
 
-    def plan(self, graph: FactorGraph, sizes: Mapping[str, int]) -> "EliminationPlan":
+    def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> EliminationPlan:
         """What every agent works out for itself from the graph: the order and who joins what.
+
+        Args:
+            graph: Scopes and owners.
+            sizes: Number of values by variable.
+            routes: Who reaches whom; elimination takes the same steps over any.
 
         Raises:
             BudgetError: If a step's table would exceed the budget.
@@ -89,26 +93,6 @@ class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
                 "values, or use max-sum."
             )
         return EliminationPlan(graph, dict(sizes), buckets_of(graph, order))
-
-
-@dataclass(frozen=True)
-class EliminationPlan:
-    """The commonly known part of an elimination.
-
-    Args:
-        graph: Scopes and owners.
-        sizes: Number of values by variable.
-        buckets: The steps by variable, in the order of elimination.
-    """
-
-    graph: FactorGraph
-    sizes: dict[str, int]
-    buckets: dict[str, Bucket]
-
-    @property
-    def rounds(self) -> int:
-        """Synchronous rounds: results pass up the longest path of steps, and choices come back down."""
-        return 2 * max(bucket.height for bucket in self.buckets.values())
 
 
 def exact(
@@ -135,6 +119,7 @@ def exact(
         TransportError: If agents that must talk are not connected by links.
 
     Example:
+        >>> import numpy as np
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["x", "z"]})
         >>> agree = np.array([[0.0, 3.0], [1.0, 0.0]])
         >>> solution = exact(graph, {"f": agree, "g": agree, "h": -agree})

@@ -1,4 +1,4 @@
-"""All messages of a graph at once: factors of equal shape, and variables of equal degree and size, in one array each."""
+"""All messages of a graph at once: factors of equal shape in one array, and variables of equal degree and size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,24 +1,30 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.decoding import Edge, Message, decode, decoding_order
+from swarmbo.coordination.decoding import Edge, Message, decode
 from swarmbo.coordination.factor_update import factor_messages
 from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.max_sum_plan import PartPlan
+from swarmbo.coordination.max_sum_program import PartAgent
+from swarmbo.coordination.program import Post, Program
 from swarmbo.coordination.solution import Solution, solution_of
 from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
-from swarmbo.coordination.tree_schedule import tree_levels
 from swarmbo.coordination.variable_update import normalised, variable_messages
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status, Traffic
 from swarmbo.settings import Settings, require
+from swarmbo.transport import Routes
 
 if TYPE_CHECKING:
     import networkx as nx
+
+PartSolution = tuple[dict[str, int], Status, int, Traffic]  # choice, status, rounds, what crossed the links
 
 
 class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
@@ -55,48 +61,81 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
             links: Radio graph of the agents; None: everyone hears everyone.
 
         Returns:
-            The best joint choice found. Its value is -inf if every one that was tried is forbidden, which on graphs with
-            loops does not prove that none is allowed.
+            The best joint choice found. Its value is -inf if every one that was tried is forbidden; on graphs with
+            loops that does not prove that none is allowed.
 
         Raises:
             ShapeError: If the tables do not fit the graph.
             TransportError: If agents that must talk are not connected by links.
         """
         checked = checked_tables(graph, tables)
+        plan = self.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links))
         assignment: dict[str, int] = {}
         statuses: list[Status] = []
-        most_rounds = 0
-        for part in graph.components:
-            solve_part = _solve_tree if part.is_forest else self._solve_loopy
-            chosen, status, rounds = solve_part(part, {factor: checked[factor] for factor in part.factors})
+        most_rounds, traffic = 0, Traffic()
+        for part in plan.parts:
+            solve_part = solve_tree if part.graph.is_forest else self._solve_loopy
+            chosen, status, rounds, crossed = solve_part(part, {f: checked[f] for f in part.graph.factors})
             assignment.update(chosen)
             statuses.append(status)
-            most_rounds = max(most_rounds, rounds)
+            most_rounds, traffic = max(most_rounds, rounds), traffic + crossed
         value = total(factor_values(graph, checked, assignment))
-        return solution_of(graph, assignment, value, statuses, most_rounds, Traffic())
+        return solution_of(graph, assignment, value, statuses, most_rounds, traffic)
 
-    def _solve_loopy(self, graph: FactorGraph, tables: Mapping[str, Table]) -> tuple[dict[str, int], Status, int]:
-        flooding = Flooding(graph, tables)
+    def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> "MaxSumPlan":
+        """What every agent works out for itself from the graph: its parts, their rounds, trees and order of decoding.
+
+        Args:
+            graph: Scopes and owners.
+            sizes: Number of values by variable.
+            routes: Who reaches whom.
+        """
+        return MaxSumPlan(self, tuple(PartPlan(part, i, sizes, routes) for i, part in enumerate(graph.components)))
+
+    def _solve_loopy(self, plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
+        graph, flooding = plan.graph, Flooding(plan.graph, tables)
         messages = np.zeros(flooding.n_entries)
-        best, best_value = flooding.choices(messages), -np.inf
-        before = None
+        choices = [flooding.choices(messages)]
+        best, best_value = choices[0], total(flooding.values(choices[0]))
         status: Status = "max_rounds"
-        rounds = 0
-        for rounds in range(1, self.rounds + 1):
+        for _ in range(self.rounds):
             messages, change = flooding.from_factors(messages, flooding.from_variables(messages), self.damping)
-            chosen = flooding.choices(messages)
-            value = total(flooding.values(chosen))
-            if value > best_value or rounds == 1:
-                best, best_value = chosen, value
-            if change <= self.tolerance and before is not None and np.array_equal(chosen, before):
+            choices.append(flooding.choices(messages))
+            value = total(flooding.values(choices[-1]))
+            if value > best_value:
+                best, best_value = choices[-1], value
+            if change <= self.tolerance and np.array_equal(choices[-1], choices[-2]):
                 status = "converged"
                 break
-            before = chosen
         from_variables = flooding.by_edge(flooding.from_variables(messages))
-        last = decode(graph, decoding_order(graph), tables, from_variables, flooding.by_edge(messages))
+        last = decode(graph, plan.order, tables, from_variables, flooding.by_edge(messages))
+        chosen = {variable: int(best[i]) for i, variable in enumerate(graph.variables)}
         if total(factor_values(graph, tables, last)) > best_value:
-            return last, status, rounds
-        return {variable: int(best[i]) for i, variable in enumerate(graph.variables)}, status, rounds
+            chosen = last
+        return chosen, status, len(choices) - 1, plan.loopy_traffic(choices, last)
+
+
+@dataclass(frozen=True)
+class MaxSumPlan:
+    """The commonly known side of max-sum.
+
+    Args:
+        settings: Rounds, damping, tolerance.
+        parts: The connected parts of the graph.
+    """
+
+    settings: MaxSum
+    parts: tuple[PartPlan, ...]
+
+    def programs(self, agent: str, tables: Mapping[str, Table], post: Post) -> Iterable[Program]:
+        """What one agent does; see :class:`swarmbo.coordination.program.Plan`."""
+        for part in self.parts:
+            if agent in part.graph.agents:
+                side = PartAgent(part, agent, tables, post)
+                if part.graph.is_forest:
+                    yield side.on_tree()
+                else:
+                    yield side.on_loops(self.settings.rounds, self.settings.damping, self.settings.tolerance)
 
 
 def max_sum(
@@ -135,23 +174,21 @@ def max_sum(
     return MaxSum(rounds=rounds, damping=damping, tolerance=tolerance).solve(graph, tables, links)
 
 
-def _solve_tree(graph: FactorGraph, tables: Mapping[str, Table]) -> tuple[dict[str, int], Status, int]:
-    sizes = sizes_of(graph, tables)
+def solve_tree(plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
+    """Max-sum on a connected part without loops, each message computed once, as soon as it is final."""
+    graph, sizes = plan.graph, plan.sizes
     from_variables: dict[Edge, Message] = {}
     from_factors: dict[Edge, Message] = {}
-    levels = tree_levels(graph)
-    for level in levels:
+    for level in plan.levels:
         for x, recipients in level.from_variables:
-            incoming = _stacked(from_factors, [(f, x) for f in graph.factors_of(x)], sizes[x])
-            outgoing = dict(zip(graph.factors_of(x), variable_messages(incoming[None])[0], strict=True))
+            factors, silent = graph.factors_of(x), np.zeros(sizes[x])
+            incoming = np.array([from_factors.get((f, x), silent) for f in factors])
+            outgoing = dict(zip(factors, variable_messages(incoming[None])[0], strict=True))
             from_variables.update({(f, x): outgoing[f] for f in recipients})
         for f, recipients in level.from_factors:
-            silent = {x: np.zeros(sizes[x]) for x in graph.scope(f)}
-            incoming = [from_variables.get((f, x), silent[x])[None] for x in graph.scope(f)]
-            outgoing = dict(zip(graph.scope(f), factor_messages(tables[f][None], incoming), strict=True))
+            scope = graph.scope(f)
+            heard = [from_variables.get((f, x), np.zeros(sizes[x]))[None] for x in scope]
+            outgoing = dict(zip(scope, factor_messages(tables[f][None], heard), strict=True))
             from_factors.update({(f, x): normalised(outgoing[x])[0] for x in recipients})
-    return decode(graph, decoding_order(graph), tables, from_variables, from_factors), "exact", len(levels)
-
-
-def _stacked(messages: Mapping[Edge, Message], edges: list[Edge], size: int) -> np.ndarray:
-    return np.array([messages[edge] if edge in messages else np.zeros(size) for edge in edges])
+    chosen = decode(graph, plan.order, tables, from_variables, from_factors)
+    return chosen, "exact", len(plan.levels), plan.tree_traffic(chosen)

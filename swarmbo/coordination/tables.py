@@ -26,8 +26,8 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
         The same values, float64, in C order; arrays that are so already are not copied.
 
     Raises:
-        ShapeError: If a factor lacks its table, a table lacks its factor, an axis does not fit, or an entry is NaN, +inf
-            or beyond 1e200.
+        ShapeError: If a factor lacks its table, a table its factor, an axis does not fit, or an entry is NaN, +inf or
+            finite beyond 1e200.
     """
     if missing := [factor for factor in graph.factors if factor not in tables]:
         raise ShapeError(f"factor {missing[0]!r} has no table; give one array with axes {graph.scope(missing[0])}")
@@ -49,8 +49,8 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
             known, by = size_of.setdefault(variable, (size, factor))
             if known != size:
                 raise ShapeError(
-                    f"variable {variable!r} has {known} values in the table of {by!r} but {size} in that of {factor!r}; "
-                    "give all tables of a variable the same values in the same order"
+                    f"variable {variable!r} has {known} values in the table of {by!r} but {size} in that of "
+                    f"{factor!r}; give all tables of a variable the same values in the same order"
                 )
         _check_entries(factor, table)
         checked[factor] = table

@@ -52,9 +52,9 @@ class FactorGraph:
 
         Args:
             scopes: ``{factor: [variable, …]}``; a scope has at least one variable and none twice.
-            owners: ``{factor: agent}`` for every factor. By default a factor belongs to the owner of its first variable.
-            variable_owners: ``{variable: agent}`` for every variable. By default a variable belongs to the owner of the
-                first factor that has it or, without ``owners`` too, to an agent that is named after the variable.
+            owners: ``{factor: agent}`` for every factor. By default a factor is owned by its first variable's owner.
+            variable_owners: ``{variable: agent}`` for every variable. By default a variable belongs to the owner of
+                the first factor that has it or, without ``owners`` too, to an agent that is named after the variable.
 
         Returns:
             The graph.
@@ -106,7 +106,7 @@ class FactorGraph:
         """Build a graph from a bipartite networkx graph, as :meth:`to_networkx` makes them.
 
         Args:
-            g: Nodes with ``bipartite=0`` are variables, with ``bipartite=1`` factors; their names are the nodes as text.
+            g: Nodes with ``bipartite=0`` are variables, with ``bipartite=1`` factors, named by the nodes as text.
                 A node's ``owner`` is its agent (on all nodes of a kind, or on none). An edge's ``axis`` is the place of
                 the variable in the scope; without it the order of the edges counts.
 
@@ -179,7 +179,7 @@ class FactorGraph:
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """Every agent that owns something: the variables' owners in the variables' order, then the factors' other ones."""
+        """All that own something: the variables' owners in the variables' order, then the factors' other owners."""
         return tuple(dict.fromkeys([*self.variable_owners, *self.factor_owners]))
 
     @property
@@ -264,7 +264,3 @@ def _check_owners(kind: str, owners: Mapping[str, str], names: tuple[str, ...]) 
         )
     if unknown := [name for name in owners if name not in names]:
         raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
-    if bad := [name for name in names if not isinstance(owners[name], str)]:
-        raise OwnershipError(
-            f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; each {kind} needs exactly one owner, named by a string."
-        )

@@ -14,8 +14,7 @@ class Routes:
 
     Args:
         agents: Names of the agents, each once.
-        links: The radio graph on the agents; None: everyone hears everyone. Agents that it lacks hear nobody; its other
-            nodes are not relays.
+        links: The radio graph; None: everyone hears everyone. Its nodes that are no agents relay too.
 
     Example:
         >>> import networkx as nx
@@ -25,29 +24,24 @@ class Routes:
     """
 
     def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None) -> None:
-        self.agents = tuple(agents)
-        self._place = {agent: place for place, agent in enumerate(self.agents)}
-        self._heard: dict[str, list[str]] | None = None
+        self._heard: dict[str, tuple[str, ...]] | None = None
+        self.agents = tuple(dict.fromkeys(agents))
         if links is not None:
+            self.agents = tuple(dict.fromkeys([*self.agents, *links.nodes]))
+            # sorted by name: the routes then depend on the links only, not on the order in which they were added
             self._heard = {
-                agent: sorted(
-                    (
-                        other
-                        for other in (links[agent] if agent in links else ())
-                        if other in self._place and other != agent
-                    ),
-                    key=self._place.__getitem__,
-                )
+                agent: tuple(sorted(other for other in links[agent] if other != agent)) if agent in links else ()
                 for agent in self.agents
             }
+        self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
 
     def neighbours(self, agent: str) -> tuple[str, ...]:
-        """The agents that hear an agent directly, in the order of the agents."""
+        """The agents that hear an agent directly, sorted by name."""
         self._require_known(agent)
         if self._heard is None:
-            return tuple(other for other in self.agents if other != agent)
-        return tuple(self._heard[agent])
+            return tuple(sorted(other for other in self.agents if other != agent))
+        return self._heard[agent]
 
     def hops(self, sender: str, recipient: str) -> int:
         """Number of links on a shortest path from sender to recipient; 0 to itself.
@@ -94,5 +88,5 @@ class Routes:
         return towards
 
     def _require_known(self, agent: str) -> None:
-        if agent not in self._place:
+        if agent not in self._known:
             raise TransportError(f"unknown agent {agent!r}; this transport was opened for {', '.join(self.agents[:8])}")

@@ -1,0 +1,170 @@
+"""Agents that agree by messages: each owns some factors and variables, and hears of the rest only what others say."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from numpy.typing import ArrayLike
+
+from swarmbo.coordination.messages import Codec, Message
+from swarmbo.coordination.program import Key, Outcome, Plan, Program
+from swarmbo.coordination.solution import Solution, solution_of
+from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
+from swarmbo.errors import TransportError
+from swarmbo.graph import FactorGraph
+from swarmbo.records import Traffic
+from swarmbo.transport import Envelope, Routes
+
+
+class Agent:
+    """One owner of factors and variables.
+
+    Everything it uses is its own tables, the plan that all agents share, or has arrived in its inbox.
+
+    Args:
+        name: As in the graph.
+        plan: Scopes, owners, numbers of values and who relays to whom; no table.
+        tables: Of the factors that it owns.
+    """
+
+    def __init__(self, name: str, plan: Plan, tables: Mapping[str, Table]) -> None:
+        self.name = name
+        self.outcomes: list[Outcome] = []
+        self._mailbox: dict[Key, Message] = {}
+        self._outbox: list[Envelope] = []
+        self._waiting: list[tuple[Program, tuple[Key, ...]]] = []
+        for program in plan.programs(name, tables, self._post):
+            self._advance(program, None)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every variable that it owns is decided, and it has heard all that it was to hear."""
+        return not self._waiting
+
+    def step(self, inbox: Sequence[Envelope]) -> list[Envelope]:
+        """Take what has arrived, in any order, compute what can be computed, and say it.
+
+        Args:
+            inbox: Messages delivered to this agent in this step.
+
+        Returns:
+            Messages to other agents, for the next step.
+        """
+        for envelope in inbox:
+            self._file(Codec.decode(envelope.payload))
+        progressed = True
+        while progressed:
+            progressed = False
+            waiting, self._waiting = self._waiting, []
+            for program, keys in waiting:
+                if all(key in self._mailbox for key in keys):
+                    progressed = True
+                    self._advance(program, {key: self._mailbox.pop(key) for key in keys})
+                else:
+                    self._waiting.append((program, keys))
+        outbox, self._outbox = self._outbox, []
+        return outbox
+
+    def _advance(self, program: Program, received: dict[Key, Message] | None) -> None:
+        try:
+            keys = next(program) if received is None else program.send(received)
+        except StopIteration as finished:
+            self.outcomes.append(finished.value)
+        else:
+            self._waiting.append((program, keys))
+
+    def _post(self, recipient: str, message: Message) -> None:
+        if recipient == self.name:
+            self._file(message)
+        else:
+            self._outbox.append(Envelope(self.name, recipient, str(message.key[0]), Codec.encode(message)))
+
+    def _file(self, message: Message) -> None:
+        assert message.key not in self._mailbox, f"{self.name} was told twice of {message.key}"
+        self._mailbox[message.key] = message
+
+
+class Coordination(Protocol):
+    """Settings of a method that runs on agents: ``MaxSum(…)`` and ``Exact(…)`` are two."""
+
+    def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> Plan:
+        """What every agent knows beforehand."""
+        ...
+
+
+class Transport(Protocol):
+    """What agents need of a transport: :class:`swarmbo.transport.InProcessTransport` is one."""
+
+    routes: Routes
+    traffic: Traffic
+
+    def send(self, envelope: Envelope) -> None:
+        """Take a message."""
+        ...
+
+    def deliver(self) -> dict[str, list[Envelope]]:
+        """End the step, and hand over what has arrived, by recipient."""
+        ...
+
+
+def solve_with_agents(
+    settings: Coordination, graph: FactorGraph, tables: Mapping[str, ArrayLike], transport: Transport
+) -> Solution:
+    """Let one agent per owner agree by real messages, step by synchronous step.
+
+    Decisions, value and traffic are those of ``settings.solve(graph, tables, links)``, to the bit.
+
+    Args:
+        settings: ``MaxSum(…)`` or ``Exact(…)``.
+        graph: Scopes and owners.
+        tables: One array per factor, axes in scope order; each is given to the factor's owner only.
+        transport: Opened for at least the graph's agents.
+
+    Returns:
+        The joint choice; its report counts what crossed the links for it.
+
+    Raises:
+        ShapeError: If the tables do not fit the graph.
+        BudgetError: If an exact method would exceed its budget.
+        TransportError: If agents that must talk are not connected, or messages do not arrive.
+
+    Example:
+        >>> import numpy as np
+        >>> from swarmbo.coordination import MaxSum
+        >>> from swarmbo.transport import InProcess
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> agree = np.array([[2.0, 0.0], [0.0, 2.0]])
+        >>> transport = InProcess().open(graph.agents)
+        >>> solution = solve_with_agents(MaxSum(), graph, {"f": agree, "g": -agree}, transport)
+        >>> solution.assignment, solution.value, solution.report.messages
+        ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
+    """
+    checked = checked_tables(graph, tables)
+    plan = settings.plan(graph, sizes_of(graph, checked), transport.routes)
+    agents = {
+        name: Agent(name, plan, {factor: checked[factor] for factor in graph.factors_owned_by(name)})
+        for name in graph.agents
+    }
+    before = transport.traffic
+    inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            for envelope in agents[name].step(inbox):
+                transport.send(envelope)
+        inboxes = transport.deliver()
+    if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
+        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way")
+    outcomes = [outcome for agent in agents.values() for outcome in agent.outcomes]
+    assignment = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
+    after = transport.traffic
+    return solution_of(
+        graph,
+        assignment,
+        value=total(factor_values(graph, checked, assignment)),
+        statuses=[outcome.status for outcome in outcomes],
+        rounds=max(outcome.rounds for outcome in outcomes),
+        traffic=Traffic(
+            messages=after.messages - before.messages,
+            bytes=after.bytes - before.bytes,
+            transmissions=after.transmissions - before.transmissions,
+        ),
+    )

@@ -1,0 +1,182 @@
+"""What agents say to one another: MessagePack arrays, numbers inside as raw little-endian float64."""
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """Base of all messages.
+
+    ``key`` names what a message is about; a recipient waits for keys. No key is under way twice before its
+    recipient has taken the first.
+    """
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        raise NotImplementedError
+
+
+class FromVariable(Message, frozen=True, tag="variable"):
+    """A variable's message to a factor, and the value that it would choose by itself now."""
+
+    factor: str
+    variable: str
+    entries: bytes
+    choice: int = 0
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("variable", self.factor, self.variable)
+
+
+class FromFactor(Message, frozen=True, tag="factor"):
+    """A factor's message to a variable: the best the factor and all behind it can do, by the variable's value."""
+
+    factor: str
+    variable: str
+    entries: bytes
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("factor", self.factor, self.variable)
+
+
+class Conditioned(Message, frozen=True, tag="given"):
+    """A factor's message to a variable, given those of its other variables that are decided."""
+
+    factor: str
+    variable: str
+    entries: bytes
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("given", self.factor, self.variable)
+
+
+class Choice(Message, frozen=True, tag="choice"):
+    """The word of a variable's owner: which value it takes."""
+
+    variable: str
+    index: int
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("choice", self.variable)
+
+
+class Report(Message, frozen=True, tag="report"):
+    """Up the spanning tree: values of the subtree's factors, largest change of a message, whether a choice moved."""
+
+    part: int
+    agent: str
+    values: bytes
+    change: float
+    moved: bool
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("report", self.part, self.agent)
+
+
+class Verdict(Message, frozen=True, tag="verdict"):
+    """Down the spanning tree: which of the choices just reported is the best so far (0: none); whether to stop."""
+
+    part: int
+    best: int
+    stop: bool
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("verdict", self.part)
+
+
+class FactorTable(Message, frozen=True, tag="table"):
+    """A factor's whole table, for the agent that eliminates one of its variables."""
+
+    factor: str
+    shape: tuple[int, ...]
+    entries: bytes
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("table", self.factor)
+
+
+class Eliminated(Message, frozen=True, tag="eliminated"):
+    """The table that is left of a variable's step, over the variables that it was joined with."""
+
+    variable: str
+    shape: tuple[int, ...]
+    entries: bytes
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("eliminated", self.variable)
+
+
+class Decided(Message, frozen=True, tag="decided"):
+    """The values of the variables that a variable's step was joined with, in the order of its scope."""
+
+    variable: str
+    indices: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        """What the message is about."""
+        return ("decided", self.variable)
+
+
+AnyMessage = FromVariable | FromFactor | Conditioned | Choice | Report | Verdict | FactorTable | Eliminated | Decided
+
+
+class Codec:
+    """Messages to bytes and back."""
+
+    _encoder: ClassVar = msgspec.msgpack.Encoder()
+    _decoder: ClassVar = msgspec.msgpack.Decoder(AnyMessage)
+
+    @classmethod
+    def encode(cls, message: Message) -> bytes:
+        """The bytes that cross the link."""
+        return cls._encoder.encode(message)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Message:
+        """The message again."""
+        return cls._decoder.decode(payload)
+
+
+def packed(array: Float[np.ndarray, "..."]) -> bytes:
+    """The entries in C order."""
+    return np.ascontiguousarray(array, dtype="<f8").tobytes()
+
+
+def unpacked(entries: bytes, *shape: int) -> Float[np.ndarray, "..."]:
+    """The array again; one dimension unless a shape is given."""
+    array = np.frombuffer(entries, dtype="<f8")
+    return array.reshape(shape) if shape else array
+
+
+def encoded_size(message: Message, n_entries: int = 0) -> int:
+    """Encoded size of a message whose ``entries`` or ``values`` are left empty, were they ``n_entries`` numbers."""
+    length = 8 * n_entries
+    marker = 2 if length < 2**8 else 3 if length < 2**16 else 5  # MessagePack's bin 8, bin 16, bin 32
+    empty = 2
+    return len(Codec.encode(message)) + (marker - empty + length if n_entries else 0)
+
+
+def extra_width(index: int) -> int:
+    """How many bytes longer an index is than 0, which takes one."""
+    return (index >= 2**7) + (index >= 2**8) + 2 * (index >= 2**16)
