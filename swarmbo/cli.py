@@ -112,10 +112,9 @@ def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False)
 def plot(folder: RunPath) -> None:
     """Draw the figures of a run again, complete or not."""
     with _one_line_errors():
-        from swarmbo.experiment import RunFolder
-        from swarmbo.plotting import write_figures
+        from swarmbo.experiment.figures import draw_run
 
-        for path in write_figures(RunFolder.open(folder).path):
+        for path in draw_run(folder):
             typer.echo(path)
 
 
@@ -206,10 +205,9 @@ def compare(
         if csv is not None:
             typer.echo(write_csv(comparison, csv))
         if figure is not None:
-            from swarmbo.plotting import write_comparison_figure
+            from swarmbo.experiment.figures import draw_comparison
 
-            write_comparison_figure(comparison.rows, figure)
-            typer.echo(figure)
+            typer.echo(draw_comparison(comparison, figure))
 
 
 @contextmanager
@@ -246,9 +244,9 @@ def _close(folder: Path, summary: "Summary", *, was_there: bool, figures: bool) 
     if was_there:
         typer.echo(f"{folder}: this run is complete already")
     elif figures:
-        from swarmbo.plotting import write_figures
+        from swarmbo.experiment.figures import draw_run
 
-        write_figures(folder)
+        draw_run(folder)
     _show(report_table(summary))
     typer.echo(f"written to {folder}")
 

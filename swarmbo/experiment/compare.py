@@ -1,5 +1,6 @@
 """Methods side by side: runs grouped by landscape and by method, compared seed by seed."""
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.summary import read_summary
 from swarmbo.experiment.world_record import read_world
-from swarmbo.metrics import PairedDifference, paired_difference
+from swarmbo.metrics import PairedDifference, paired_difference, simple_regret
 
 Metric = Literal["simple_regret", "mean_regret", "map_rmse"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -51,16 +52,39 @@ class ComparisonRow(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
+class RegretTrace:
+    """Simple regret of one run.
+
+    Args:
+        landscape: Its name.
+        method: Its name.
+        seed: Of the run.
+        unit: Unit of the outcome.
+        measurements: Attempted by the whole team up to each round, those at reset included (k,).
+        regret: After them (k,).
+    """
+
+    landscape: str
+    method: str
+    seed: int
+    unit: str
+    measurements: list[int]
+    regret: list[float]
+
+
+@dataclass(frozen=True)
 class Comparison:
     """A table of comparisons, and what was left out of it.
 
     Args:
         rows: By landscape, metric and method.
+        traces: Of all runs in it.
         reference: The method that all others are compared to.
         notes: Runs and seeds that are not in it, and why.
     """
 
     rows: list[ComparisonRow]
+    traces: list[RegretTrace]
     reference: str
     notes: list[str]
 
@@ -74,6 +98,8 @@ class _Run:
     world: str
     unit: str
     metrics: dict[Metric, float]
+    measurements: list[int]
+    regret: list[float]
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -145,7 +171,13 @@ def compare(
                         notes.append(
                             f"{name}: {method} and {reference} do not both have seeds {seeds}; not in the difference"
                         )
-    return Comparison(rows, reference, notes)
+    traces = [
+        RegretTrace(name, method, seed, run.unit, run.measurements, run.regret)
+        for landscape, name in names.items()
+        for method in shown
+        for seed, run in sorted(values.get((landscape, method), {}).items())
+    ]
+    return Comparison(rows, traces, reference, notes)
 
 
 def method_labels(methods: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[str]:
@@ -230,5 +262,18 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
         key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in _METHOD_TABLES}
         world = read_world(folder).name
-        runs.append(_Run(path, (key, scenario.name), method, scenario.seed, world, summary.unit, metrics))
+        records = folder.records()
+        runs.append(
+            _Run(
+                path=path,
+                landscape=(key, scenario.name),
+                method=method,
+                seed=scenario.seed,
+                world=world,
+                unit=summary.unit,
+                metrics=metrics,
+                measurements=list(itertools.accumulate(len(record.samples) for record in records)),
+                regret=simple_regret(records).tolist(),
+            )
+        )
     return runs, notes

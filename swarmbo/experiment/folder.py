@@ -64,8 +64,13 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, scenario: Scenario) -> "RunFolder":
-        """Make the folder of a new run; it must hold nothing yet.
+    def create(cls, path: Path, scenario: Scenario, *, among_others: bool = False) -> "RunFolder":
+        """Make the folder of a new run.
+
+        Args:
+            path: The folder; it must hold nothing yet.
+            scenario: What will be run.
+            among_others: Whether files that are not a run's may lie there.
 
         Raises:
             RunFolderError: If something is there already, or the folder cannot be made.
@@ -75,7 +80,7 @@ class RunFolder:
             occupied = any(name.name != ".lock" for name in path.iterdir())
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be made: {error.strerror}; choose another --out") from error
-        if occupied:
+        if occupied and not among_others:
             raise RunFolderError(f"{path}: is not empty; choose another --out")
         folder = cls(path)
         folder.write_text("scenario.toml", dump(scenario, versions()))

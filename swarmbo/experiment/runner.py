@@ -18,6 +18,7 @@ from swarmbo.experiment.summary import Summary, read_summary, summarise
 from swarmbo.experiment.world import Environment, make_environment
 from swarmbo.experiment.world_record import keep_world
 from swarmbo.records import GroundTruth, RoundRecord
+from swarmbo.rng import stream
 from swarmbo.team import Team
 
 Watcher = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
@@ -49,10 +50,10 @@ def run(scenario: Scenario, out: Path, *, force: bool = False, watch: Watcher = 
     if RunFolder.holds_run(out) and not force:
         return _existing(scenario, RunFolder.open(out))
     env, team = assemble(scenario)
-    if RunFolder.holds_run(out):
+    if replaces := RunFolder.holds_run(out):
         with locked(out):
             RunFolder.open(out).clear()
-    folder = RunFolder.create(out, scenario)
+    folder = RunFolder.create(out, scenario, among_others=replaces)
     with locked(out):
         return _drive(scenario, folder, env, team, watch)
 
@@ -188,6 +189,7 @@ def _begin(run: _Run) -> _Moment:
         record = msgspec.json.decode(run.logged[checkpoint.round], type=RoundRecord)
         return _Moment(record, dict.fromkeys(env.agents), {})
     team.observe(observations, {}, {}, {}, infos)
+    _fit(team)
     learned = time.perf_counter()
     record = record_reset(team, infos, run.truth)
     recorded = time.perf_counter()
@@ -204,6 +206,7 @@ def _round(run: _Run, moment: _Moment) -> _Moment:
     observations, rewards, terminations, truncations, infos = env.step(actions)
     measured = time.perf_counter()
     team.observe(observations, rewards, terminations, truncations, infos)
+    _fit(team)
     learned = time.perf_counter()
     record = record_round(moment.record, team, actions, infos, links, run.truth)
     recorded = time.perf_counter()
@@ -213,6 +216,12 @@ def _round(run: _Run, moment: _Moment) -> _Moment:
         write_checkpoint(run.folder, Checkpoint(record.round, team.state_dict(), env.unwrapped.get_state()))
     run.watch(record, was_logged)
     return _Moment(record, {agent: observations[agent] for agent in env.agents}, infos)
+
+
+def _fit(team: Team) -> None:
+    """Fit now what the next decision would fit first, so that records show the belief that it starts from."""
+    if team.belief.needs_fit:
+        team.belief = team.belief.fit(stream(team.seed, "fit", n=team.belief.n_data))
 
 
 def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:

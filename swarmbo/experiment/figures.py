@@ -1,0 +1,92 @@
+"""Figures of runs that lie in folders: this reads, ``swarmbo.plotting`` draws."""
+
+from pathlib import Path
+
+import numpy as np
+
+from swarmbo import plotting
+from swarmbo.errors import RunFolderError
+from swarmbo.experiment.compare import Comparison
+from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.world_record import read_world
+from swarmbo.plotting import Difference, RegretCurves, World
+from swarmbo.records import RoundRecord
+from swarmbo.spaces import Domain
+
+
+def world_of(folder: RunFolder) -> World:
+    """The world of a run as figures see it.
+
+    Raises:
+        RunFolderError: If it is missing or damaged.
+    """
+    record = read_world(folder)
+    arrays = folder.read_arrays("world.npz")
+    return World(
+        domain=Domain(np.array(record.low), np.array(record.high)),
+        name=record.name,
+        unit=record.unit,
+        axis_unit=record.axis_unit,
+        points=arrays.get("points"),
+        values=arrays.get("values"),
+        maximum=record.maximum,
+        argmax=None if record.argmax is None else np.array(record.argmax),
+    )
+
+
+def write_figures(path: Path) -> list[Path]:
+    """Draw a run, complete or not, into its folder ``figures``.
+
+    Args:
+        path: The folder of the run.
+
+    Returns:
+        The files written; none before the first round is logged.
+
+    Raises:
+        RunFolderError: If no run lies there, or it is damaged.
+    """
+    folder = RunFolder.open(path)
+    records = folder.records()
+    if not records:
+        return []
+    return plotting.write_figures(records, world_of(folder), folder.scenario().belief, path / "figures")
+
+
+def write_comparison_figure(comparison: Comparison, path: Path) -> Path:
+    """Draw a comparison: regret curves of all its methods, and the paired differences at the end.
+
+    Args:
+        comparison: What ``compare`` returned.
+        path: Where to; its ending names the format.
+
+    Raises:
+        RunFolderError: If a run is damaged, or the figure cannot be written.
+    """
+    rows = [row for row in comparison.rows if row.metric == "simple_regret"]
+    curves = [_curves(row.landscape, row.method, row.unit, list(row.runs.values())) for row in rows]
+    differences = [
+        Difference(row.landscape, row.method, row.difference.mean, row.difference.low, row.difference.high, row.unit)
+        for row in rows
+        if row.difference is not None
+    ]
+    try:
+        return plotting.write_comparison_figure(curves, differences, comparison.reference, path)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
+    except ValueError as error:
+        if "is not supported" not in str(error):
+            raise
+        raise RunFolderError(f"{path}: {error}") from error
+
+
+def _curves(landscape: str, method: str, unit: str, runs: list[Path]) -> RegretCurves:
+    records = [RunFolder.open(run).records() for run in runs]
+    n_rounds = min(len(rounds) for rounds in records)  # a world may end an episode early
+    regrets = np.array([[_simple_regret(record) for record in rounds[:n_rounds]] for rounds in records])
+    measurements = np.cumsum([len(record.samples) for record in records[0][:n_rounds]])
+    return RegretCurves(landscape, method, measurements, regrets, unit)
+
+
+def _simple_regret(record: RoundRecord) -> float:
+    return np.nan if record.score is None else record.score.simple_regret

@@ -1,0 +1,120 @@
+import msgspec
+import numpy as np
+import pytest
+
+from swarmbo.errors import RunFolderError
+from swarmbo.experiment.folder import RunFolder, Timing
+from swarmbo.experiment.lock import locked
+from swarmbo.records import RoundRecord, Sample
+
+TIMING = Timing(0, 0.0, 0.1, 0.2, 0.3)
+
+
+def line(number):
+    samples = [Sample(agent="ä\n", location=[0.1 + 0.2, -1e-300], measurement=None)]
+    return msgspec.json.encode(RoundRecord(round=number, samples=samples))
+
+
+@pytest.fixture
+def folder(tmp_path, bump_scenario):
+    return RunFolder.create(tmp_path / "deep" / "run", bump_scenario())
+
+
+def test_the_scenario_is_read_back_and_the_versions_with_it(folder, bump_scenario):
+    assert folder.scenario() == bump_scenario()
+    assert folder.versions()["numpy"] == np.__version__
+
+
+def test_lines_are_read_back_as_they_were_appended(folder):
+    for number in range(3):
+        folder.append(line(number), TIMING)
+    assert folder.lines() == [line(0), line(1), line(2)]
+    assert [record.round for record in folder.records()] == [0, 1, 2]
+    assert folder.timings() == [TIMING] * 3
+
+
+def test_a_last_line_torn_at_any_byte_is_skipped_and_cut_and_the_next_one_follows(folder):
+    folder.append(line(0), TIMING)
+    folder.append(line(1), TIMING)
+    log = folder.path / "rounds.jsonl"
+    whole = log.read_bytes()
+    for length in range(len(line(0)) + 1, len(whole)):
+        log.write_bytes(whole[:length])
+        assert folder.lines() == [line(0)]
+        folder.cut_torn_line()
+        assert log.read_bytes() == line(0) + b"\n"
+        folder.append(line(1), TIMING)
+        assert log.read_bytes() == whole
+
+
+def test_a_last_line_of_zeros_as_after_a_power_cut_is_skipped(folder):
+    folder.append(line(0), TIMING)
+    with (folder.path / "rounds.jsonl").open("ab") as log:
+        log.write(b"\0" * 40 + b"\n")
+    assert folder.lines() == [line(0)]
+
+
+@pytest.mark.parametrize("bad", [b"", b"{}", line(7), line(0)[:-1]])
+def test_damage_before_the_last_line_is_an_error_that_names_the_line(folder, bad):
+    (folder.path / "rounds.jsonl").write_bytes(b"\n".join([line(0), bad, line(2), b""]))
+    with pytest.raises(RunFolderError, match="line 2 is not the record of round 1"):
+        folder.lines()
+
+
+def test_a_torn_timing_is_left_out(folder):
+    folder.append(line(0), TIMING)
+    with (folder.path / "timings.jsonl").open("ab") as log:
+        log.write(b'{"round":1,"deci')
+    assert folder.timings() == [TIMING]
+
+
+def test_arrays_are_read_back_to_the_bit(folder):
+    arrays = {"a/b": np.random.default_rng(0).normal(size=(3, 2)), "empty": np.empty((0, 2)), "flag": np.array(True)}
+    folder.write_arrays("x.npz", arrays)
+    again = folder.read_arrays("x.npz")
+    assert again.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert again[name].dtype == array.dtype
+        assert again[name].tobytes() == array.tobytes()
+
+
+def test_objects_are_never_pickled(folder):
+    with pytest.raises(ValueError, match="allow_pickle"):
+        folder.write_arrays("x.npz", {"a": np.array([object()])})
+
+
+def test_a_folder_that_holds_anything_is_not_made_into_a_run(tmp_path, bump_scenario):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(RunFolderError, match="not empty"):
+        RunFolder.create(tmp_path, bump_scenario())
+    with pytest.raises(RunFolderError, match="cannot be made"):
+        RunFolder.create(tmp_path / "thesis.tex", bump_scenario())
+
+
+def test_clearing_deletes_the_run_and_nothing_else(folder):
+    folder.append(line(0), TIMING)
+    folder.write_arrays("checkpoint-000001.npz", {})
+    (folder.path / "figures").mkdir()
+    (folder.path / "notes.txt").write_text("mine")
+    folder.clear()
+    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(RunFolderError, match="no such folder"):
+        RunFolder.open(tmp_path / "nowhere")
+    with pytest.raises(RunFolderError, match="no run lies here"):
+        RunFolder.open(tmp_path)
+
+
+def test_a_damaged_scenario_is_named(folder):
+    (folder.path / "scenario.toml").write_text("rounds = 0")
+    with pytest.raises(RunFolderError, match=r"scenario\.toml"):
+        folder.scenario()
+
+
+def test_one_at_a_time_holds_a_folder_and_gives_it_back(folder):
+    with locked(folder.path), pytest.raises(RunFolderError, match="another process"), locked(folder.path):
+        pass
+    with locked(folder.path):
+        pass

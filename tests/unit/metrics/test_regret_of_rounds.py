@@ -1,0 +1,75 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmbo.metrics import cumulative_regret, mean_regret, score_round, simple_regret
+from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Sample, Score
+
+X = np.linspace(0, 10, 101)[:, None]
+
+
+def parabola(points):
+    return 5.0 - (points[:, 0] - 4.0) ** 2
+
+
+TRUTH = GroundTruth(X, parabola(X), 5.0, np.array([4.0]), "m", "m", "parabola", parabola)
+
+
+def sample(x, failed=False):
+    return Sample(agent="a", location=[x], measurement=None if failed else 1.0)
+
+
+def scored(number, xs, previous, failed=()):
+    samples = [sample(x, failed=i in failed) for i, x in enumerate(xs)]
+    record = RoundRecord(round=number, samples=samples)
+    return RoundRecord(round=number, samples=samples, score=score_round(TRUTH, previous, record.samples, None, None))
+
+
+@given(st.lists(st.lists(st.floats(0, 10), min_size=1, max_size=4), min_size=2, max_size=6))
+def test_traces_equal_sums_and_minima_over_the_true_values(rounds):
+    records, previous = [], None
+    for number, xs in enumerate(rounds):
+        previous = scored(number, xs, previous)
+        records.append(previous)
+    regrets = [[5.0 - (5.0 - (x - 4.0) ** 2) for x in xs] for xs in rounds]
+    best_so_far = [min(r for row in regrets[: i + 1] for r in row) for i in range(len(rounds))]
+    np.testing.assert_allclose(simple_regret(records), best_so_far)
+    chosen = [sum(r for row in regrets[1 : i + 1] for r in row) for i in range(len(rounds))]
+    np.testing.assert_allclose(cumulative_regret(records), chosen, atol=1e-12)
+    count = sum(len(xs) for xs in rounds[1:])
+    assert mean_regret(records) == pytest.approx(chosen[-1] / count)
+    assert [record.score.batch_regret for record in records] == pytest.approx([min(row) for row in regrets])
+
+
+def test_failed_measurements_count_for_nothing():
+    first = scored(0, [0.0, 4.0], None, failed={1})
+    assert first.score.simple_regret == 16.0
+    second = scored(1, [4.0], first, failed={0})
+    assert second.score == Score(simple_regret=16.0, batch_regret=None, total_regret=0.0)
+
+
+def test_there_is_no_score_before_the_first_success_and_one_after_it():
+    nothing = scored(0, [4.0], None, failed={0})
+    assert nothing.score is None
+    assert scored(1, [6.0], nothing).score.simple_regret == 4.0
+
+
+def test_cumulative_regret_is_unknown_from_the_first_unscored_round_on():
+    start = scored(0, [1.0], None)
+    records = [start, RoundRecord(round=1, samples=[]), scored(2, [4.0], start)]
+    assert cumulative_regret(records)[0] == 0.0
+    assert np.isnan(cumulative_regret(records)[1:]).all()
+
+
+def test_mean_regret_without_chosen_measurements_is_nan():
+    assert math.isnan(mean_regret([scored(0, [1.0], None)]))
+
+
+def test_recommendation_regret_and_map_error_are_taken_from_the_truth():
+    recommendation = Recommendation([6.0], 99.0, 1.0)
+    score = score_round(TRUTH, None, [sample(1.0)], recommendation, TRUTH.values + 3.0)
+    assert score.recommendation_regret == 4.0
+    assert score.map_rmse == pytest.approx(3.0)
