@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination.decoding import Edge, Message
-from swarmbo.coordination.factor_update import factor_messages
+from swarmbo.coordination.factor_update import OnePass, factor_messages
 from swarmbo.coordination.tables import Table, spread
 from swarmbo.coordination.variable_update import beliefs, damped, normalised, variable_messages
 from swarmbo.graph import FactorGraph
@@ -53,10 +53,12 @@ class Flooding:
     Args:
         graph: Scopes.
         tables: Checked tables.
+        one_pass: The form of the factor update.
     """
 
-    def __init__(self, graph: FactorGraph, tables: Mapping[str, Table]) -> None:
+    def __init__(self, graph: FactorGraph, tables: Mapping[str, Table], one_pass: OnePass) -> None:
         self.graph = graph
+        self._one_pass = one_pass
         place_of = {variable: i for i, variable in enumerate(graph.variables)}
         by_shape: dict[tuple[int, ...], list[int]] = {}
         for i, factor in enumerate(graph.factors):
@@ -108,7 +110,8 @@ class Flooding:
         for group in self.factor_groups:
             n = len(group.places)
             incoming = [from_variables[span].reshape(n, -1) for span in group.spans]
-            for span, outgoing in zip(group.spans, factor_messages(group.tables, incoming), strict=True):
+            renewed = factor_messages(group.tables, incoming, self._one_pass)
+            for span, outgoing in zip(group.spans, renewed, strict=True):
                 before = previous[span].reshape(n, -1)
                 new = damped(before, normalised(outgoing), damping)
                 changes = np.zeros_like(new)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.decoding import Edge, Message, decode
-from swarmbo.coordination.factor_update import factor_messages
+from swarmbo.coordination.factor_update import factor_messages, one_pass_for
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.max_sum_program import PartAgent
@@ -93,7 +93,9 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         return MaxSumPlan(self, tuple(PartPlan(part, i, sizes, routes) for i, part in enumerate(graph.components)))
 
     def _solve_loopy(self, plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
-        graph, flooding = plan.graph, Flooding(plan.graph, tables)
+        graph = plan.graph
+        one_pass = one_pass_for(self.rounds * sum(table.size for table in tables.values()))
+        flooding = Flooding(plan.graph, tables, one_pass)
         messages = np.zeros(flooding.n_entries)
         choices = [flooding.choices(messages)]
         best, best_value = choices[0], total(flooding.values(choices[0]))
@@ -177,6 +179,7 @@ def max_sum(
 def solve_tree(plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
     """Max-sum on a connected part without loops, each message computed once, as soon as it is final."""
     graph, sizes = plan.graph, plan.sizes
+    one_pass = one_pass_for(2 * sum(table.size for table in tables.values()))  # once to the root, once away from it
     from_variables: dict[Edge, Message] = {}
     from_factors: dict[Edge, Message] = {}
     for level in plan.levels:
@@ -188,7 +191,7 @@ def solve_tree(plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
         for f, recipients in level.from_factors:
             scope = graph.scope(f)
             heard = [from_variables.get((f, x), np.zeros(sizes[x]))[None] for x in scope]
-            outgoing = dict(zip(scope, factor_messages(tables[f][None], heard), strict=True))
+            outgoing = dict(zip(scope, factor_messages(tables[f][None], heard, one_pass), strict=True))
             from_factors.update({(f, x): normalised(outgoing[x])[0] for x in recipients})
     chosen = decode(graph, plan.order, tables, from_variables, from_factors)
     return chosen, "exact", len(plan.levels), plan.tree_traffic(chosen)

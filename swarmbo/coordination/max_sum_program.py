@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination.decoding import Edge, best_value, conditioned_message
-from swarmbo.coordination.factor_update import factor_messages
+from swarmbo.coordination.factor_update import factor_messages, one_pass_for
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.messages import (
     Choice,
@@ -43,6 +43,8 @@ class PartAgent:
         self.graph = plan.graph
         self.factors = self.graph.factors_owned_by(agent)
         self.variables = self.graph.variables_owned_by(agent)
+        self.n_entries = sum(table.size for table in tables.values())
+        self.one_pass = one_pass_for(2 * self.n_entries)  # on a tree: once to the root, once away from it
         self.from_variables: dict[Edge, Vector] = {}  # to its factors
         self.from_factors: dict[Edge, Vector] = {}  # to its variables
 
@@ -74,6 +76,7 @@ class PartAgent:
     def on_loops(self, rounds: int, damping: float, tolerance: float) -> Program:
         """Rounds that renew every message, the best joint choice kept; then one decoded variable by variable."""
         graph, sizes = self.graph, self.plan.sizes
+        self.one_pass = one_pass_for(rounds * self.n_entries)
         self.from_factors = {(f, x): np.zeros(sizes[x]) for x in self.variables for f in graph.factors_of(x)}
         sent = {(f, x): np.zeros(sizes[x]) for f in self.factors for x in graph.scope(f)}
         spreads = {f: spread(self.tables[f]) for f in self.factors}
@@ -225,7 +228,7 @@ class PartAgent:
     def _factor_messages(self, f: str) -> dict[str, Vector]:
         scope = self.graph.scope(f)
         incoming = [self.from_variables.get((f, x), np.zeros(self.plan.sizes[x]))[None] for x in scope]
-        outgoing = factor_messages(self.tables[f][None], incoming)
+        outgoing = factor_messages(self.tables[f][None], incoming, self.one_pass)
         return {x: message[0] for x, message in zip(scope, outgoing, strict=True)}
 
     def _own_choices(self) -> dict[str, int]:
