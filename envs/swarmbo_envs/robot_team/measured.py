@@ -57,7 +57,7 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
         )
     hull, surface = Hull(sites, at), Kriging(sites, values)
     candidates = hull.lattice(low, high, min(max_sites, _MAX_SITES))
-    maximum, argmax = summit(surface, np.concatenate([sites, lattice(low, high, 4 * _MAX_SITES)]), low, high)
+    maximum, argmax = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
     return Field(
         name=f"{title} (interpolated)",
         quantity=settings.value,

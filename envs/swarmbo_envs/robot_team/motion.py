@@ -103,8 +103,9 @@ class Unicycle:
 
 def cut(path: Float[np.ndarray, "s 3"], time_s: float) -> Float[np.ndarray, "s 3"]:
     """The part of a path that is driven within a time."""
-    ends = np.minimum(np.cumsum(path[:, 0]), time_s)
-    return np.column_stack([np.diff(ends, prepend=0.0), path[:, 1:]])
+    begins = np.cumsum(path[:, 0]) - path[:, 0]
+    durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))  # to the bit the path's own where it has time
+    return np.column_stack([durations, path[:, 1:]])
 
 
 def length(path: Float[np.ndarray, "s 3"]) -> float:

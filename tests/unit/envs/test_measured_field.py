@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs.robot_team.fields import lattice
+from swarmbo_envs.robot_team.landscape import build_field
+from swarmbo_envs.robot_team.measured import Kriging
+
+
+@pytest.fixture
+def points():
+    generator = np.random.default_rng(0)
+    X = np.round(generator.uniform([180_000, 330_000], [183_000, 334_000], size=(60, 2)), 1)
+    return X, np.round(500 + 300 * np.sin(X[:, 0] / 400) + 100 * np.cos(X[:, 1] / 500), 2)
+
+
+@pytest.fixture
+def table(tmp_path, points):
+    def write(text=None, **more):
+        path = tmp_path / "soil.csv"
+        if text is None:
+            rows = [f"{x},{y},{z},clay" for (x, y), z in zip(*points, strict=True)]
+            text = "\n".join(["east,north,zinc,kind", *rows]) + "\n"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return {"csv": str(path), "x": "east", "y": "north", "value": "zinc", **more}
+
+    return write
+
+
+def test_only_keeps_the_measured_sites_and_their_values(table, points):
+    X, z = points
+    field = build_field(table(unit="ppm"), 10)
+    np.testing.assert_array_equal(field.sites, X)
+    np.testing.assert_array_equal(field.value(X), z)
+    assert field.sites_only
+    assert not field.interpolated
+    assert (field.maximum, field.unit) == (z.max(), "ppm")
+    np.testing.assert_array_equal(field.argmax, X[z.argmax()])
+    assert "sites only" in field.name
+    np.testing.assert_array_equal(field.low, X.min(axis=0))
+
+
+def test_the_interpolant_equals_the_data_at_the_sites(table, points):
+    X, z = points
+    field = build_field(table(sites="interpolated"), 2000)
+    np.testing.assert_allclose(field.value(X), z, rtol=1e-9)
+    assert field.interpolated
+    assert not field.sites_only
+    assert "interpolated" in field.name
+    assert field.maximum >= z.max()
+
+
+def test_kriging_equals_the_gaussian_process_regression_with_generalised_least_squares_mean(points):
+    """Independent route: solve the bordered kriging system for the weights of every place."""
+    X, z = points
+    X = X - X.mean(axis=0)
+    kriging = Kriging(X, z)
+    separation = np.hypot(*(X[:, None] - X[None]).transpose(2, 0, 1))
+    spacing = np.median(np.where(np.eye(len(X)), np.inf, separation).min(axis=1))
+
+    def correlation(r):
+        scaled = np.sqrt(3) * r / (1.5 * spacing)
+        return (1 + scaled) * np.exp(-scaled)
+
+    n = len(X)
+    system = np.ones((n + 1, n + 1))
+    system[:n, :n], system[n, n] = correlation(separation), 0
+    asked = np.random.default_rng(1).uniform(X.min(axis=0), X.max(axis=0), size=(50, 2))
+    right = np.ones((n + 1, 50))
+    right[:n] = correlation(np.hypot(*(X[:, None] - asked[None]).transpose(2, 0, 1)))
+    weights = np.linalg.solve(system, right)[:n]
+    np.testing.assert_allclose(kriging(asked), weights.T @ z, rtol=1e-8)
+
+
+def test_no_place_of_an_interpolated_map_is_above_the_maximum(table):
+    field = build_field(table(sites="interpolated"), 2000)
+    values = field.value(lattice(field.low, field.high, 40_000))
+    assert values.max() <= field.maximum + 1e-9
+    assert field.value(field.argmax[None])[0] == pytest.approx(field.maximum)
+
+
+def test_candidates_of_an_interpolated_field_lie_in_the_hull_and_nearly_use_up_the_cap(table, points):
+    X, _ = points
+    field = build_field(table(sites="interpolated"), 500)
+    assert 400 < len(field.sites) <= 500
+    from scipy.spatial import Delaunay
+
+    grown = X.mean(axis=0) + (X - X.mean(axis=0)) * (1 + 1e-6)
+    assert (Delaunay(grown).find_simplex(field.sites) >= 0).all()
+
+
+def test_rows_at_one_place_are_averaged(table):
+    field = build_field(table("east,north,zinc\n0,0,1\n10,0,5\n0,0,3\n0,10,4\n"), 100)
+    np.testing.assert_array_equal(field.sites, [[0, 0], [10, 0], [0, 10]])
+    np.testing.assert_array_equal(field.value(field.sites), [2, 5, 4])
+
+
+def test_sites_on_one_line_still_span_a_map(table):
+    field = build_field(table("east,north,zinc\n0,7,1\n10,7,5\n30,7,3\n"), 100)
+    assert (field.low < field.high).all()
+    assert field.value(np.array([[29.0, 7.0]]))[0] == 3
+
+
+def test_a_byte_order_mark_blank_lines_and_spaces_are_no_trouble(table):
+    field = build_field(table(b"\xef\xbb\xbfeast, north ,zinc\r\n\r\n0, 0, 1\r\n1,1,2\r\n\r\n"), 100)
+    assert len(field.sites) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "message"),
+    [
+        ("", {}, r"\$\.field\.csv: '.*soil\.csv' is empty; wanted a header line and rows of numbers"),
+        ("east,north,zinc\n", {}, r"\$\.field\.csv: .* is empty"),
+        ("east,north,lead\n1,2,3\n", {}, r"\$\.field\.value: no column 'zinc'; columns: east, north, lead"),
+        ("x,north,zinc\n1,2,3\n", {}, r"\$\.field\.x: no column 'east'"),
+        (
+            "east,north,zinc\n1,2,3\n1,3,many\n",
+            {},
+            r"\$\.field\.value: line 3, column 'zinc': got 'many'; wanted a fin",
+        ),
+        ("east,north,zinc\n1,2,nan\n1,3,nan\n", {}, r"\$\.field\.value: line 2, column 'zinc': got 'nan'"),
+        ("east,north,zinc\n1,2,inf\n1,3,1\n", {}, r"got 'inf'"),
+        ("east,north,zinc\n1,2\n1,3,1\n", {}, r"line 2, column 'zinc': got ''"),
+        ("east,north,zinc\n1,2,3\n1,2,4\n", {}, r"\$\.field\.csv: got 1 distinct sites in .*; wanted at least 2"),
+        ("east,north,zinc\n1,1,3\n2,2,4\n3,3,4\n", {"sites": "interpolated"}, r"\$\.field\.sites: .* on one line"),
+        ("east,north,zinc\n1,1,3\n2,2,4\n", {"sites": "interpolated"}, r"\$\.field\.sites: got 2 distinct sites"),
+        (b"\xff\xfe\x00east", {}, r"\$\.field\.csv: cannot read"),
+        ("east,north,zinc\n1,2,3\n1,3,1\n", {"sites": "all"}, r"\$\.field\.sites: got 'all'"),
+        ("east,north,zinc\n1,2,3\n1,3,1\n", {"colour": 1}, r"\$\.field: unknown key 'colour'"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line_with_the_path(table, text, more, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        build_field(table(text, **more), 100)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("path", ["nowhere.csv", ".", "with\0null"])
+def test_a_file_that_is_not_there_is_refused(path):
+    with pytest.raises(ConfigError, match=r"\$\.field\.csv: cannot read .*; wanted a CSV file"):
+        build_field({"csv": path, "x": "x", "y": "y", "value": "v"}, 100)

@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+
+from swarmbo_envs.robot_team import motion
+
+LOW, HIGH = np.array([0.0, 0.0]), np.array([100.0, 60.0])
+
+poses = st.tuples(st.floats(0, 100), st.floats(0, 60), st.floats(-np.pi, np.pi)).map(np.array)
+goals = st.tuples(st.floats(0, 100), st.floats(0, 60)).map(np.array)
+robots = st.builds(
+    motion.Unicycle,
+    speed_m_s=st.floats(0.5, 20),
+    turn_rate_rad_s=st.floats(0.05, 5),
+    low=st.just(LOW),
+    high=st.just(HIGH),
+)
+
+
+def drive(pose, path):
+    """Integrate x' = v cos(heading), y' = v sin(heading), heading' = omega under the path's commands."""
+    state, on_the_way = np.array(pose), [np.array(pose)]
+    for duration, speed, rate in path:
+        if duration > 1e-12:
+            solution = solve_ivp(
+                lambda _, z, v=speed, w=rate: [v * np.cos(z[2]), v * np.sin(z[2]), w],
+                (0, duration),
+                state,
+                rtol=1e-10,
+                atol=1e-10,
+                max_step=duration / 10,
+            )
+            state = solution.y[:, -1]
+            on_the_way.extend(solution.y.T)
+    return state, np.array(on_the_way)
+
+
+@given(robots, poses, goals)
+@settings(max_examples=60, deadline=None)
+def test_integrating_the_commands_arrives_at_the_goal_within_limits_and_on_the_map(robot, pose, goal):
+    path = robot.paths(pose, goal[None])[0]
+    end, on_the_way = drive(pose, path)
+    assert np.isfinite(path).all()
+    assert (path[:, 0] >= 0).all()
+    assert ((path[:, 1] >= 0) & (path[:, 1] <= robot.speed_m_s)).all()
+    assert (np.abs(path[:, 2]) <= robot.turn_rate_rad_s).all()
+    np.testing.assert_allclose(end[:2], goal, atol=1e-5)
+    assert (on_the_way[:, :2] >= LOW - 1e-4).all()
+    assert (on_the_way[:, :2] <= HIGH + 1e-4).all()
+
+
+@given(robots, poses, goals, st.floats(0, 1.2))
+@settings(max_examples=60, deadline=None)
+def test_a_cut_path_takes_the_given_time_and_ends_where_the_equations_of_motion_say(robot, pose, goal, share):
+    path = robot.paths(pose, goal[None])[0]
+    budget = share * path[:, 0].sum()
+    part = motion.cut(path, budget)
+    assert part[:, 0].sum() == pytest.approx(min(budget, path[:, 0].sum()), abs=1e-9)
+    end, _ = drive(pose, part)
+    there = motion.advance(pose, part)
+    np.testing.assert_allclose(there[:2], end[:2], atol=1e-5)
+    assert np.cos(there[2] - end[2]) == pytest.approx(1, abs=1e-8)
+
+
+@given(robots, poses, goals)
+@settings(max_examples=60, deadline=None)
+def test_travel_time_lies_between_the_straight_line_and_turning_on_the_spot_first(robot, pose, goal):
+    offset = goal - pose[:2]
+    distance = np.hypot(*offset)
+    turn = np.abs(np.angle(np.exp(1j * (np.arctan2(offset[1], offset[0]) - pose[2])))) if distance > 0 else 0.0
+    time = robot.travel_time(pose, goal[None])[0]
+    assert time >= distance / robot.speed_m_s - 1e-9
+    assert time <= distance / robot.speed_m_s + turn / robot.turn_rate_rad_s + 1e-9
+
+
+def test_an_arc_and_tangent_take_the_time_of_their_geometry():
+    robot = motion.Unicycle(2.0, 0.5, LOW, HIGH)  # radius 4 m
+    pose = np.array([50.0, 30.0, 0.0])
+    goal = np.array([54.0, 44.0])  # a quarter circle to the left ends at (54, 34) heading north, then 10 m
+    path = robot.paths(pose, goal[None])[0]
+    np.testing.assert_allclose(path, [[np.pi, 2.0, 0.5], [5.0, 2.0, 0.0]], atol=1e-12)
+
+
+def test_a_right_turn_mirrors_a_left_turn():
+    robot = motion.Unicycle(2.0, 0.5, LOW, HIGH)
+    pose = np.array([50.0, 30.0, 0.0])
+    left, right = robot.paths(pose, np.array([[60.0, 41.0], [60.0, 19.0]]))
+    np.testing.assert_allclose(left[:, :2], right[:, :2])
+    np.testing.assert_allclose(left[:, 2], -right[:, 2])
+    assert left[0, 2] > 0
+
+
+@given(robots, poses, goals, st.floats(1.001, 3))
+@settings(max_examples=100, deadline=None)
+def test_a_path_with_time_to_spare_is_left_as_it_is_to_the_bit(robot, pose, goal, share):
+    path = robot.paths(pose, goal[None])[0]
+    np.testing.assert_array_equal(motion.cut(path, share * path[:, 0].sum()), path)
+
+
+def test_no_sampled_pair_of_arc_and_straight_is_quicker():
+    """Brute force: full-speed arcs of every length to either side; those that then point at the goal drive there."""
+    robot = motion.Unicycle(3.0, 0.4, np.full(2, -1e3), np.full(2, 1e3))
+    generator = np.random.default_rng(0)
+    pose = np.array([3.0, -2.0, 0.7])
+    for goal in generator.uniform(-40, 40, size=(20, 2)):
+        found = robot.travel_time(pose, goal[None])[0]
+        for rate in (0.4, -0.4):
+            times = np.linspace(0, 2 * np.pi / 0.4, 4001)
+            heading = pose[2] + rate * times
+            x = pose[0] + 3.0 / rate * (np.sin(heading) - np.sin(pose[2]))
+            y = pose[1] - 3.0 / rate * (np.cos(heading) - np.cos(pose[2]))
+            distance = np.hypot(goal[0] - x, goal[1] - y)
+            aside = np.angle(np.exp(1j * (np.arctan2(goal[1] - y, goal[0] - x) - heading)))
+            aimed = np.abs(aside) * distance < 0.05
+            if aimed.any():
+                assert found <= (times + distance / 3.0)[aimed].min() + 0.05
+
+
+def test_an_arc_that_would_leave_the_map_is_not_driven():
+    robot = motion.Unicycle(5.0, 0.5, LOW, HIGH)  # radius 10 m
+    at_the_edge = np.array([50.0, 58.0, np.pi / 4])
+    path = robot.paths(at_the_edge, np.array([[70.0, 55.0]]))[0]  # the arc to the right would bulge to y = 60.9
+    assert path[0, 1] == 0  # turns on the spot
+    free = motion.Unicycle(5.0, 0.5, np.full(2, -1e3), np.full(2, 1e3))
+    assert free.paths(at_the_edge, np.array([[70.0, 55.0]]))[0, 0, 1] == 5.0
+
+
+def test_staying_takes_no_time():
+    robot = motion.Unicycle(5.0, 0.5, LOW, HIGH)
+    assert robot.travel_time(np.array([10.0, 10.0, 2.0]), np.array([[10.0, 10.0]]))[0] == 0
+
+
+def test_a_goal_straight_ahead_needs_no_turn_at_large_coordinates():
+    low = np.array([180_000.0, 330_000.0])
+    robot = motion.Unicycle(5.0, 0.5, low, low + 4000)
+    pose = np.array([*(low + 1000), 0.3])
+    goal = pose[:2] + 500 * np.array([np.cos(0.3), np.sin(0.3)])
+    assert robot.travel_time(pose, goal[None])[0] == pytest.approx(100, abs=1e-6)
+
+
+def test_travel_time_is_the_same_for_one_goal_as_among_many():
+    robot = motion.Unicycle(5.0, 0.5, LOW, HIGH)
+    pose = np.array([20.0, 20.0, 1.0])
+    many = np.random.default_rng(1).uniform(LOW, HIGH, size=(200, 2))
+    np.testing.assert_array_equal(
+        robot.travel_time(pose, many), [robot.travel_time(pose, goal[None])[0] for goal in many]
+    )
+
+
+@given(robots, poses, goals)
+@settings(max_examples=40, deadline=None)
+def test_the_drawn_trail_has_the_length_of_the_path(robot, pose, goal):
+    path = robot.paths(pose, goal[None])[0]
+    trail = motion.trace(pose, path)
+    drawn = np.hypot(*np.diff(trail, axis=0).T).sum()
+    assert drawn == pytest.approx(motion.length(path), rel=0.005, abs=1e-6)
+    np.testing.assert_allclose(trail[-1], goal, atol=1e-5)

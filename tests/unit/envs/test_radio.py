@@ -1,0 +1,26 @@
+import networkx as nx
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarmbo_envs.robot_team.radio import links_in_range
+
+places = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=1, max_size=8)
+
+
+@given(places, st.floats(1, 100))
+def test_exactly_the_pairs_in_range_are_linked_with_their_distance(points, range_m):
+    agents = [f"robot_{i}" for i in range(len(points))]
+    graph = links_in_range(agents, np.array(points, dtype=float), range_m)
+    assert list(graph.nodes) == agents
+    for i, one in enumerate(agents):
+        for j, other in enumerate(agents[:i]):
+            distance = np.linalg.norm(np.subtract(points[i], points[j]))
+            assert graph.has_edge(one, other) == bool(distance <= range_m)
+            if graph.has_edge(one, other):
+                assert graph.edges[one, other]["distance"] == np.float64(distance)
+
+
+def test_a_line_of_robots_relays_end_to_end():
+    graph = links_in_range(["a", "b", "c"], np.array([[0.0, 0], [10, 0], [20, 0]]), 10.0)
+    assert nx.shortest_path(graph, "a", "c") == ["a", "b", "c"]

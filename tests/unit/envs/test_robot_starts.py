@@ -1,0 +1,38 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmbo_envs.robot_team.fields import lattice
+from swarmbo_envs.robot_team.starts import nearest_free_sites, spread_starts
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(45, 3000))
+@settings(max_examples=50, deadline=None)
+def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_sites):
+    sites = lattice(np.zeros(2), np.array([300.0, 200.0]), n_sites)
+    robots = min(robots, len(sites))
+    starts = spread_starts(np.random.default_rng(seed), sites, robots)
+    assert {tuple(start) for start in starts} <= {tuple(site) for site in sites}
+    assert len({tuple(start) for start in starts}) == robots
+    if robots > 1 and len(sites) > 30 * robots:
+        separation = np.hypot(*(starts[:, None] - starts[None]).transpose(2, 0, 1)) + 1e9 * np.eye(robots)
+        assert separation.min() >= 0.5 * np.sqrt(300 * 200 / robots) * 0.8
+
+
+def test_as_many_robots_as_sites_take_all_of_them():
+    sites = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])  # on one line: no area at all
+    starts = spread_starts(np.random.default_rng(0), sites, 3)
+    assert sorted(starts.tolist()) == sites.tolist()
+
+
+def test_the_same_generator_state_draws_the_same_starts():
+    sites = lattice(np.zeros(2), np.ones(2), 100)
+    one, same, other = (spread_starts(np.random.default_rng(seed), sites, 5) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+
+
+def test_starts_move_to_the_nearest_site_that_nobody_before_took():
+    sites = np.array([[0.0, 0.0], [10.0, 0.0], [30.0, 0.0]])
+    starts = np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
+    np.testing.assert_array_equal(nearest_free_sites(starts, sites), sites)

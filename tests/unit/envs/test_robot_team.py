@@ -1,0 +1,289 @@
+import numpy as np
+import pytest
+from gymnasium.error import ResetNeeded
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs import robot_team_v0
+
+PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}
+
+
+@pytest.fixture
+def line(tmp_path):
+    """Ten sites 100 m apart, values rising to the east."""
+    path = tmp_path / "line.csv"
+    path.write_text("x,y,v\n" + "".join(f"{100 * i},0,{i}\n" for i in range(10)))
+    return {"csv": str(path), "x": "x", "y": "y", "value": "v"}
+
+
+def at(env, *places):
+    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
+
+
+def test_reset_measures_at_the_starts_for_nothing():
+    starts = [[100.0, 200.0], [900.0, 800.0]]
+    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, starts=starts, travel_cost=1.0)
+    observations, infos = env.reset(seed=0)
+    truth = env.ground_truth().value(np.array(starts))
+    for i, agent in enumerate(env.agents):
+        np.testing.assert_array_equal(infos[agent]["location"], starts[i])
+        assert infos[agent]["measurement"] == truth[i] == observations[agent][3]
+        assert (infos[agent]["cost"], infos[agent]["distance"], infos[agent]["reached"]) == (0.0, 0.0, True)
+        assert observations[agent][4] == 1.0
+
+
+def test_a_robot_that_arrives_measures_there_and_pays_for_the_way():
+    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[500.0, 500.0]], travel_cost=0.5)
+    env.reset(seed=0)
+    observations, rewards, _, _, infos = env.step(at(env, [540.0, 530.0]))
+    info = infos["robot_0"]
+    assert info["reached"]
+    np.testing.assert_array_equal(info["location"], [540.0, 530.0])
+    assert 50.0 <= info["distance"] <= 50.0 + 2 * np.pi * 10
+    assert info["cost"] == 0.5 * info["distance"]
+    assert info["measurement"] == env.ground_truth().value(np.array([[540.0, 530.0]]))[0]
+    assert rewards["robot_0"] == info["measurement"] - info["cost"]
+    np.testing.assert_array_equal(observations["robot_0"][:2], info["location"])
+
+
+def test_a_robot_that_is_late_measures_where_it_got_to_and_says_so():
+    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[100.0, 100.0]], round_time_s=40.0)
+    env.reset(seed=0)
+    goal = np.array([1600.0, 1500.0])
+    before = np.array([100.0, 100.0])
+    for _ in range(20):
+        _, _, _, _, infos = env.step(at(env, goal))
+        info = infos["robot_0"]
+        assert np.hypot(*(info["location"] - goal)) < np.hypot(*(before - goal))
+        assert info["measurement"] == env.ground_truth().value(info["location"][None])[0]
+        assert info["distance"] <= 40.0 * 5.0 * (1 + 1e-8)
+        before = info["location"]
+        if info["reached"]:
+            break
+        assert info["distance"] > 40.0 * 5.0 - 2 * np.pi * 10
+    assert info["reached"]
+    np.testing.assert_array_equal(info["location"], goal)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_candidate_is_reached_and_no_other_site_is(seed):
+    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, round_time_s=30.0)
+    env.reset(seed=seed)
+    state = env.get_state()
+    offered = {tuple(site) for site in env.candidates("robot_1")}
+    assert offered
+    for site in env.unwrapped.field.sites[::7]:
+        env.set_state(state)
+        here = env.unwrapped.field.sites[0]
+        _, _, _, _, infos = env.step(at(env, here, site))
+        assert infos["robot_1"]["reached"] == (tuple(site) in offered)
+
+
+def test_noise_and_failures_of_a_robot_do_not_depend_on_where_anybody_goes():
+    arguments = {"robots": 2, "field": PLAIN, "noise_std": 2.0, "failure_rate": 0.3}
+    luck = []
+    for places in ([[0, 0], [900, 900]], [[1500, 900], [20, 30]]):
+        env = robot_team_v0.parallel_env(**arguments)
+        env.reset(seed=0)
+        rounds = []
+        for _ in range(20):
+            _, _, _, _, infos = env.step(at(env, *places))
+            where = np.array([info["location"] for info in infos.values()])
+            rounds.append([info["measurement"] for info in infos.values()] - env.ground_truth().value(where))
+        luck.append(rounds)
+    np.testing.assert_allclose(luck[0], luck[1], atol=1e-9)
+    assert 0.1 < np.isnan(luck[0]).mean() < 0.5
+    assert np.nanstd(luck[0]) == pytest.approx(2.0, rel=0.4)
+    assert len(np.unique(np.round(luck[0], 6))) > 20
+
+
+def test_a_failed_measurement_costs_its_way_and_leaves_the_last_good_one_in_sight():
+    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, starts=[[100, 100]], failure_rate=1.0, travel_cost=1.0)
+    observations, infos = env.reset(seed=0)
+    assert np.isnan(infos["robot_0"]["measurement"])
+    assert observations["robot_0"][3] == env.observation_space("robot_0").low[3]
+    _, rewards, _, _, infos = env.step(at(env, [130, 100]))
+    assert np.isnan(infos["robot_0"]["measurement"])
+    assert rewards["robot_0"] == -infos["robot_0"]["cost"] < 0
+
+
+def test_without_a_seed_the_next_episode_differs_and_repeats_with_the_seed():
+    env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
+    first, second = env.reset(seed=0)[0], env.reset()[0]
+    again = robot_team_v0.parallel_env(robots=2, field=PLAIN)
+    np.testing.assert_equal(again.reset(seed=0)[0], first)
+    np.testing.assert_equal(again.reset()[0], second)
+    assert any((first[agent] != second[agent]).any() for agent in env.agents)
+
+
+def test_unseeded_environments_differ():
+    starts = [robot_team_v0.parallel_env(field=PLAIN).reset()[0]["robot_0"] for _ in range(4)]
+    assert len({tuple(start) for start in starts}) > 1
+
+
+def test_only_measured_sites_are_sampled_and_each_once(line):
+    env = robot_team_v0.parallel_env(robots=2, field=line, starts=[[20, 0], [880, 0]], round_time_s=500.0)
+    _, infos = env.reset(seed=0)
+    assert [info["location"].tolist() for info in infos.values()] == [[0, 0], [900, 0]]
+    assert [info["measurement"] for info in infos.values()] == [0.0, 9.0]
+    assert len(env.candidates("robot_0")) == 8
+    _, _, _, _, infos = env.step(at(env, [330, 0], [330, 0]))  # both want site 3; the first in order gets it
+    assert [info["measurement"] for info in infos.values()] == [3.0, 4.0]
+    assert [info["reached"] for info in infos.values()] == [True, True]
+    _, _, _, _, infos = env.step(at(env, [300, 0], [400, 0]))  # both are taken: the nearest open ones
+    assert [info["measurement"] for info in infos.values()] == [2.0, 5.0]
+
+
+def test_a_robot_takes_a_reachable_site_for_one_that_it_can_not_reach(line):
+    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], round_time_s=60.0)
+    env.reset(seed=0)
+    _, _, _, _, infos = env.step(at(env, [900, 0]))
+    assert infos["robot_0"]["measurement"] == 2.0  # 300 m take 60 s of driving alone, and the robot may have to turn
+    assert not infos["robot_0"]["reached"]
+
+
+def test_a_robot_that_can_reach_no_site_drives_towards_the_nearest_and_measures_nothing(line):
+    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], round_time_s=10.0)
+    env.reset(seed=0)
+    outcomes = []
+    for _ in range(3):
+        assert len(env.candidates("robot_0")) in (0, 1)
+        _, rewards, _, _, infos = env.step(at(env, [100, 0]))
+        outcomes.append((infos["robot_0"]["measurement"], infos["robot_0"]["reached"]))
+        if infos["robot_0"]["reached"]:
+            break
+        assert 0 <= infos["robot_0"]["location"][0] < 100
+        assert rewards["robot_0"] == 0
+    assert np.isnan(outcomes[0][0])
+    assert outcomes[-1] == (1.0, True)
+
+
+def test_a_site_whose_measurement_failed_stays_open(line):
+    env = robot_team_v0.parallel_env(robots=1, field=line, starts=[[0, 0]], failure_rate=1.0)
+    env.reset(seed=0)
+    assert len(env.candidates("robot_0")) > 0
+    assert [0.0, 0.0] in env.candidates("robot_0").tolist()
+    _, _, _, _, infos = env.step(at(env, [100, 0]))
+    assert infos["robot_0"]["reached"]
+    assert [100.0, 0.0] in env.candidates("robot_0").tolist()
+
+
+def test_when_every_site_was_measured_robots_stay_and_measure_nothing(line):
+    env = robot_team_v0.parallel_env(robots=2, field=line, round_time_s=1000.0)
+    env.reset(seed=0)
+    for _ in range(4):
+        env.step(at(env, [0, 0], [0, 0]))
+    assert len(env.candidates("robot_0")) == 0
+    before = env.state()
+    _, _, _, _, infos = env.step(at(env, [0, 0], [0, 0]))
+    assert all(np.isnan(info["measurement"]) and info["distance"] == 0 for info in infos.values())
+    np.testing.assert_array_equal(env.state()[:3], before[:3])
+
+
+def test_truth_says_how_measured_sites_are_used(line):
+    env = robot_team_v0.parallel_env(robots=2, field=line)
+    truth = env.ground_truth()
+    assert truth.name == "line v (measured sites only)"
+    assert (truth.maximum, truth.argmax.tolist(), truth.axis_unit) == (9.0, [900.0, 0.0], "m")
+    _, infos = env.reset(seed=0)
+    assert infos["robot_0"]["interpolated"] is False
+
+
+def test_actions_rounded_to_single_precision_are_accepted():
+    env = robot_team_v0.parallel_env(robots=1, field=PLAIN)
+    env.reset(seed=0)
+    corner = np.nextafter(env.action_space("robot_0").high.astype(np.float32), np.float32(np.inf))
+    env.step({"robot_0": corner})
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        ([np.nan, 0.0], r"\$\.actions\.robot_1: got \[nan, 0\.0\]; wanted a place from \[0\.0, 0\.0\] to"),
+        ([-1.0, 0.0], r"\$\.actions\.robot_1: got \[-1\.0, 0\.0\]"),
+        ([1.0, 1e9], r"\$\.actions\.robot_1: got"),
+        ([1.0], r"\$\.actions\.robot_1: got shape \(1,\); wanted \[x, y\]"),
+        (None, r"\$\.actions\.robot_1: got"),
+        ("here", r"\$\.actions\.robot_1: got 'here'; wanted \[x, y\]"),
+    ],
+)
+def test_bad_actions_are_refused_by_agent_before_anybody_moves(action, message):
+    env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
+    env.reset(seed=0)
+    before = env.state()
+    with pytest.raises(ConfigError, match=message):
+        env.step({"robot_0": np.array([1.0, 1.0]), "robot_1": action})
+    np.testing.assert_array_equal(env.state(), before)
+
+
+def test_missing_and_unknown_agents_are_refused():
+    env = robot_team_v0.parallel_env(robots=2, field=PLAIN)
+    env.reset(seed=0)
+    with pytest.raises(ConfigError, match=r"\$\.actions\.robot_1: got no action"):
+        env.step({"robot_0": np.zeros(2)})
+    with pytest.raises(ConfigError, match=r"\$\.actions\.robot_7"):
+        env.step({"robot_7": np.zeros(2)})
+    with pytest.raises(ConfigError, match=r"\$\.agent: got 'robot_7'"):
+        env.candidates("robot_7")
+
+
+def test_nothing_works_before_reset():
+    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, render_mode="ansi")
+    for call in (lambda: env.step({}), env.state, env.render, env.get_state, env.interaction_graph):
+        with pytest.raises(ResetNeeded):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"robots": 0}, r"\$\.robots: got 0; wanted an integer from 1 to 256"),
+        ({"robots": 2.5}, r"\$\.robots: got 2\.5"),
+        ({"robots": "four"}, r"\$\.robots: got 'four'"),
+        ({"noise_std": -1.0}, r"\$\.noise_std: got -1\.0; wanted a standard deviation >= 0"),
+        ({"noise_std": float("nan")}, r"\$\.noise_std: got nan"),
+        ({"failure_rate": 1.5}, r"\$\.failure_rate: got 1\.5; wanted a probability"),
+        ({"speed_m_s": 0}, r"\$\.speed_m_s"),
+        ({"turn_rate_rad_s": -1}, r"\$\.turn_rate_rad_s"),
+        ({"round_time_s": 0.0}, r"\$\.round_time_s"),
+        ({"radio_range_m": -5.0}, r"\$\.radio_range_m"),
+        ({"travel_cost": -1.0}, r"\$\.travel_cost"),
+        ({"max_cycles": 0}, r"\$\.max_cycles"),
+        ({"max_sites": 1}, r"\$\.max_sites"),
+        ({"render_mode": "film"}, r"\$\.render_mode: got 'film'"),
+        ({"field": 3}, r"\$\.field: got 3"),
+        ({"robots": 1, "starts": [[-1, 0]]}, r"\$\.starts\[0\]: got \[-1\.0, 0\.0\]; wanted a place on the map"),
+        ({"robots": 1, "starts": [[float("nan"), 0]]}, r"\$\.starts\[0\]: got \[nan"),
+        ({"robots": 2, "starts": [[1, 1], [1, 1]]}, r"\$\.starts\[1\]: got \[1\.0, 1\.0\] twice"),
+        ({"robots": 3, "starts": [[1, 1], [2, 1]]}, r"\$\.starts: got .*; wanted one \[x, y\] per robot: 3"),
+        ({"robots": 1, "starts": [[1, 1, 1]]}, r"\$\.starts\[0\]: got"),
+        ({"robots": 50, "max_sites": 9}, r"\$\.robots: got 50; wanted at most one per site"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line_with_the_path(arguments, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        robot_team_v0.parallel_env(**{"field": PLAIN, **arguments})
+    assert "\n" not in str(error.value)
+
+
+def test_more_robots_than_measured_sites_are_refused(line):
+    with pytest.raises(ConfigError, match=r"\$\.robots: got 11; wanted at most one per site: 10"):
+        robot_team_v0.parallel_env(robots=11, field=line)
+
+
+def test_one_and_many_robots_drive():
+    for robots in (1, 256):
+        env = robot_team_v0.parallel_env(robots=robots, field=PLAIN, max_cycles=1)
+        env.reset(seed=0)
+        env.step(at(env, *[[10.0, 10.0]] * robots))
+        assert len(env.interaction_graph()) == robots
+
+
+def test_default_arguments_cover_a_sensible_part_of_the_map_in_a_round():
+    env = robot_team_v0.parallel_env()
+    env.reset(seed=0)
+    side = env.action_space("robot_0").high.max()
+    for agent in env.agents:
+        here = env.state().reshape(4, 5)[env.agents.index(agent), :2]
+        reach = np.hypot(*(env.candidates(agent) - here).T).max()
+        assert 0.12 * side <= reach <= 0.2 * side
