@@ -1,16 +1,16 @@
 """Figures of runs that lie in folders: this reads, ``swarmbo.plotting`` draws."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 
 from swarmbo import plotting
 from swarmbo.errors import RunFolderError
-from swarmbo.experiment.compare import Comparison
+from swarmbo.experiment.compare import Comparison, RegretTrace
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.world_record import read_world
 from swarmbo.plotting import Difference, RegretCurves, World
-from swarmbo.records import RoundRecord
 from swarmbo.spaces import Domain
 
 
@@ -34,7 +34,7 @@ def world_of(folder: RunFolder) -> World:
     )
 
 
-def write_figures(path: Path) -> list[Path]:
+def draw_run(path: Path) -> list[Path]:
     """Draw a run, complete or not, into its folder ``figures``.
 
     Args:
@@ -53,7 +53,7 @@ def write_figures(path: Path) -> list[Path]:
     return plotting.write_figures(records, world_of(folder), folder.scenario().belief, path / "figures")
 
 
-def write_comparison_figure(comparison: Comparison, path: Path) -> Path:
+def draw_comparison(comparison: Comparison, path: Path) -> Path:
     """Draw a comparison: regret curves of all its methods, and the paired differences at the end.
 
     Args:
@@ -64,7 +64,7 @@ def write_comparison_figure(comparison: Comparison, path: Path) -> Path:
         RunFolderError: If a run is damaged, or the figure cannot be written.
     """
     rows = [row for row in comparison.rows if row.metric == "simple_regret"]
-    curves = [_curves(row.landscape, row.method, row.unit, list(row.runs.values())) for row in rows]
+    curves = [_curves(key, list(traces)) for key, traces in itertools.groupby(comparison.traces, _curve_of)]
     differences = [
         Difference(row.landscape, row.method, row.difference.mean, row.difference.low, row.difference.high, row.unit)
         for row in rows
@@ -80,13 +80,16 @@ def write_comparison_figure(comparison: Comparison, path: Path) -> Path:
         raise RunFolderError(f"{path}: {error}") from error
 
 
-def _curves(landscape: str, method: str, unit: str, runs: list[Path]) -> RegretCurves:
-    records = [RunFolder.open(run).records() for run in runs]
-    n_rounds = min(len(rounds) for rounds in records)  # a world may end an episode early
-    regrets = np.array([[_simple_regret(record) for record in rounds[:n_rounds]] for rounds in records])
-    measurements = np.cumsum([len(record.samples) for record in records[0][:n_rounds]])
-    return RegretCurves(landscape, method, measurements, regrets, unit)
+def _curve_of(trace: RegretTrace) -> tuple[str, str]:
+    return trace.landscape, trace.method
 
 
-def _simple_regret(record: RoundRecord) -> float:
-    return np.nan if record.score is None else record.score.simple_regret
+def _curves(key: tuple[str, str], traces: list[RegretTrace]) -> RegretCurves:
+    n_rounds = min(len(trace.regret) for trace in traces)  # a world may end an episode early
+    return RegretCurves(
+        landscape=key[0],
+        method=key[1],
+        measurements=np.array(traces[0].measurements[:n_rounds]),
+        regrets=np.array([trace.regret[:n_rounds] for trace in traces]),
+        unit=traces[0].unit,
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Normalize
+from matplotlib.colors import Normalize, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -19,13 +19,13 @@ from PIL import Image
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World, agents_of, belief_after, failures
-from swarmbo.plotting.moving_map import MovingMap
+from swarmbo.plotting.moving_map import MovingMap, band_colours
 from swarmbo.plotting.regret import scale_regret
 from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_over
 from swarmbo.records import RoundRecord
 
 _RESOLUTION = 56
-_COLOURS = 96
+_MIXED_COLOURS = 112
 _DPI = 100
 
 
@@ -51,7 +51,10 @@ def write_animation(
     stride = -(-len(records) // max_frames)
     shown = sorted({*range(0, len(records), stride), len(records) - 1})
     pictures = [Image.fromarray(frame) for frame in render_frames(records, world, settings, shown, stride)]
-    palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]])
+    bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]
+    robots = [style.agent_colour(index) for index in range(len(agents_of(records)))]
+    exact = list(dict.fromkeys(["#ffffff", style.INK, style.MUTED, style.BLUE, style.BEST_COLOUR, *robots, *bands]))
+    palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], exact)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     pause = int(np.clip(9000 / len(frames), 130, 450))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,8 +225,8 @@ def _legend_handles(records: Sequence[RoundRecord]) -> list[Line2D]:
     handles = [
         Line2D([], [], marker="o", color=style.MUTED, markersize=8, linewidth=1.4, label="robot and its path"),
         Line2D([], [], color=style.INK, linewidth=1.1, linestyle=(0, (2, 1.5)), label="radio link"),
-        Line2D([], [], **{**style.BEST, "markersize": 10}),
-        Line2D([], [], **{**style.RECOMMENDATION, "markersize": 7.5, "path_effects": []}),
+        style.legend_mark(style.BEST),
+        style.legend_mark(style.RECOMMENDATION),
     ]
     if len(failures(records)):
         handles.append(
@@ -232,13 +235,22 @@ def _legend_handles(records: Sequence[RoundRecord]) -> list[Line2D]:
     return handles
 
 
-def _palette(pictures: Sequence[Image.Image]) -> Image.Image:
-    """One set of colours for the whole animation: only what moved is then written in each frame."""
+def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Image:
+    """One set of colours for the whole animation: only what moved is then written in each frame.
+
+    Args:
+        pictures: Frames that the mixed colours are taken from.
+        exact: Colours that must not be averaged away: paper, ink, robots, bands of the maps.
+    """
     width, height = pictures[0].size
     sheet = Image.new("RGB", (width, height * len(pictures)))
     for row, picture in enumerate(pictures):
         sheet.paste(picture, (0, row * height))
-    found = sheet.quantize(colors=_COLOURS - 1, method=Image.Quantize.MEDIANCUT).getpalette() or []
+    found = sheet.quantize(colors=_MIXED_COLOURS, method=Image.Quantize.MEDIANCUT).getpalette() or []
+    fixed = np.array([to_rgb(colour) for colour in exact]) * 255
+    mixed = np.array(found[: 3 * _MIXED_COLOURS], dtype=float).reshape(-1, 3)
+    # Pillow's search for the nearest colour is approximate: a mixed one close to an exact one would win now and then.
+    distance = np.linalg.norm(mixed[:, None] - fixed[None], axis=2).min(axis=1)
     palette = Image.new("P", (1, 1))
-    palette.putpalette([255, 255, 255, *found[: 3 * (_COLOURS - 1)]])  # averaging colours would tint the paper
+    palette.putpalette(np.round(np.vstack([fixed, mixed[distance > 14]])).astype(int).ravel().tolist())
     return palette

@@ -1,7 +1,7 @@
 """Maps of what the team believes, beside the truth where it is known, with what the robots did."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -109,9 +109,11 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
             markeredgewidth=0,
             label=agent,
             path_effects=style.cased(width + 1.5),
+            clip_on=False,  # robots may stand on the very edge
             zorder=4,
         )
-        ax.plot(*path[0], "s", color=colour, markersize=7, markeredgecolor="white", markeredgewidth=1.2, zorder=5)
+        start: dict[str, Any] = {"markersize": 7, "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 5}
+        ax.plot(path[:1, 0], path[:1, 1], "s", color=colour, clip_on=False, **start)
     failed = failures(records)
     if len(failed):
         ax.plot(
@@ -123,6 +125,7 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
             markeredgewidth=1.8,
             label="failed",
             path_effects=style.cased(3.6),
+            clip_on=False,
             zorder=6,
         )
     return ax
@@ -176,8 +179,8 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
             plot_findings(ax, records)
         if has_truth:
             _mark_maximum(panels[-2], world)
-        for ax in panels[1:] if len({ax.get_position().y0 for ax in panels}) == 1 else ():
-            ax.set_ylabel("")
+        for ax in panels[1:]:
+            ax.label_outer()
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, has_truth)
         columns = min(len(handles), int(figure.get_figwidth() / 1.45))
@@ -242,9 +245,9 @@ def _legend_handles(records: Sequence[RoundRecord], has_truth: bool) -> list[Lin
     if len(failures(records)):
         marks.append(Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.8, label="failed"))
     if records[-1].best is not None:
-        marks.append(Line2D([], [], **{**style.BEST, "markersize": 10}))
+        marks.append(style.legend_mark(style.BEST))
     if records[-1].recommendation is not None:
-        marks.append(Line2D([], [], **{**style.RECOMMENDATION, "markersize": 7.5, "path_effects": []}))
+        marks.append(style.legend_mark(style.RECOMMENDATION))
     if has_truth:
-        marks.append(Line2D([], [], **{**style.MAXIMUM, "markersize": 7.5}))
+        marks.append(style.legend_mark(style.MAXIMUM))
     return [*robots, *marks]

@@ -179,7 +179,7 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
     n_rows = 2 if differences else 1
     with style.applied():
         below = 0.7 + 0.3 * len(methods)
-        width = max(6.0, 3.5 * len(landscapes) + 1.4)
+        width = max(6.6, 3.1 * len(landscapes) + 1.4)
         figure = style.new_figure(width, 3.3 + (below if differences else 0.0) + 0.9)
         panels = figure.subplots(
             n_rows, len(landscapes), squeeze=False, height_ratios=[3.3, below] if differences else [1.0]
@@ -187,8 +187,7 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
         for column, landscape in enumerate(landscapes):
             top = plot_regret_curves(panels[0, column], [c for c in curves if c.landscape == landscape], methods)
             if column:
-                units = {curve.unit for curve in curves}
-                top.set_ylabel(top.get_ylabel().removeprefix("mean simple regret ") if len(units) > 1 else "")
+                top.set_ylabel(next(curve.unit for curve in curves if curve.landscape == landscape))
             if differences:
                 bottom = panels[1, column]
                 plot_differences(bottom, [d for d in differences if d.landscape == landscape], methods)
@@ -199,9 +198,13 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
                     bottom.set_yticklabels([])
         seeds = sorted({len(curve.regrets) for curve in curves})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        below_text = f" Below: paired differences to {reference} at the end." if differences else ""
-        text = f"Simple regret: mean over {count} seeds, 95 % bootstrap intervals.{below_text}"
+        text = f"Simple regret: mean over {count} seeds, 95 % bootstrap intervals."
+        if differences:
+            text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference} at the end."
         figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
+        layout = figure.get_layout_engine()
+        if layout is not None:
+            layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
         handles = [_handle(index, method) for index, method in enumerate(methods)]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), int(width / 1.6)))
     return figure

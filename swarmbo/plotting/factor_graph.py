@@ -1,11 +1,13 @@
 """A factor graph as a drawing: variables as circles, factors as squares, each in the colour of its owner."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import networkx as nx
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -50,12 +52,8 @@ def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Posi
     for kind, name, marker, colour in nodes:
         x, y = places[kind, name]
         is_inside = len(name) <= 3 and size > 250
-        filled = (
-            {"facecolor": colour, "edgecolor": "white"}
-            if kind == "factor"
-            else {"facecolor": "white", "edgecolor": colour}
-        )
-        ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, **filled)
+        face, edge = (colour, "white") if kind == "factor" else ("white", colour)
+        ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, facecolor=face, edgecolor=edge)
         ax.annotate(
             name,
             (x, y),
@@ -63,9 +61,9 @@ def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Posi
             textcoords="offset points",
             ha="center",
             va="center" if is_inside else "bottom",
-            fontsize=9 if is_inside else 7.5,
-            color="white" if is_inside and kind == "factor" else style.INK,
-            path_effects=[] if is_inside else style.cased(2.5),
+            fontsize=8.5 if is_inside else 7.5,
+            color=_legible_on(colour) if is_inside and kind == "factor" else style.INK,
+            bbox=None if is_inside else {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
             zorder=3,
         )
     ax.margins(0.12)
@@ -78,7 +76,11 @@ def factor_graph_figure(graph: FactorGraph, positions: Mapping[str, Position] | 
     """A drawing of a factor graph with a legend of owners; arguments are those of ``plot_factor_graph``."""
     with style.applied():
         figure = style.new_figure(7.0, 5.0)
-        plot_factor_graph(figure.subplots(), graph, positions)
+        ax = plot_factor_graph(figure.subplots(), graph, positions)
+        width, height = ax.dataLim.width + 1.0, ax.dataLim.height + 1.0
+        if positions is None:  # a page in the shape of the graph, about an inch between neighbours
+            inches = 1.0 if width < 12 else 12.0 / width
+            figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * height + 0.8))
         handles = [
             Line2D([], [], marker="o", linestyle="none", markerfacecolor="white", color=style.MUTED, label="variable"),
             Line2D([], [], marker="s", linestyle="none", color=style.MUTED, label="factor"),
@@ -87,29 +89,52 @@ def factor_graph_figure(graph: FactorGraph, positions: Mapping[str, Position] | 
                 for index, agent in enumerate(graph.agents)
             ),
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 6))
+        figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=max(2, min(len(handles), int(figure.get_figwidth() / 1.2))),
+        )
     return figure
+
+
+def _legible_on(colour: str) -> str:
+    red, green, blue = to_rgb(colour)
+    return "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.62 else style.INK
 
 
 def _laid_out(graph: FactorGraph) -> dict[tuple[str, str], Position]:
     """Distances on the page follow distances in the graph; parts that are not joined stand side by side."""
-    drawn: nx.Graph[tuple[str, str]] = nx.Graph()
-    drawn.add_nodes_from(("variable", variable) for variable in graph.variables)
-    for factor in graph.factors:
-        drawn.add_edges_from((("factor", factor), ("variable", variable)) for variable in graph.scope(factor))
     places: dict[tuple[str, str], Position] = {}
     left = 0.0
-    for part in nx.connected_components(drawn):
-        members = [node for node in drawn if node in part]  # in the graph's order: sets have none that repeats
-        piece: nx.Graph[tuple[str, str]] = nx.Graph()
-        piece.add_nodes_from(members)
-        piece.add_edges_from(drawn.subgraph(members).edges)
-        radius = max(0.6, 0.45 * np.sqrt(len(members)))
-        found = nx.kamada_kawai_layout(piece, scale=radius) if len(members) > 1 else {members[0]: np.zeros(2)}
-        for node, place in found.items():
-            places[node] = (float(place[0]) + left + radius, float(place[1]))
-        left += 2 * radius + 0.7
+    for part in graph.components:
+        found = _laid_out_part(part)
+        xs = [x for x, _ in found.values()]
+        places |= {node: (x - min(xs) + left, y) for node, (x, y) in found.items()}
+        left += max(xs) - min(xs) + 0.9
     return places
+
+
+def _laid_out_part(part: FactorGraph) -> dict[tuple[str, str], Position]:
+    drawn: nx.Graph[Any] = nx.Graph()
+    drawn.add_nodes_from(("variable", variable) for variable in part.variables)
+    start = {("variable", variable): (float(index), 0.0) for index, variable in enumerate(part.variables)}
+    for index, factor in enumerate(part.factors):
+        scope = [("variable", variable) for variable in part.scope(factor)]
+        drawn.add_edges_from((("factor", factor), variable) for variable in scope)
+        # Scopes in order are where layouts of chains come from; above and below by turns, so that none lies on another.
+        side = 0.6 if index % 2 else -0.6
+        start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
+    if len(drawn) < 2:
+        return start
+    found = nx.kamada_kawai_layout(drawn, pos=start)
+    places = np.array([found[node] for node in drawn])
+    places -= places.mean(axis=0)
+    _, _, axes = np.linalg.svd(places)
+    turned = places @ axes.T  # the long way across the page
+    turned *= np.where(turned[0] > 0, -1.0, 1.0)  # the first variable to the left, whatever sign the solver chose
+    lengths = [np.linalg.norm(turned[i] - turned[j]) for i, j in nx.convert_node_labels_to_integers(drawn).edges]
+    turned /= max(float(np.median(lengths)), 1e-9)
+    return {node: (float(x), float(y)) for node, (x, y) in zip(drawn, turned, strict=True)}
 
 
 def _on(graph: FactorGraph, positions: Mapping[str, Position]) -> dict[tuple[str, str], Position]:

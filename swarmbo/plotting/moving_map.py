@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -52,7 +53,7 @@ class MovingMap:
         image = ax.imshow(
             np.ma.masked_all(lattice.shown.shape),
             extent=lattice.extent,
-            cmap=ListedColormap(colours(np.linspace(0.0, 1.0, _BANDS))),
+            cmap=ListedColormap(band_colours(colours)),
             norm=norm,
             interpolation="bilinear",
             interpolation_stage="data",
@@ -134,3 +135,8 @@ class MovingMap:
         """In the order of drawing."""
         heads = [artist for agent in self.heads for artist in (self.heads[agent], self.numbers[agent])]
         return [self.image, *self.trails.values(), self.failed, self.links, self.recommendation, self.best, *heads]
+
+
+def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
+    """The colours (RGBA) that are left of a colour map on a moving map."""
+    return colours(np.linspace(0.0, 1.0, _BANDS))

@@ -167,13 +167,6 @@ def _rounds_axis(ax: Axes, rounds: np.ndarray) -> Axes:
 
 def _legend_above(ax: Axes) -> None:
     """A legend over the axes, where it can hide no data."""
-    ax.legend(
-        loc="upper left",
-        bbox_to_anchor=(-0.02, 1.0, 1.0, 0.115),
-        ncols=2,
-        borderaxespad=0.0,
-        columnspacing=1.2,
-        handlelength=1.5,
-        labelspacing=0.3,
-    )
-    ax.set_title(ax.get_title(loc="left"), pad=40)
+    box = (-0.025, 0.995)
+    ax.legend(loc="lower left", bbox_to_anchor=box, ncols=2, borderaxespad=0.2, columnspacing=1.2, handlelength=1.5)
+    ax.set_title(ax.get_title(loc="left"), pad=39)

@@ -4,7 +4,7 @@ Colours are those of Okabe and Ito (2008), told apart under the common forms of 
 rise evenly in lightness, so they also survive a grey print.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 
 INK = "#20262e"
@@ -25,10 +26,12 @@ BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", 
 _AGENT_COLOURS = (VERMILLION, SKY, ORANGE, PURPLE, GREEN, BLUE, "#f0e442", "#4d4d4d")
 _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 
+BEST_COLOUR = "#fff200"
+
 METHOD_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK, "#a0a8b0")
 METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 
-RC: dict[str, Any] = {
+RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.5,
@@ -73,7 +76,7 @@ STD_COLOURS: Colormap = LinearSegmentedColormap.from_list("slate", ["#ffffff", "
 
 
 @contextmanager
-def applied() -> Iterator[None]:
+def applied() -> Generator[None]:
     """The look, for as long as artists are made within the block."""
     with mpl.rc_context(RC):
         yield
@@ -95,7 +98,7 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
 def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
     """Write a figure; the bytes depend only on what it shows."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=dpi)
+    figure.savefig(path, dpi=dpi, bbox_inches="tight", pad_inches=0.12)
     return path
 
 
@@ -145,17 +148,19 @@ RECOMMENDATION: dict[str, Any] = {
     "markeredgewidth": 1.8,
     "linestyle": "none",
     "label": "recommendation",
+    "clip_on": False,
     "path_effects": cased(3.6),
     "zorder": 7,
 }
 BEST: dict[str, Any] = {
     "marker": "*",
     "markersize": 11,
-    "markerfacecolor": "#fff200",
+    "markerfacecolor": BEST_COLOUR,
     "markeredgecolor": INK,
     "markeredgewidth": 0.9,
     "linestyle": "none",
     "label": "best measurement",
+    "clip_on": False,
     "zorder": 8,
 }
 MAXIMUM: dict[str, Any] = {
@@ -166,5 +171,12 @@ MAXIMUM: dict[str, Any] = {
     "markeredgewidth": 1.4,
     "linestyle": "none",
     "label": "true maximum",
+    "clip_on": False,
     "zorder": 6.5,
 }
+
+
+def legend_mark(mark: dict[str, Any]) -> Line2D:
+    """A mark as it stands in a legend: smaller, and without its casing."""
+    smaller: dict[str, Any] = {**mark, "markersize": 7.5 if mark is not BEST else 10, "path_effects": []}
+    return Line2D([], [], **smaller)

@@ -66,8 +66,9 @@ def lattice_over(world: World, resolution: int = 160) -> Lattice:
     if world.points is None or len(world.points) < 3 or _lattice_order(world.points) is not None:
         return everywhere
     sites = cKDTree(world.points)
-    spacing = np.quantile(sites.query(world.points, k=2)[0][:, 1], 0.9)
-    distance = sites.query(everywhere.points)[0]
+    to_neighbour = np.asarray(sites.query(world.points, k=2)[0])[:, 1]
+    spacing = float(np.quantile(to_neighbour, 0.9))
+    distance = np.asarray(sites.query(everywhere.points)[0])
     return Lattice(x, y, (distance <= max(_REACH * spacing, 2 * side)).reshape(ny, nx))
 
 
