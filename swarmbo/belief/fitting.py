@@ -103,7 +103,8 @@ class LogPosterior:
         K = outputscale * correlation(name, r)
         K.flat[:: n + 1] += noise_variance
         L, jitter = factorise(K)
-        whitened_ones, whitened = solve_lower(L, np.column_stack([np.ones(n), self.z])).T
+        # one right-hand side at a time: for two, BLAS starts its threads, which at these sizes only wait for each other
+        whitened_ones, whitened = solve_lower(L, np.ones(n)), solve_lower(L, self.z)
         mean = float(whitened_ones @ whitened) / float(whitened_ones @ whitened_ones)
         whitened = whitened - mean * whitened_ones
         alpha = solve_lower_transposed(L, whitened)

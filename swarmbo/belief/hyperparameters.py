@@ -23,11 +23,12 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         equal_in: What equal lengthscales mean: ``side``, an equal share of each side of the domain; ``physical``, an
             equal physical length, for coordinates of one unit on a domain of unequal sides.
         lengthscale_median: Median > 0 of the prior on the (common) lengthscale, times √d, which is how distances in the
-            unit cube grow. The default suits maps: 95 % of it lies between 0.07 and 1.1 sides of a square.
+            unit cube grow. The default suits maps: 95 % of it lies between 0.05 and 0.84 sides of a square.
         lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
         deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; ``hierarchical`` only.
         outputscale_log_std: Of the prior on the outputscale (prior variance), whose median is 1.
-        noise_median: Median > 0 of the prior on the noise variance.
+        noise_median: Median > 0 of the prior on the noise variance. The default leaves room for what maps of measured
+            fields hold below the spacing of the samples; 1e-3 with a deviation of 1.5 suits noise-free functions.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
         refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit.
@@ -38,12 +39,12 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     kernel: KernelName = "matern52"
     lengthscales: LengthscaleModel = "hierarchical"
     equal_in: Literal["side", "physical"] = "side"
-    lengthscale_median: float = 0.2
+    lengthscale_median: float = 0.15
     lengthscale_log_std: float = 0.7
     deviation_log_std: float = 0.3
     outputscale_log_std: float = 1.0
-    noise_median: float = 1e-3
-    noise_log_std: float = 1.5
+    noise_median: float = 1e-2
+    noise_log_std: float = 2.0
     noise_floor: float = 1e-6
     refit_every: int = 1
     restarts: int = 2

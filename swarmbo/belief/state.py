@@ -33,5 +33,5 @@ def read_state(
         raise StateVersionError(
             f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
         )
-    # always one memory order, whatever the file kept: BLAS rounds differently in the other
+    # always one memory order, whatever the file kept: so BLAS is called in the same way, and without a copy of L
     return plain, {name: np.array(state["arrays"][name], dtype=float, order=_ORDER.get(name, "C")) for name in names}

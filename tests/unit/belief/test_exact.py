@@ -293,6 +293,17 @@ def test_a_restored_belief_goes_on_exactly_as_the_saved_one(pending, through_fil
     assert_equal_to_the_bit(restored.fit(np.random.default_rng(5)), belief.fit(np.random.default_rng(5)))
 
 
+def test_a_state_read_in_another_memory_order_is_put_back_in_order():
+    belief = belief_on(30)
+    state = belief.state_dict()
+    state["arrays"]["L"] = np.ascontiguousarray(state["arrays"]["L"])
+    state["arrays"]["X"] = np.asfortranarray(state["arrays"]["X"])
+    restored = ExactGP.from_state_dict(ExactGPSettings(), DOMAIN, state)
+    assert restored.L.flags.f_contiguous
+    assert restored.X.flags.c_contiguous
+    assert_equal_to_the_bit(restored, belief)
+
+
 def test_a_state_of_another_version_is_refused():
     state = belief_on(3).state_dict()
     state["json"]["version"] = 99

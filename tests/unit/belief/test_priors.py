@@ -64,9 +64,9 @@ def test_equal_physical_lengths_centre_the_prior_on_an_isotropic_field(model):
     domain = Domain(np.zeros(2), np.array([2000.0, 500.0]))
     prior = HyperparameterPrior.of(ExactGPSettings(lengthscales=model, equal_in="physical"), domain)
     lengthscales, _, _ = prior.unpack(prior.centre)
-    assert lengthscales * (domain.high - domain.low) == pytest.approx([0.2 * np.sqrt(2) * 2000.0] * 2)
+    assert lengthscales * (domain.high - domain.low) == pytest.approx([0.15 * np.sqrt(2) * 2000.0] * 2)
     by_side = HyperparameterPrior.of(ExactGPSettings(lengthscales=model), domain)
-    assert by_side.unpack(by_side.centre)[0] == pytest.approx([0.2 * np.sqrt(2)] * 2)
+    assert by_side.unpack(by_side.centre)[0] == pytest.approx([0.15 * np.sqrt(2)] * 2)
 
 
 def test_samples_follow_the_prior():
@@ -75,3 +75,11 @@ def test_samples_follow_the_prior():
     thetas = np.array([prior.sample(rng) for _ in range(4000)])
     np.testing.assert_allclose(thetas.mean(axis=0), prior.centre, atol=0.1)
     np.testing.assert_allclose(np.cov(thetas.T), prior.covariance, atol=0.15)
+
+
+def test_the_default_lengthscale_prior_covers_a_square_map_as_documented():
+    settings = ExactGPSettings()
+    low, high = (
+        np.sqrt(2) * settings.lengthscale_median * np.exp(np.array([-1.96, 1.96]) * settings.lengthscale_log_std)
+    )
+    assert (low, high) == pytest.approx((0.05, 0.84), abs=0.01)
