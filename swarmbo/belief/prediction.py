@@ -27,18 +27,18 @@ class FactorisedGP:
         hyperparameters: At present.
         X: Data points (n, d), physical.
         pending: Points (p, d), physical, whose outcomes are still to come.
-        L: Lower Cholesky factor (n + p, n + p) of the covariance of standardised outcomes, pending ones last.
-        whitened: L⁻¹ times the standardised outcomes less their mean (n + p,); 0 for pending ones.
-        jitter: Variance (n + p,) added to the diagonal where it was singular in float64; standardised, mostly 0.
+        L: Lower Cholesky factor (t, t), t = n + p, of the covariance of standardised outcomes, pending ones last.
+        whitened: L⁻¹ times the standardised outcomes less their mean (t,); 0 for pending ones.
+        jitter: Variance (t,) added to the diagonal where it was singular in float64; standardised, mostly 0.
     """
 
     domain: Domain
     hyperparameters: Hyperparameters
     X: Float[np.ndarray, "n d"]
     pending: Float[np.ndarray, "p d"]
-    L: Float[np.ndarray, "n+p n+p"]
-    whitened: Float[np.ndarray, " n+p"]
-    jitter: Float[np.ndarray, " n+p"]
+    L: Float[np.ndarray, "t t"]
+    whitened: Float[np.ndarray, " t"]
+    jitter: Float[np.ndarray, " t"]
 
     def __post_init__(self) -> None:
         for array in (self.X, self.pending, self.L, self.whitened, self.jitter):
@@ -62,7 +62,7 @@ class FactorisedGP:
         """Standardised prior covariances between points of the unit cube."""
         return kernel_matrix(self.hyperparameters.kernel, U, Z, self._lengthscales, self.hyperparameters.outputscale)
 
-    def _conditioned_on(self) -> Float[np.ndarray, "n+p d"]:
+    def _conditioned_on(self) -> Float[np.ndarray, "t d"]:
         """Data and pending points, in the unit cube."""
         return self.domain.to_unit(np.concatenate([self.X, self.pending]))
 
