@@ -19,6 +19,7 @@ from swarmbo.settings import convert
 from swarmbo_envs.robot_team.actions import checked_actions
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.landscape import build_field
+from swarmbo_envs.robot_team.observation import observation_box, observe
 from swarmbo_envs.robot_team.radio import links_in_range
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.world import World
@@ -128,10 +129,24 @@ site nearest to that place) |
         max_cycles: int = 25,
         max_sites: int = 16_384,
         render_mode: str | None = None,
+        **unknown: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
-        if isinstance(starts, np.ndarray):
-            given["starts"] = starts.tolist()
+        given = {
+            "robots": robots,
+            "field": field,
+            "starts": starts.tolist() if isinstance(starts, np.ndarray) else starts,
+            "speed_m_s": speed_m_s,
+            "turn_rate_rad_s": turn_rate_rad_s,
+            "round_time_s": round_time_s,
+            "radio_range_m": radio_range_m,
+            "noise_std": noise_std,
+            "failure_rate": failure_rate,
+            "travel_cost": travel_cost,
+            "max_cycles": max_cycles,
+            "max_sites": max_sites,
+            "render_mode": render_mode,
+            **unknown,  # refused with the names that are near
+        }
         settings = convert(given, RobotTeamSettings)
         self.settings = settings
         self.field = build_field(settings.field, settings.max_sites)
@@ -141,19 +156,13 @@ site nearest to that place) |
         self.agents: list[str] = []
         self._world = World(settings, self.field, self.possible_agents)
         low, high = self.field.low, self.field.high
-        span = self.field.maximum - self.field.minimum
-        margin = 6 * settings.noise_std + (0.1 * span or 1.0)
-        lowest = np.array([*low, -np.pi, self.field.minimum - margin, 0.0])
-        highest = np.array([*high, np.pi, self.field.maximum + margin, 1.0])
         self._observation_spaces = {
-            agent: gymnasium.spaces.Box(lowest, highest, dtype=np.float64) for agent in self.possible_agents
+            agent: observation_box(self.field, settings.noise_std) for agent in self.possible_agents
         }
         self._action_spaces = {
             agent: gymnasium.spaces.Box(low, high, dtype=np.float64) for agent in self.possible_agents
         }
-        self.state_space = gymnasium.spaces.Box(
-            np.tile(lowest, settings.robots), np.tile(highest, settings.robots), dtype=np.float64
-        )
+        self.state_space = observation_box(self.field, settings.noise_std, settings.robots)
         self._episode: Episode | None = None
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -259,7 +268,7 @@ site nearest to that place) |
 
     def state(self) -> Array:
         """The observations of all robots, one after the other."""
-        return np.concatenate(list(self._observe(self._current()).values()))
+        return observe(self._current(), self.max_cycles, self._observation_spaces[self.possible_agents[0]]).ravel()
 
     def get_state(self) -> dict[str, Any]:
         """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
@@ -312,11 +321,5 @@ site nearest to that place) |
         return self._episode
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
-        left = max(0.0, 1 - episode.round / self.max_cycles)
-        observations: dict[str, Array] = {}
-        for robot, agent in enumerate(self.possible_agents):
-            space = self._observation_spaces[agent]
-            last = episode.last[robot]
-            seen = [*episode.poses[robot], space.low[3] if np.isnan(last) else last, left]
-            observations[agent] = np.clip(np.array(seen), space.low, space.high)
-        return observations
+        seen = observe(episode, self.max_cycles, self._observation_spaces[self.possible_agents[0]])
+        return dict(zip(self.possible_agents, seen, strict=True))

@@ -238,6 +238,7 @@ def test_nothing_works_before_reset():
     ("arguments", "message"),
     [
         ({"robots": 0}, r"\$\.robots: got 0; wanted an integer from 1 to 256"),
+        ({"robotz": 3}, r"^unknown key 'robotz'; did you mean 'robots'"),
         ({"robots": 2.5}, r"\$\.robots: got 2\.5"),
         ({"robots": "four"}, r"\$\.robots: got 'four'"),
         ({"noise_std": -1.0}, r"\$\.noise_std: got -1\.0; wanted a standard deviation >= 0"),

@@ -1,0 +1,38 @@
+"""What a robot sees of itself."""
+
+import gymnasium
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.fields import Field
+
+_LAST = 3  # index of the last good measurement
+
+
+def observation_box(field: Field, noise_std: float, robots: int = 1) -> gymnasium.spaces.Box:
+    """The box of x, y, heading, last good measurement and share of rounds left, of one or several robots in turn.
+
+    Args:
+        field: What is measured; the box leaves a tenth of its span to either side.
+        noise_std: Of a measurement; the box leaves six of them to either side.
+        robots: How many.
+    """
+    span = field.maximum - field.minimum
+    margin = 6 * noise_std + (0.1 * span or 1.0)
+    low = [*field.low, -np.pi, field.minimum - margin, 0.0]
+    high = [*field.high, np.pi, field.maximum + margin, 1.0]
+    return gymnasium.spaces.Box(np.tile(low, robots), np.tile(high, robots), dtype=np.float64)
+
+
+def observe(episode: Episode, max_cycles: int, box: gymnasium.spaces.Box) -> Float[np.ndarray, "robots 5"]:
+    """The observations of all robots, clipped into the box of one; where nothing was measured yet, its lower bound.
+
+    Args:
+        episode: Where the team stands.
+        max_cycles: Rounds of the episode.
+        box: From ``observation_box``.
+    """
+    last = np.where(np.isnan(episode.last), box.low[_LAST], episode.last)
+    left = np.full(len(last), max(0.0, 1 - episode.round / max_cycles))
+    return np.clip(np.column_stack([episode.poses, last, left]), box.low, box.high)
