@@ -1,0 +1,166 @@
+"""Max-sum and exact against plain enumeration and a naive max-sum written from the formulas."""
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from swarmbo.coordination import exact, max_sum
+from swarmbo.graph import FactorGraph
+
+Tables = dict[str, np.ndarray]
+TIED = st.sampled_from([-2.0, -1.0, 0.0, 1.0, 2.0])  # few integers: many ties, and no rounding
+FORBIDDING = st.sampled_from([-np.inf, -np.inf, -1.0, 0.0, 1.0])
+
+
+@st.composite
+def problems(draw: st.DrawFn, entries: st.SearchStrategy[float], forest: bool = False) -> tuple[FactorGraph, Tables]:
+    n = draw(st.integers(1, 6))
+    sizes = draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
+    tree_of = list(range(n))
+    scopes: dict[str, list[str]] = {}
+    tables: Tables = {}
+    for k in range(draw(st.integers(1, 7))):
+        wanted = draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True))
+        scope = [wanted[0]]
+        for v in wanted[1:]:
+            if not forest or all(tree_of[v] != tree_of[u] for u in scope):
+                scope.append(v)
+        joined = {tree_of[v] for v in scope}
+        tree_of = [min(joined) if tree in joined else tree for tree in tree_of]
+        scopes[f"f{k}"] = [f"x{v}" for v in scope]
+        tables[f"f{k}"] = draw(hnp.arrays(float, tuple(sizes[v] for v in scope), elements=entries))
+    return FactorGraph.from_scopes(scopes), tables
+
+
+def value_at(graph: FactorGraph, tables: Tables, assignment: Mapping[str, int]) -> float:
+    return sum(float(tables[f][tuple(assignment[x] for x in graph.scope(f))]) for f in graph.factors)
+
+
+def sizes_of(graph: FactorGraph, tables: Tables) -> dict[str, int]:
+    return {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
+
+
+def best_by_enumeration(graph: FactorGraph, tables: Tables) -> float:
+    sizes = sizes_of(graph, tables)
+    choices = itertools.product(*(range(sizes[x]) for x in graph.variables))
+    return max(value_at(graph, tables, dict(zip(graph.variables, choice, strict=True))) for choice in choices)
+
+
+def naive_best_round(graph: FactorGraph, tables: Tables, rounds: int, damping: float) -> float:
+    """The best value over the rounds of max-sum, each message by its formula, maxima by enumeration."""
+    sizes = sizes_of(graph, tables)
+    edges = [(f, x) for f in graph.factors for x in graph.scope(f)]
+    to_variable = {(f, x): [0.0] * sizes[x] for f, x in edges}
+    best = -np.inf
+    for _ in range(rounds):
+        to_factor = {
+            (f, x): [sum(to_variable[g, x][i] for g in graph.factors_of(x) if g != f) for i in range(sizes[x])]
+            for f, x in edges
+        }
+        new: dict[tuple[str, str], list[float]] = {}
+        for f, x in edges:
+            message = [-np.inf] * sizes[x]
+            for index in np.ndindex(tables[f].shape):
+                at = dict(zip(graph.scope(f), index, strict=True))
+                said = float(tables[f][index]) + sum(to_factor[f, y][at[y]] for y in graph.scope(f) if y != x)
+                message[at[x]] = max(message[at[x]], said)
+            top = max(message)
+            new[f, x] = [
+                damping * old + (1 - damping) * (m - top) for old, m in zip(to_variable[f, x], message, strict=True)
+            ]
+        to_variable = new
+        sums = {x: [sum(to_variable[f, x][i] for f in graph.factors_of(x)) for i in range(sizes[x])] for x in sizes}
+        best = max(best, value_at(graph, tables, {x: sums[x].index(max(sums[x])) for x in sums}))
+    return best
+
+
+@given(problems(TIED, forest=True), st.integers(1, 3), st.sampled_from([0.0, 0.5]))
+@settings(deadline=None)
+def test_max_sum_equals_brute_force_on_forests_ties_included(
+    problem: tuple[FactorGraph, Tables], rounds: int, damping: float
+) -> None:
+    graph, tables = problem
+    assert graph.is_forest
+    solution = max_sum(graph, tables, rounds=rounds, damping=damping)
+    assert solution.value == value_at(graph, tables, solution.assignment) == best_by_enumeration(graph, tables)
+    assert (solution.report.status, solution.report.gap, solution.upper_bound) == ("exact", 0.0, solution.value)
+
+
+@given(problems(FORBIDDING, forest=True))
+@settings(deadline=None)
+def test_max_sum_equals_brute_force_on_forests_with_forbidden_combinations(
+    problem: tuple[FactorGraph, Tables],
+) -> None:
+    graph, tables = problem
+    solution = max_sum(graph, tables)
+    assert solution.value == value_at(graph, tables, solution.assignment) == best_by_enumeration(graph, tables)
+
+
+@given(problems(st.floats(-10, 10), forest=True))
+@settings(deadline=None)
+def test_max_sum_equals_brute_force_on_forests_with_real_tables(problem: tuple[FactorGraph, Tables]) -> None:
+    graph, tables = problem
+    assert max_sum(graph, tables).value == pytest.approx(best_by_enumeration(graph, tables), abs=1e-12)
+
+
+@given(problems(TIED | FORBIDDING))
+@settings(deadline=None)
+def test_exact_equals_brute_force(problem: tuple[FactorGraph, Tables]) -> None:
+    graph, tables = problem
+    solution = exact(graph, tables)
+    assert solution.value == value_at(graph, tables, solution.assignment) == best_by_enumeration(graph, tables)
+    assert (solution.report.status, solution.report.gap, solution.upper_bound) == ("exact", 0.0, solution.value)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_exact_equals_brute_force_on_markov_chains(order: int, data: st.DataObject) -> None:
+    n = data.draw(st.integers(order + 1, 6))
+    sizes = data.draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    scopes = {f"f{i}": [f"x{j}" for j in range(i, min(i + order + 1, n))] for i in range(n)}
+    tables = {f"f{i}": rng.normal(size=sizes[i : i + order + 1]) for i in range(n)}
+    graph = FactorGraph.from_scopes(scopes)
+    assert exact(graph, tables).value == pytest.approx(best_by_enumeration(graph, tables), abs=1e-12)
+
+
+@given(problems(TIED | FORBIDDING), st.integers(1, 8), st.sampled_from([0.0, 0.5]))
+@settings(deadline=None)
+def test_max_sum_is_never_worse_than_its_own_best_round(
+    problem: tuple[FactorGraph, Tables], rounds: int, damping: float
+) -> None:
+    graph, tables = problem
+    solution = max_sum(graph, tables, rounds=rounds, damping=damping, tolerance=0.0)
+    assert solution.value == value_at(graph, tables, solution.assignment)
+    assert solution.value <= best_by_enumeration(graph, tables)
+    if all(np.isfinite(table).all() for table in tables.values()) and len(graph.components) == 1:
+        assert solution.value >= naive_best_round(graph, tables, min(rounds, solution.report.rounds), damping)
+
+
+def test_naive_max_sum_is_sharp_enough_to_notice_a_worse_round() -> None:
+    rng = np.random.default_rng(3)
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    tables = {f: rng.integers(-5, 6, size=(4, 4)).astype(float) for f in graph.factors}
+    rounds = [naive_best_round(graph, tables, k, 0.5) for k in (1, 2, 8)]
+    assert rounds[0] < rounds[-1]
+
+
+@given(problems(FORBIDDING), st.integers(1, 6))
+@settings(deadline=None)
+def test_an_allowed_choice_from_max_sum_on_loops_is_reported_truly(
+    problem: tuple[FactorGraph, Tables], rounds: int
+) -> None:
+    graph, tables = problem
+    solution = max_sum(graph, tables, rounds=rounds)
+    assert not np.isnan(solution.value)
+    assert solution.value == value_at(graph, tables, solution.assignment)
+    if solution.report.status != "exact":
+        assert solution.upper_bound is None
+        assert solution.report.gap is None

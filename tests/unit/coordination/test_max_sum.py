@@ -1,0 +1,98 @@
+"""What max-sum promises beyond the oracle tests: rounds, statuses, forbidden combinations, settings."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from swarmbo.coordination import MaxSum, exact, max_sum
+from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
+from swarmbo.settings import convert
+
+RING = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)})
+
+
+def ring_tables(seed: int, size: int = 4) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {f: rng.normal(size=(size, size)) for f in RING.factors}
+
+
+def test_a_loop_of_strong_preferences_converges_and_says_so() -> None:
+    solution = max_sum(RING, {f: np.diag([0.0, 3.0, 1.0]) for f in RING.factors}, rounds=200)
+    assert solution.report.status == "converged"
+    assert solution.report.rounds < 200
+    assert solution.value == 15.0
+
+
+def test_too_few_rounds_are_a_status_and_not_an_error() -> None:
+    solution = max_sum(RING, ring_tables(0), rounds=2)
+    assert (solution.report.status, solution.report.rounds, solution.report.gap) == ("max_rounds", 2, None)
+
+
+def test_on_small_rings_the_optimum_is_found_nearly_always() -> None:
+    found = [
+        max_sum(RING, ring_tables(seed)).value >= exact(RING, ring_tables(seed)).value - 1e-9 for seed in range(50)
+    ]
+    assert sum(found) >= 45
+
+
+def test_the_scale_of_the_tables_does_not_change_the_stop() -> None:
+    tables = {f: np.diag([0.0, 3.0, 1.0]) for f in RING.factors}
+    rounds = [max_sum(RING, {f: s * t for f, t in tables.items()}).report.rounds for s in (2.0**-30, 1.0, 2.0**30)]
+    assert len(set(rounds)) == 1
+
+
+@pytest.mark.parametrize("n", [3, 4, 6])
+def test_robots_that_must_all_differ_get_different_places_although_they_are_alike(n: int) -> None:
+    apart = np.where(np.eye(n) > 0, -np.inf, 0.0)
+    graph = FactorGraph.from_scopes({f"f{i}{j}": [f"x{i}", f"x{j}"] for i, j in itertools.combinations(range(n), 2)})
+    solution = max_sum(graph, dict.fromkeys(graph.factors, apart))
+    assert solution.value == 0.0
+    assert sorted(solution.assignment.values()) == list(range(n))
+
+
+def test_what_cannot_be_done_is_reported_as_minus_infinity() -> None:
+    never = np.full((4, 4), -np.inf)
+    solution = max_sum(RING, dict.fromkeys(RING.factors, never))
+    assert solution.value == -np.inf
+    assert solution.report.status == "converged"
+
+
+def test_parts_are_solved_by_themselves_so_a_tree_beside_a_loop_stays_exact() -> None:
+    rng = np.random.default_rng(0)
+    graph = FactorGraph.from_scopes(
+        {"t": ["p", "q"], "u": ["q", "r"]} | dict(zip(RING.factors, RING.scopes, strict=True))
+    )
+    tables = {"t": rng.normal(size=(3, 3)), "u": rng.normal(size=(3, 3))} | ring_tables(1)
+    solution = max_sum(graph, tables, rounds=1)
+    alone = max_sum(RING, ring_tables(1), rounds=1)
+    assert solution.report.status == "max_rounds"
+    assert {x: solution.assignment[x] for x in RING.variables} == alone.assignment
+    best = max(tables["t"][i, j] + tables["u"][j, k] for i, j, k in itertools.product(range(3), repeat=3))
+    assert solution.value - alone.value == pytest.approx(best, abs=1e-12)
+
+
+def test_on_a_tree_rounds_and_damping_change_nothing() -> None:
+    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(9)})
+    rng = np.random.default_rng(0)
+    tables = {f: rng.normal(size=(3, 3)) for f in graph.factors}
+    one, other = max_sum(graph, tables, rounds=1, damping=0.9), max_sum(graph, tables, rounds=50, damping=0.0)
+    assert one == other
+    assert one.report.rounds == 9  # half of 18 edges from end to end
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"rounds": 0}, r"\$\.rounds: got 0; wanted an integer >= 1"),
+        ({"damping": 1.0}, r"\$\.damping: got 1\.0; wanted a number in \[0, 1\)"),
+        ({"damping": -0.1}, r"\$\.damping"),
+        ({"tolerance": -1.0}, r"\$\.tolerance"),
+        ({"tolerance": float("nan")}, r"\$\.tolerance"),
+        ({"dampin": 0.1}, "did you mean 'damping'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, float], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        convert({"kind": "max-sum"} | wrong, MaxSum)

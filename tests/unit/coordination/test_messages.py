@@ -1,0 +1,67 @@
+"""What crosses a link, and how long it is."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmbo.coordination.messages import (
+    Choice,
+    Codec,
+    Conditioned,
+    Decided,
+    Eliminated,
+    FactorTable,
+    FromFactor,
+    FromVariable,
+    Message,
+    Report,
+    Verdict,
+    encoded_size,
+    extra_width,
+    packed,
+    unpacked,
+)
+
+ENTRIES = packed(np.array([1.0, -np.inf, 0.1]))
+MESSAGES: list[Message] = [
+    FromVariable("f", "x", ENTRIES, 200),
+    FromFactor("f", "x", ENTRIES),
+    Conditioned("f", "x", ENTRIES),
+    Choice("x", 3),
+    Report(0, "a", ENTRIES, np.inf, True),
+    Verdict(0, 2, False),
+    FactorTable("f", (3, 1), ENTRIES),
+    Eliminated("x", (1, 3), ENTRIES),
+    Decided("x", (4, 70_000)),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_survives_its_encoding(message: Message) -> None:
+    again = Codec.decode(Codec.encode(message))
+    assert again == message
+    assert again.key == message.key
+
+
+def test_keys_tell_all_messages_apart() -> None:
+    assert len({message.key for message in MESSAGES}) == len(MESSAGES)
+
+
+def test_numbers_survive_to_the_bit_as_little_endian_float64() -> None:
+    array = np.array([[0.1, -np.inf], [5e-324, -0.0]])
+    assert packed(array.T) == array.T.astype("<f8").tobytes()
+    assert unpacked(packed(array), 2, 2).tobytes() == array.tobytes()
+
+
+@given(st.sampled_from([0, 1, 31, 32, 100, 8191, 8192, 8193]), st.text(max_size=40))
+@settings(deadline=None)
+def test_the_size_is_known_without_the_numbers(n: int, name: str) -> None:
+    full = FromFactor(name, "x", packed(np.zeros(n)))
+    assert encoded_size(FromFactor(name, "x", b""), n) == len(Codec.encode(full))
+
+
+@given(st.integers(0, 2**20) | st.sampled_from([127, 128, 255, 256, 65535, 65536]))
+@settings(deadline=None)
+def test_the_width_of_an_index_is_known(index: int) -> None:
+    assert len(Codec.encode(Choice("x", index))) - len(Codec.encode(Choice("x", 0))) == extra_width(index)

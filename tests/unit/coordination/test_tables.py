@@ -1,0 +1,68 @@
+"""Tables are checked at the boundary, and summed in one order."""
+
+import numpy as np
+import pytest
+
+from swarmbo.coordination import Exact, MaxSum
+from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of, spread, total
+from swarmbo.errors import ShapeError
+from swarmbo.graph import FactorGraph
+
+GRAPH = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]})
+GOOD = {"f": np.zeros((2, 3)), "g": np.zeros(3)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"f": np.zeros((2, 3))}, "'g' has no table"),
+        (GOOD | {"h": np.zeros(1)}, "'h', which is no factor"),
+        (GOOD | {"g": np.zeros((3, 1))}, "got 2 axes; wanted 1"),
+        (GOOD | {"g": 1.0}, "got 0 axes; wanted 1"),
+        (GOOD | {"g": np.zeros(4)}, "'y' has 3 values in the table of 'f' but 4 in that of 'g'"),
+        (GOOD | {"f": np.zeros((0, 3))}, "'x' has no value"),
+        (GOOD | {"g": np.array([0, np.nan, 0])}, r"got nan at \(1,\)"),
+        (GOOD | {"f": np.array([[0, 0, 0], [0, 0, np.inf]])}, r"got inf at \(1, 2\)"),
+        (GOOD | {"g": np.array([0, 1e300, 0])}, r"got 1e\+300"),
+        (GOOD | {"g": np.array([0, -1e300, -np.inf])}, "use -inf to forbid"),
+    ],
+)
+@pytest.mark.parametrize("method", [MaxSum(), Exact()])
+def test_tables_that_do_not_fit_are_refused(method: MaxSum | Exact, wrong: dict[str, np.ndarray], says: str) -> None:
+    with pytest.raises(ShapeError, match=says):
+        method.solve(GRAPH, wrong)
+
+
+def test_tables_become_float64_in_c_order_without_copies_where_they_are_so() -> None:
+    tables = {"f": np.asfortranarray(np.arange(6).reshape(2, 3)), "g": np.array([0.0, -np.inf, 1.0])}
+    checked = checked_tables(GRAPH, tables)
+    assert checked["f"].dtype == np.float64
+    assert checked["f"].flags.c_contiguous
+    assert np.shares_memory(checked["g"], tables["g"])
+    assert sizes_of(GRAPH, checked) == {"x": 2, "y": 3}
+
+
+def test_lists_are_tables_too_and_read_only_arrays_stay_untouched() -> None:
+    table = np.eye(2)
+    table.flags.writeable = False
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "x"]})
+    for method in (MaxSum(), Exact()):
+        assert method.solve(graph, {"f": table, "g": [[0, 0], [0, 5]]}).value == 6.0
+
+
+def test_values_are_entries_at_the_assignment_in_the_order_of_factors() -> None:
+    tables = {"f": np.arange(6.0).reshape(2, 3), "g": np.array([10.0, 20.0, 30.0])}
+    assert factor_values(GRAPH, tables, {"y": 2, "x": 1}).tolist() == [5.0, 30.0]
+
+
+def test_total_adds_from_first_to_last() -> None:
+    assert total(np.array([1.0, 1e100, -1e100, 1.0])) == 1.0
+    assert total(np.array([1.0, -np.inf])) == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [([[1.0, 4.0], [2.0, 2.0]], 3.0), ([1.0, -np.inf, 3.0], 2.0), ([-np.inf, -np.inf], 1.0), ([7.0, 7.0], 1.0)],
+)
+def test_spread_is_that_of_the_finite_entries(table: list[float], expected: float) -> None:
+    assert spread(np.array(table)) == expected

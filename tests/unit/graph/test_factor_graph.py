@@ -1,0 +1,155 @@
+"""Scopes, ownership and shape of factor graphs."""
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmbo.errors import ConfigError, OwnershipError
+from swarmbo.graph import FactorGraph
+
+HOUSE = {"f1": ["x1", "x3"], "f2": ["x2"]}
+
+
+@st.composite
+def scopes(draw: st.DrawFn) -> dict[str, list[str]]:
+    variables = [f"x{i}" for i in range(draw(st.integers(1, 6)))]
+    scope = st.lists(st.sampled_from(variables), min_size=1, max_size=3, unique=True)
+    return {f"f{i}": s for i, s in enumerate(draw(st.lists(scope, min_size=1, max_size=7)))}
+
+
+def test_variables_come_in_order_of_first_appearance() -> None:
+    graph = FactorGraph.from_scopes(HOUSE)
+    assert graph.variables == ("x1", "x3", "x2")
+    assert graph.factors == ("f1", "f2")
+    assert graph.scope("f1") == ("x1", "x3")
+    assert graph.max_factor_size == 2
+
+
+def test_owners_given_are_the_owners() -> None:
+    graph = FactorGraph.from_scopes(HOUSE, {"f1": "b", "f2": "a"}, {"x1": "a", "x3": "c", "x2": "a"})
+    assert graph.agents == ("a", "c", "b")
+    assert (graph.owner("f1"), graph.variable_owner("x3")) == ("b", "c")
+    assert graph.factors_owned_by("a") == ("f2",)
+    assert graph.variables_owned_by("a") == ("x1", "x2")
+    assert graph.factors_owned_by("c") == ()
+
+
+def test_without_owners_each_variable_is_an_agent_that_owns_the_factors_it_comes_first_in() -> None:
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "x"]})
+    assert graph.agents == ("x", "y")
+    assert (graph.owner("f"), graph.owner("g")) == ("x", "y")
+
+
+def test_without_variable_owners_a_variable_belongs_to_the_owner_of_its_first_factor() -> None:
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]}, owners={"f": "a", "g": "b"})
+    assert [graph.variable_owner(x) for x in ("x", "y", "z")] == ["a", "a", "b"]
+
+
+def test_without_factor_owners_a_factor_belongs_to_the_owner_of_its_first_variable() -> None:
+    graph = FactorGraph.from_scopes({"f": ["y", "x"]}, variable_owners={"x": "a", "y": "b"})
+    assert graph.owner("f") == "b"
+
+
+@pytest.mark.parametrize(
+    ("owners", "variable_owners", "says"),
+    [
+        ({"f1": "a"}, None, "factor 'f2' has no owner"),
+        ({"f1": "a", "f2": "a", "f3": "a"}, None, "'f3'"),
+        (None, {"x1": "a", "x2": "a"}, "variable 'x3' has no owner"),
+        (None, {"x1": "a", "x2": "a", "x3": "a", "x4": "a"}, "'x4'"),
+    ],
+)
+def test_missing_and_unknown_owners_are_refused(
+    owners: dict[str, str] | None, variable_owners: dict[str, str] | None, says: str
+) -> None:
+    with pytest.raises(OwnershipError, match=says):
+        FactorGraph.from_scopes(HOUSE, owners, variable_owners)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({}, "no factors"),
+        ({"f": []}, r"\$\.scopes\.f: got \[\]"),
+        ({"f": ["x", "x"]}, "each once"),
+        ({"f": "xy"}, "the string 'xy'"),
+        ({"x": ["x"]}, "both a factor and a variable"),
+    ],
+)
+def test_malformed_scopes_are_refused(wrong: dict[str, list[str]], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        FactorGraph.from_scopes(wrong)
+
+
+def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(KeyError, match=r"no factor 'g'.*f1"):
+        FactorGraph.from_scopes(HOUSE).scope("g")
+
+
+@given(scopes())
+@settings(deadline=None)
+def test_neighbours_share_a_variable_and_exclude_the_factor_itself(given_scopes: dict[str, list[str]]) -> None:
+    graph = FactorGraph.from_scopes(given_scopes)
+    for f in graph.factors:
+        expected = [g for g in graph.factors if g != f and set(graph.scope(f)) & set(graph.scope(g))]
+        assert list(graph.neighbours(f)) == expected
+
+
+@given(scopes())
+@settings(deadline=None)
+def test_forest_and_parts_agree_with_networkx(given_scopes: dict[str, list[str]]) -> None:
+    graph = FactorGraph.from_scopes(given_scopes)
+    g = graph.to_networkx()
+    assert graph.is_forest == nx.is_forest(g)
+    parts = {frozenset([*part.factors, *part.variables]) for part in graph.components}
+    assert parts == {frozenset(part) for part in nx.connected_components(g)}
+    assert sorted(f for part in graph.components for f in part.factors) == sorted(graph.factors)
+
+
+@given(scopes())
+@settings(deadline=None)
+def test_networkx_and_back_is_the_same_graph(given_scopes: dict[str, list[str]]) -> None:
+    graph = FactorGraph.from_scopes(given_scopes)
+    assert FactorGraph.from_networkx(graph.to_networkx()) == graph
+    owned = FactorGraph.from_scopes(
+        given_scopes,
+        {f: f"a{len(f)}" for f in graph.factors},
+        {x: f"a{i % 3}" for i, x in enumerate(graph.variables)},
+    )
+    assert FactorGraph.from_networkx(owned.to_networkx()) == owned
+    assert hash(FactorGraph.from_networkx(owned.to_networkx())) == hash(owned)
+
+
+def test_a_plain_bipartite_graph_needs_no_owners_and_no_axes() -> None:
+    g = nx.Graph()
+    g.add_nodes_from(["x", "y"], bipartite=0)
+    g.add_node("f", bipartite=1)
+    g.add_edges_from([("f", "y"), ("f", "x")])
+    assert FactorGraph.from_networkx(g).scope("f") == ("y", "x")
+
+
+def test_networkx_graphs_that_are_no_factor_graphs_are_refused() -> None:
+    with pytest.raises(ConfigError, match="bipartite=None"):
+        FactorGraph.from_networkx(nx.path_graph(2))
+    g = nx.Graph()
+    g.add_nodes_from(["x", "y"], bipartite=0)
+    g.add_node("f", bipartite=1)
+    g.add_edge("f", "x")
+    with pytest.raises(ConfigError, match="'y' is in no scope"):
+        FactorGraph.from_networkx(g)
+    g.add_edge("x", "y")
+    with pytest.raises(ConfigError, match="two of a kind"):
+        FactorGraph.from_networkx(g)
+
+
+def test_parts_keep_their_owners() -> None:
+    graph = FactorGraph.from_scopes(HOUSE, {"f1": "a", "f2": "b"}, {"x1": "c", "x3": "a", "x2": "c"})
+    first, second = graph.components
+    assert (first.owner("f1"), first.variable_owner("x1"), second.variable_owner("x2")) == ("a", "c", "c")
+
+
+def test_a_graph_cannot_be_changed() -> None:
+    graph = FactorGraph.from_scopes(HOUSE)
+    with pytest.raises(AttributeError):
+        graph.factors = ()  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,59 @@
+"""Shortest paths over radio links."""
+
+import itertools
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarmbo.errors import TransportError
+from swarmbo.transport import Routes
+
+
+def test_without_links_everyone_hears_everyone() -> None:
+    routes = Routes(["b", "a", "c"])
+    assert routes.hops("a", "c") == 1
+    assert routes.hops("a", "a") == 0
+    assert routes.neighbours("a") == ("b", "c")
+
+
+@given(st.integers(2, 7), st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14))
+@settings(deadline=None)
+def test_hops_are_shortest_path_lengths_and_paths_follow_links(n: int, pairs: set[tuple[int, int]]) -> None:
+    links = nx.Graph()
+    links.add_nodes_from("abcdefg"[:n])
+    links.add_edges_from(("abcdefg"[u], "abcdefg"[v]) for u, v in pairs if u < n and v < n)
+    routes = Routes("abcdefg"[:n], links)
+    lengths = dict(nx.all_pairs_shortest_path_length(links))
+    for u in links:
+        for v in links:
+            if v in lengths[u]:
+                path = routes.path(u, v)
+                assert routes.hops(u, v) == lengths[u][v] == len(path) - 1
+                assert (path[0], path[-1]) == (u, v)
+                assert all(links.has_edge(*step) for step in itertools.pairwise(path))
+            else:
+                with pytest.raises(TransportError, match="no path of links"):
+                    routes.hops(u, v)
+
+
+def test_routes_do_not_depend_on_the_order_in_which_links_were_added() -> None:
+    edges = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"), ("d", "e")]
+    one, other = Routes("abcde", nx.Graph(edges)), Routes("edcba", nx.Graph(reversed(edges)))
+    assert one.path("a", "e") == other.path("a", "e") == ("a", "b", "d", "e")
+
+
+def test_nodes_that_are_no_agents_relay() -> None:
+    assert Routes(["a", "b"], nx.Graph([("a", "mast"), ("mast", "b")])).hops("a", "b") == 2
+
+
+def test_an_agent_without_links_hears_nobody() -> None:
+    with pytest.raises(TransportError, match="no path of links from 'c' to 'a'"):
+        Routes(["a", "b", "c"], nx.Graph([("a", "b")])).hops("c", "a")
+
+
+@pytest.mark.parametrize("pair", [("a", "nobody"), ("nobody", "a")])
+def test_unknown_agents_are_refused(pair: tuple[str, str]) -> None:
+    with pytest.raises(TransportError, match="unknown agent 'nobody'"):
+        Routes(["a", "b"]).hops(*pair)
