@@ -127,14 +127,15 @@ class _Scene:
         """Make the figure, with scales wide enough for all frames, and draw its fixed part."""
         width, height = world.domain.high - world.domain.low
         aspect = float(np.clip(height / width, 0.45, 2.2))
-        map_height = min(2.7, 3.6 * aspect)
-        figure = style.new_figure(2 * (map_height / aspect + 0.95) + 2.6, map_height + 1.3)
+        map_height = min(2.7 * max(1.0, aspect**0.5), 3.6 * aspect)
+        map_width = max(map_height / aspect, 1.8)
+        figure = style.new_figure(2 * (map_width + 0.95) + 2.6, map_height + 1.3)
         figure.set_dpi(_DPI)
-        left, middle, right = figure.subplots(1, 3, width_ratios=[map_height / aspect, map_height / aspect, 2.0])
+        left, middle, right = figure.subplots(1, 3, width_ratios=[map_width, map_width, 2.0])
         agents = agents_of(records)
         mean_map = MovingMap.on(left, lattice, agents, style.MEAN_COLOURS, _range(means, lattice), "white")
         std_map = MovingMap.on(middle, lattice, agents, style.STD_COLOURS, _range(stds, lattice, low=0.0), style.INK)
-        for ax, title, moving in ((left, "Mean", mean_map), (middle, "Standard deviation", std_map)):
+        for ax, title, moving in ((left, "Mean", mean_map), (middle, "Std. deviation", std_map)):
             ax.set_title(style.with_unit(title, world.unit))
             frame_map(ax, world)
             add_colour_bar(ax, moving.image, "")

@@ -180,7 +180,7 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
         if has_truth:
             _mark_maximum(panels[-2], world)
         for ax in panels[1:]:
-            ax.label_outer()
+            ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, has_truth)
         columns = min(len(handles), int(figure.get_figwidth() / 1.45))

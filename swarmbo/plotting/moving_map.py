@@ -113,7 +113,10 @@ class MovingMap:
         )
         (best,) = ax.plot([], [], animated=True, **style.BEST)
         (recommendation,) = ax.plot([], [], animated=True, **style.RECOMMENDATION)
-        return cls(ax, image, trails, heads, numbers, links, failed, best, recommendation)
+        made = cls(ax, image, trails, heads, numbers, links, failed, best, recommendation)
+        for artist in made.artists():
+            artist.set_in_layout(False)  # what moves must not push the axes about
+        return made
 
     def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> None:
         """Bring all artists to the last of these records."""

@@ -48,11 +48,11 @@ class Lattice:
         return np.ma.masked_array(values.reshape(self.shown.shape), mask=~self.shown)
 
 
-def lattice_over(world: World, resolution: int = 160) -> Lattice:
+def lattice_over(world: World, resolution: int = 128) -> Lattice:
     """A lattice over a world, to look at a belief on.
 
     A world that is known only at scattered sites is shown around those sites: the belief elsewhere in the box is an
-    extrapolation that nobody asked for.
+    extrapolation that nobody asked for. It has twice the resolution, for the sake of its outline.
 
     Args:
         world: The world.
@@ -61,15 +61,17 @@ def lattice_over(world: World, resolution: int = 160) -> Lattice:
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
     nx, ny = (max(2, round(float(length) / float(side)) + 1) for length in high - low)
-    x, y = np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny)
-    everywhere = Lattice(x, y, np.ones((ny, nx), dtype=bool))
     if world.points is None or len(world.points) < 3 or _lattice_order(world.points) is not None:
-        return everywhere
+        return Lattice(
+            np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny), np.ones((ny, nx), dtype=bool)
+        )
+    x, y = np.linspace(low[0], high[0], 2 * nx), np.linspace(low[1], high[1], 2 * ny)
+    everywhere = Lattice(x, y, np.ones((2 * ny, 2 * nx), dtype=bool))
     sites = cKDTree(world.points)
     to_neighbour = np.asarray(sites.query(world.points, k=2)[0])[:, 1]
     spacing = float(np.quantile(to_neighbour, 0.9))
     distance = np.asarray(sites.query(everywhere.points)[0])
-    return Lattice(x, y, (distance <= max(_REACH * spacing, 2 * side)).reshape(ny, nx))
+    return Lattice(x, y, (distance <= max(_REACH * spacing, 2 * side)).reshape(2 * ny, 2 * nx))
 
 
 def _lattice_order(points: Float[np.ndarray, "m 2"]) -> tuple[Lattice, np.ndarray] | None:
@@ -201,7 +203,8 @@ def frame_map(ax: Axes, world: World) -> Axes:
     ax.set_ylim(float(low[1] - margin), float(high[1] + margin))
     ax.set_aspect("equal")
     ax.grid(visible=False)
-    ax.xaxis.set_major_locator(MaxNLocator(3 if high[0] >= 1e5 else 4))
+    is_narrow = high[1] - low[1] > 2 * (high[0] - low[0])
+    ax.xaxis.set_major_locator(MaxNLocator(2 if is_narrow else 3 if high[0] >= 1e5 else 4))
     ax.yaxis.set_major_locator(MaxNLocator(5))
     ax.set_xlabel(style.with_unit("x, east", world.axis_unit))
     ax.set_ylabel(style.with_unit("y, north", world.axis_unit))

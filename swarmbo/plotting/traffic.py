@@ -38,6 +38,7 @@ def plot_traffic(ax: Axes, records: Sequence[RoundRecord], count: Count = "messa
     ax.set_xlim(rounds[0] - 0.6, rounds[-1] + 0.6)
     ax.set_ylim(0.0, 1.08 * float((coordination + sharing).max()) or 1.0)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    ax.yaxis.set_major_locator(MaxNLocator(7, integer=True))
     ax.yaxis.set_major_formatter(EngFormatter(sep=""))
     ax.grid(visible=False, axis="x")
     return ax

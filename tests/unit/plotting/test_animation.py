@@ -1,0 +1,71 @@
+import itertools
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from swarmbo.plotting import render_frames, write_animation
+
+
+def test_one_frame_a_round_and_every_frame_differs(run, tmp_path):
+    made = run()
+    path = write_animation(made.records, made.world, made.settings, tmp_path / "figures" / "run.gif")
+    with Image.open(path) as picture:
+        assert picture.n_frames == len(made.records)
+        frames = []
+        for index in range(picture.n_frames):
+            picture.seek(index)
+            frames.append(np.asarray(picture.convert("RGB")).astype(int))
+    assert all((a != b).any() for a, b in itertools.pairwise(frames))
+
+
+def test_the_gif_shows_the_frames_that_were_rendered(run, tmp_path):
+    made = run()
+    shown = range(len(made.records))
+    rendered = render_frames(made.records, made.world, made.settings, shown)
+    with Image.open(write_animation(made.records, made.world, made.settings, tmp_path / "run.gif")) as picture:
+        picture.seek(picture.n_frames - 1)
+        last = np.asarray(picture.convert("RGB")).astype(int)
+    assert np.abs(last - rendered[-1]).mean() < 2.0
+    assert (last[0, 0] == 255).all()
+
+
+def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path):
+    made = run(rounds=23, robots=2)
+    path = write_animation(made.records, made.world, made.settings, tmp_path / "run.gif", max_frames=10)
+    rendered = render_frames(made.records, made.world, made.settings, [len(made.records) - 1], stride=3)
+    with Image.open(path) as picture:
+        assert picture.n_frames == 9  # rounds 0, 3, ..., 21 and 23
+        picture.seek(8)
+        assert np.abs(np.asarray(picture.convert("RGB")).astype(int) - rendered[0]).mean() < 3.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"truth": "none"},
+        {"truth": "sites"},
+        {"rounds": 0, "robots": 1, "failing": 0.0},
+        {"rounds": 2, "failing": 2.0},
+        {"robots": 16, "rounds": 3},
+    ],
+)
+def test_every_kind_of_run_can_be_animated(run, tmp_path, options):
+    made = run(**options)
+    with Image.open(write_animation(made.records, made.world, made.settings, tmp_path / "run.gif")) as picture:
+        assert np.asarray(picture.convert("L")).std() > 5
+
+
+def test_a_usual_run_is_small_and_soon_written(run, tmp_path):
+    made = run(rounds=23, robots=4)
+    began = time.process_time()
+    path = write_animation(made.records, made.world, made.settings, tmp_path / "run.gif")
+    assert time.process_time() - began < 10.0
+    assert path.stat().st_size < 1_500_000
+
+
+def test_equal_runs_give_equal_bytes(run, tmp_path):
+    made = run(rounds=2, failing=2.0)
+    paths = [write_animation(made.records, made.world, made.settings, tmp_path / f"{i}.gif") for i in range(2)]
+    assert paths[0].read_bytes() == paths[1].read_bytes()

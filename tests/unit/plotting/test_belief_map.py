@@ -1,0 +1,171 @@
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from swarmbo.errors import ShapeError
+from swarmbo.plotting import World, belief_map_figure, plot_findings, plot_mean, plot_paths, plot_std, plot_truth, style
+from swarmbo.plotting.history import belief_after, failures, measurements, path_of
+from swarmbo.plotting.surface import lattice_over, plot_field
+from swarmbo.spaces import Domain
+
+
+def axes() -> Axes:
+    return Figure().subplots()
+
+
+def lines(ax: Axes, label: str) -> list[np.ndarray]:
+    return [np.asarray(line.get_xydata()) for line in ax.get_lines() if line.get_label() == label]
+
+
+def test_belief_rebuilt_from_records_is_that_of_the_run(run):
+    made = run(failing=0.2)
+    belief = belief_after(made.records, made.settings, made.world.domain)
+    X, y = measurements(made.records)
+    assert belief is not None
+    np.testing.assert_array_equal(belief.X, X)
+    np.testing.assert_array_equal(belief.y, y)
+    mean, var = belief.posterior(np.array([made.records[-1].recommendation.location]))
+    np.testing.assert_allclose(mean, made.records[-1].recommendation.mean)
+    np.testing.assert_allclose(np.sqrt(var), made.records[-1].recommendation.std, rtol=1e-5)
+
+
+def test_belief_of_an_early_round_knows_nothing_later(run):
+    made = run()
+    belief = belief_after(made.records[:3], made.settings, made.world.domain)
+    assert belief is not None
+    assert belief.n_data == len(measurements(made.records[:3])[1]) < len(measurements(made.records)[1])
+
+
+def test_paths_are_the_locations_of_the_records(run):
+    made = run(robots=5)
+    ax = axes()
+    assert plot_paths(ax, made.records) is ax
+    for index in range(5):
+        expected = [record.samples[index].location for record in made.records]
+        (drawn,) = lines(ax, f"robot_{index}")
+        np.testing.assert_array_equal(drawn, expected)
+
+
+def test_failed_measurements_are_marked_where_they_happened(run):
+    made = run(failing=0.3)
+    expected = [s.location for r in made.records for s in r.samples if s.measurement is None]
+    ax = axes()
+    plot_paths(ax, made.records)
+    (drawn,) = lines(ax, "failed")
+    assert len(expected) > 0
+    np.testing.assert_array_equal(drawn, expected)
+
+
+def test_nothing_is_marked_as_failed_when_nothing_failed(run):
+    ax = axes()
+    plot_paths(ax, run(failing=0.0).records)
+    assert lines(ax, "failed") == []
+
+
+def test_best_and_recommendation_are_marked_where_the_record_says(run):
+    made = run()
+    ax = axes()
+    assert plot_findings(ax, made.records) is ax
+    np.testing.assert_array_equal(lines(ax, "best measurement")[0], [made.records[-1].best.location])
+    np.testing.assert_array_equal(lines(ax, "recommendation")[0], [made.records[-1].recommendation.location])
+
+
+def test_images_show_the_posterior_of_the_belief(run):
+    made = run()
+    belief = belief_after(made.records, made.settings, made.world.domain)
+    lattice = lattice_over(made.world, 30)
+    assert belief is not None
+    mean, var = belief.posterior(lattice.points)
+    for plot, expected in ((plot_mean, mean), (plot_std, np.sqrt(var))):
+        ax = axes()
+        assert plot(ax, belief, made.world, lattice) is ax
+        np.testing.assert_allclose(np.ma.getdata(ax.images[0].get_array()).ravel(), expected)
+
+
+def test_image_pixels_are_centred_on_the_lattice(run):
+    lattice = lattice_over(run().world, 41)
+    left, right, bottom, top = lattice.extent
+    ny, nx = lattice.shown.shape
+    np.testing.assert_allclose(left + (np.arange(nx) + 0.5) * (right - left) / nx, lattice.x)
+    np.testing.assert_allclose(bottom + (np.arange(ny) + 0.5) * (top - bottom) / ny, lattice.y)
+
+
+def test_truth_on_a_lattice_is_an_image_whatever_the_order_of_its_points(run):
+    world = run().world
+    order = np.random.default_rng(0).permutation(len(world.points))
+    ax = axes()
+    plot_field(ax, world.points[order], world.values[order])
+    np.testing.assert_array_equal(np.ma.getdata(ax.images[0].get_array()).ravel(), world.values)
+
+
+def test_truth_at_scattered_sites_is_discs_in_place(run):
+    world = run(truth="sites").world
+    ax = axes()
+    plot_truth(ax, world)
+    (discs,) = ax.collections
+    assert len(ax.images) == 0
+    np.testing.assert_array_equal(discs.get_offsets(), world.points)
+    np.testing.assert_array_equal(discs.get_array(), world.values)
+
+
+def test_belief_is_hidden_far_from_scattered_sites_and_shown_at_them(run):
+    world = run(truth="sites").world
+    lattice = lattice_over(world, 60)
+    distance = np.linalg.norm(lattice.points[:, None] - world.points[None], axis=2).min(axis=1)
+    shown = lattice.shown.ravel()
+    assert 0 < shown.sum() < shown.size
+    assert distance[shown].max() <= distance[~shown].min()
+    assert shown[distance < 10.0].all()
+
+
+def test_truth_and_mean_share_one_colour_scale(run):
+    made = run()
+    figure = belief_map_figure(made.records, made.world, made.settings)
+    truth, mean = figure.axes[0].images[0], figure.axes[1].images[0]
+    assert truth.get_clim() == mean.get_clim()
+
+
+def test_colour_bars_name_the_unit(run):
+    made = run()
+    labels = [ax.get_ylabel() for ax in belief_map_figure(made.records, made.world, made.settings).axes]
+    assert {"true value (m)", "posterior mean (m)", "posterior standard deviation (m)"} <= set(labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "panels"),
+    [
+        ({}, 3),
+        ({"truth": "none"}, 2),
+        ({"truth": "sites"}, 3),
+        ({"rounds": 0, "robots": 1, "failing": 0.0}, 3),
+        ({"rounds": 2, "failing": 2.0}, 3),
+        ({"robots": 16, "rounds": 3}, 3),
+    ],
+)
+def test_map_is_written_and_shows_something(run, tmp_path, options, panels):
+    made = run(**options)
+    figure = belief_map_figure(made.records, made.world, made.settings)
+    titled = [ax for ax in figure.axes if ax.get_title(loc="left")]
+    assert len(titled) == panels
+    path = style.save(figure, tmp_path / "figures" / "belief.png")
+    with Image.open(path) as picture:
+        assert np.asarray(picture.convert("L")).std() > 5
+    assert all(ax.get_aspect() == 1.0 for ax in titled)
+
+
+def test_without_any_measurement_the_map_says_so_and_still_shows_the_attempts(run):
+    made = run(rounds=2, failing=2.0)
+    figure = belief_map_figure(made.records, made.world, made.settings)
+    mean = figure.axes[1]
+    assert any("no measurement has succeeded" in text.get_text() for text in mean.texts)
+    assert len(lines(mean, "failed")[0]) == len(failures(made.records)) == 12
+    np.testing.assert_array_equal(lines(mean, "robot_0")[0], path_of(made.records, "robot_0"))
+
+
+def test_a_world_that_is_no_plane_is_refused(run):
+    made = run()
+    world = World(Domain(np.zeros(3), np.ones(3)))
+    with pytest.raises(ShapeError, match=r"2 axes, got 3"):
+        belief_map_figure(made.records, world, made.settings)

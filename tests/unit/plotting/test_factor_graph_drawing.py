@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from swarmbo.graph import FactorGraph
+from swarmbo.plotting import factor_graph_figure, plot_factor_graph, style
+
+
+@pytest.fixture
+def graph() -> FactorGraph:
+    return FactorGraph.from_scopes(
+        {"f1": ["x1", "x3"], "f2": ["x2"], "f3": ["x3", "x4"]},
+        owners={"f1": "a", "f2": "b", "f3": "a"},
+        variable_owners={"x1": "a", "x3": "a", "x2": "b", "x4": "b"},
+    )
+
+
+def drawn(graph, positions=None):
+    ax = Figure().subplots()
+    assert plot_factor_graph(ax, graph, positions) is ax
+    edges = next(c for c in ax.collections if isinstance(c, LineCollection)).get_segments()
+    return ax, {text.get_text(): np.array(text.xy) for text in ax.texts}, edges
+
+
+def test_every_node_is_named_and_every_edge_joins_a_factor_to_its_variable(graph):
+    _, places, edges = drawn(graph)
+    assert set(places) == {"x1", "x2", "x3", "x4", "f1", "f2", "f3"}
+    expected = [(places[f], places[v]) for f in graph.factors for v in graph.scope(f)]
+    np.testing.assert_allclose(edges, expected)
+
+
+def test_no_two_nodes_lie_on_each_other(graph):
+    places = np.array(list(drawn(graph)[1].values()))
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + 9 * np.eye(len(places))
+    assert gaps.min() > 0.3
+
+
+def test_colours_are_those_of_the_owners(graph):
+    ax, places, _ = drawn(graph)
+    nodes = [c for c in ax.collections if not isinstance(c, LineCollection)]
+    at = {name: next(n for n in nodes if np.allclose(n.get_offsets()[0], place)) for name, place in places.items()}
+    assert to_hex(at["f2"].get_facecolor()[0]) == style.agent_colour(1)
+    assert to_hex(at["f3"].get_facecolor()[0]) == style.agent_colour(0)
+    assert to_hex(at["x4"].get_edgecolor()[0]) == style.agent_colour(1)
+
+
+def test_variables_stand_where_they_are_put(graph):
+    positions = {"x1": (0.0, 0.0), "x2": (4.0, 1.0), "x3": (2.0, 0.0), "x4": (2.0, 2.0)}
+    _, places, _ = drawn(graph, positions)
+    assert {name: tuple(places[name]) for name in positions} == positions
+    np.testing.assert_allclose(places["f1"], [1.0, 0.0])
+    assert not np.allclose(places["f2"], positions["x2"])
+
+
+def test_layout_repeats(graph):
+    np.testing.assert_array_equal(drawn(graph)[2], drawn(graph)[2])
+
+
+def test_figure_has_a_legend_of_owners(graph, tmp_path):
+    figure = factor_graph_figure(graph)
+    style.save(figure, tmp_path / "graph.png")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["variable", "factor", "a", "b"]

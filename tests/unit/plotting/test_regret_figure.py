@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from swarmbo.plotting import plot_best, plot_map_error, plot_regret, regret_figure, style
+
+
+def axes() -> Axes:
+    return Figure().subplots()
+
+
+def heights(ax: Axes, start: str) -> np.ndarray:
+    (line,) = [line for line in ax.get_lines() if str(line.get_label()).startswith(start)]
+    return np.asarray(line.get_ydata())
+
+
+def test_curves_are_the_scores_of_the_records(run):
+    records = run().records
+    ax = axes()
+    assert plot_regret(ax, records, "m") is ax
+    np.testing.assert_array_equal(heights(ax, "simple"), [r.score.simple_regret for r in records])
+    np.testing.assert_array_equal(heights(ax, "batch"), [r.score.batch_regret for r in records])
+    np.testing.assert_array_equal(heights(ax, "recommendation"), [r.score.recommendation_regret for r in records])
+    assert ax.get_ylabel() == "regret (m)"
+
+
+def test_map_error_is_that_of_the_records_with_gaps_where_there_is_none(run):
+    records = run(rounds=2, failing=2.0).records
+    ax = axes()
+    plot_map_error(ax, records, "m")
+    assert np.isnan(heights(ax, "posterior")).all()
+    records = run().records
+    ax = axes()
+    plot_map_error(ax, records, "m")
+    np.testing.assert_array_equal(heights(ax, "posterior"), [r.score.map_rmse for r in records])
+
+
+def test_best_so_far_and_measurements_are_those_of_the_records(run):
+    records = run(failing=0.0).records
+    ax = axes()
+    plot_best(ax, records, maximum=500.0)
+    np.testing.assert_array_equal(heights(ax, "best"), [r.best.mean for r in records])
+    np.testing.assert_array_equal(heights(ax, "measurements"), [s.measurement for r in records for s in r.samples])
+    np.testing.assert_array_equal(heights(ax, "true maximum"), [500.0, 500.0])
+
+
+def test_a_regret_of_zero_lies_inside_the_axes(run):
+    records = run(zero_regret=True).records
+    assert records[-1].score.simple_regret == 0.0
+    ax = axes()
+    plot_regret(ax, records)
+    low, high = ax.get_ylim()
+    assert ax.get_yscale() == "symlog"
+    assert low < 0.0 < max(r.score.batch_regret for r in records) < high
+
+
+@pytest.mark.parametrize(("values", "scale"), [([5.0, 80.0], "log"), ([20.0, 80.0], "linear"), ([0.0, 0.0], "linear")])
+def test_scale_follows_the_range_of_the_values(values, scale):
+    from swarmbo.plotting.regret import scale_regret
+
+    ax = axes()
+    scale_regret(ax, np.array([*values, np.nan]))
+    assert ax.get_yscale() == scale
+
+
+def test_without_truth_only_what_was_found_is_drawn(run):
+    made = run(truth="none")
+    figure = regret_figure(made.records, made.world)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Found"]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"rounds": 0, "robots": 1, "failing": 0.0}, {"rounds": 2, "failing": 2.0}, {"zero_regret": True}]
+)
+def test_figure_is_written_and_its_legends_hide_no_data(run, tmp_path, options):
+    made = run(**options)
+    figure = regret_figure(made.records, made.world)
+    path = style.save(figure, tmp_path / "regret.png")
+    assert path.stat().st_size > 10_000
+    for ax in figure.axes:
+        legend = ax.get_legend()
+        assert legend is not None
+        assert legend.get_window_extent().y0 >= ax.get_window_extent().y1 - 3
