@@ -72,6 +72,7 @@ class FactorGraph:
                 raise ConfigError(
                     f"got {list(scope)}; wanted one or more variables, each once", at=f"$.scopes.{factor}"
                 )
+        _check_names(scopes)
         variables = tuple(dict.fromkeys(variable for scope in scopes.values() for variable in scope))
         if clash := [name for name in variables if name in scopes]:
             raise ConfigError(
@@ -256,7 +257,7 @@ class FactorGraph:
         return table[name]
 
 
-def _check_owners(kind: str, owners: Mapping[str, str], names: tuple[str, ...]) -> None:
+def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...]) -> None:
     option = "owners" if kind == "factor" else "variable_owners"
     if missing := [name for name in names if name not in owners]:
         raise OwnershipError(
@@ -264,3 +265,15 @@ def _check_owners(kind: str, owners: Mapping[str, str], names: tuple[str, ...]) 
         )
     if unknown := [name for name in owners if name not in names]:
         raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
+    if bad := [name for name in names if not isinstance(owners[name], str)]:
+        raise OwnershipError(
+            f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; each {kind} needs exactly one owner. "
+            f"Name one agent in `{option}`, or split the {kind}."
+        )
+
+
+def _check_names(scopes: Mapping[str, Sequence[object]]) -> None:
+    for factor, scope in scopes.items():
+        for name in (factor, *scope):
+            if not isinstance(name, str):
+                raise ConfigError(f"got the name {name!r}; wanted a string, for example {str(name)!r}", at="$.scopes")

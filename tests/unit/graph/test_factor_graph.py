@@ -56,6 +56,7 @@ def test_without_factor_owners_a_factor_belongs_to_the_owner_of_its_first_variab
     [
         ({"f1": "a"}, None, "factor 'f2' has no owner"),
         ({"f1": "a", "f2": "a", "f3": "a"}, None, "'f3'"),
+        ({"f1": ["a", "b"], "f2": "a"}, None, "exactly one owner"),
         (None, {"x1": "a", "x2": "a"}, "variable 'x3' has no owner"),
         (None, {"x1": "a", "x2": "a", "x3": "a", "x4": "a"}, "'x4'"),
     ],
@@ -74,6 +75,7 @@ def test_missing_and_unknown_owners_are_refused(
         ({"f": []}, r"\$\.scopes\.f: got \[\]"),
         ({"f": ["x", "x"]}, "each once"),
         ({"f": "xy"}, "the string 'xy'"),
+        ({"f": [1, 2]}, "name 1; wanted a string"),
         ({"x": ["x"]}, "both a factor and a variable"),
     ],
 )
