@@ -1,10 +1,8 @@
 """The command line: ``swarmbo run | resume | plot | list | check | sweep | compare``.
 
-Modules that load numpy are imported inside the commands, so that ``--help`` is quick, and so that the number of
-threads is set before: linear algebra on one thread, as in sweeps, unless the user says otherwise.
+Modules that load numpy are imported inside the commands, so that ``--help`` is quick.
 """
 
-import os
 import sys
 import traceback
 from collections.abc import Generator
@@ -42,8 +40,6 @@ NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures."
 
 def main() -> None:
     """Entry point of the ``swarmbo`` command."""
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
     app()
 
 

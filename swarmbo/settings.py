@@ -8,7 +8,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -79,6 +79,10 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         return ConfigError(f"unknown key {_short(match.group(1))}{hint}", at=at + path[1:])
     if text.startswith("Object missing required field") or path == "$...":
         return ConfigError(_plain(text), at=at + path[1:])
+    if choices := _choices(kind, data, path):
+        near = difflib.get_close_matches(str(got), choices, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return ConfigError(f"got {_short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at + path[1:])
     return ConfigError(f"got {_short(got)}; {_plain(text)}", at=at + path[1:])
 
 
@@ -98,25 +102,47 @@ def _value_at(data: object, path: str) -> object:
     return value
 
 
+def _type_at(kind: Any, data: object, path: str) -> tuple[Any, object]:
+    """The type and the value at a path: walks the schema along it, choosing union members by tag."""
+    for step in re.findall(r"\.([^.\[\]]+)", path):
+        table = _table_type(kind, data)
+        fields = {} if table is None else {field.encode_name: field.type for field in msgspec.structs.fields(table)}
+        if step not in fields or not isinstance(data, Mapping):
+            return None, None
+        kind, data = fields[step], data.get(step)
+    return kind, data
+
+
+def _struct_members(kind: Any) -> list[type[msgspec.Struct]]:
+    parts = getattr(kind, "__args__", (kind,))
+    return [part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)]
+
+
+def _table_type(kind: Any, data: object) -> type[msgspec.Struct] | None:
+    structs = _struct_members(kind)
+    if isinstance(data, Mapping) and len(structs) > 1:
+        structs = [part for part in structs if data.get(part.__struct_config__.tag_field) == part.__struct_config__.tag]
+    return structs[0] if len(structs) == 1 else None
+
+
 def _known_fields(kind: Any, data: object, path: str) -> list[str]:
-    """The keys that the table at a path accepts: walks the schema along the path, choosing union members by tag."""
-    for step in ["", *re.findall(r"\.([^.\[\]]+)", path)]:
-        if step:
-            fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
-            if step not in fields or not isinstance(data, Mapping):
-                return []
-            kind, data = fields[step], data.get(step)
-        members = [part for part in getattr(kind, "__args__", (kind,)) if isinstance(part, type)]
-        structs = [part for part in members if issubclass(part, msgspec.Struct)]
-        if isinstance(data, Mapping) and len(structs) > 1:
-            structs = [
-                part for part in structs if data.get(part.__struct_config__.tag_field) == part.__struct_config__.tag
-            ]
-        if len(structs) != 1:
-            return []
-        kind = structs[0]
-    tag = kind.__struct_config__.tag_field
-    return [*([tag] if tag else []), *kind.__struct_fields__]
+    """The keys that the table at a path accepts."""
+    table = _table_type(*_type_at(kind, data, path))
+    if table is None:
+        return []
+    tag = table.__struct_config__.tag_field
+    return [*([tag] if tag else []), *table.__struct_fields__]
+
+
+def _choices(kind: Any, data: object, path: str) -> list[str]:
+    """The words that are accepted at a path, where it takes one of a few: a tag, or a literal."""
+    parent, _, key = path.rpartition(".")
+    members = _struct_members(_type_at(kind, data, parent)[0]) if key else []
+    if tags := [part.__struct_config__.tag for part in members if part.__struct_config__.tag_field == key]:
+        return [tag for tag in tags if isinstance(tag, str)]
+    found = _type_at(kind, data, path)[0]
+    parts = [found, *getattr(found, "__args__", ())]
+    return [word for part in parts if get_origin(part) is Literal for word in get_args(part) if isinstance(word, str)]
 
 
 def _short(value: object, limit: int = 60) -> str:

@@ -1,4 +1,8 @@
-"""The loop: reset, then act, step and observe; every round is written down before the next one begins."""
+"""The loop: reset, then act, step and observe; every round is written down before the next one begins.
+
+Linear algebra runs on one thread: with more, the last bits of a product depend on how many there are, and a run that
+was begun elsewhere would not resume to the same bytes. The matrices of a run are too small to gain from threads.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -7,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from threadpoolctl import threadpool_limits
 
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -49,13 +54,14 @@ def run(scenario: Scenario, out: Path, *, force: bool = False, watch: Watcher = 
     """
     if RunFolder.holds_run(out) and not force:
         return _existing(scenario, RunFolder.open(out))
-    env, team = assemble(scenario)
-    if replaces := RunFolder.holds_run(out):
+    with threadpool_limits(1, user_api="blas"):
+        env, team = assemble(scenario)
+        if replaces := RunFolder.holds_run(out):
+            with locked(out):
+                RunFolder.open(out).clear()
+        folder = RunFolder.create(out, scenario, among_others=replaces)
         with locked(out):
-            RunFolder.open(out).clear()
-    folder = RunFolder.create(out, scenario, among_others=replaces)
-    with locked(out):
-        return _drive(scenario, folder, env, team, watch)
+            return _drive(scenario, folder, env, team, watch)
 
 
 def resume(out: Path, *, watch: Watcher = _ignore) -> Summary:
@@ -77,8 +83,8 @@ def resume(out: Path, *, watch: Watcher = _ignore) -> Summary:
     if (summary := read_summary(folder)) is not None:
         return summary
     scenario = folder.scenario()
-    env, team = assemble(scenario)
-    with locked(out):
+    with threadpool_limits(1, user_api="blas"), locked(out):
+        env, team = assemble(scenario)
         return _drive(scenario, folder, env, team, watch)
 
 

@@ -3,14 +3,13 @@
 import itertools
 import os
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -21,7 +20,6 @@ from swarmbo.experiment.runner import check, resume, run
 from swarmbo.experiment.scenario import Scenario, load
 from swarmbo.experiment.summary import read_summary
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _LONGEST_SLUG = 96
 
 
@@ -89,7 +87,8 @@ def setting_slug(overrides: Sequence[str]) -> str:
 def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], None] | None = None) -> list[Outcome]:
     """Run what is not done yet; resume what is half done.
 
-    Each trial runs in a process that does its linear algebra on one thread, so that results do not depend on ``jobs``.
+    Each trial runs in a process of its own pool and, as every run, does its linear algebra on one thread; so results do
+    not depend on ``jobs``.
 
     Args:
         trials: From ``plan``.
@@ -117,7 +116,7 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
             keep(number, Outcome(trial, "skipped"))
         else:
             left[number] = trial
-    with _one_thread(), ProcessPoolExecutor(min(jobs, max(1, len(left))), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(jobs, max(1, len(left))), mp_context=get_context("spawn")) as pool:
         futures = {pool.submit(_execute, trial): number for number, trial in left.items()}
         try:
             for future in as_completed(futures):
@@ -149,21 +148,6 @@ def _execute(trial: Trial) -> Outcome:
     except Exception as error:  # noqa: BLE001  a world's own failure: reported with its trial, the others go on
         return Outcome(trial, "failed", f"{type(error).__name__}: {error}")
     return Outcome(trial, "resumed" if begun else "done")
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """Let child processes find these in their environment before they load numpy."""
-    before: dict[str, Any] = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def folder_name(text: str) -> str:

@@ -1,5 +1,6 @@
 """The worlds that a scenario can name: PettingZoo's registry, and the plug-ins that fill it."""
 
+import difflib
 import functools
 from importlib.metadata import entry_points
 from typing import Any
@@ -53,8 +54,11 @@ def make_environment(scenario: Scenario) -> Environment:
         pettingzoo.spec("parallel", name)
     except PettingZooRegistryError:
         broken = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
+        near = difflib.get_close_matches(name, environment_ids(), n=1, cutoff=0.0)
+        hint = f", perhaps {near[0]!r}" if near else ""
+        got = name if len(name) <= 60 else f"{name[:59]}…"
         raise ConfigError(
-            f"got {name!r}; wanted one of {', '.join(environment_ids())}{broken}", at="$.environment.id"
+            f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}", at="$.environment.id"
         ) from None
     try:
         return pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)

@@ -1,0 +1,139 @@
+"""A run that is killed at any moment and resumed writes the same bytes as one that is left alone."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from swarmbo.experiment import load, resume, run
+
+SETTINGS = ["rounds=8", "environment.robots=3", "belief.restarts=1"]
+CHEAP = ["rounds=3", "environment.robots=2", "belief.restarts=1", "coordination.kind=random"]
+COMMAND = [sys.executable, "-c", "from swarmbo.cli import main; main()"]
+LOG = "rounds.jsonl"
+
+
+def swarmbo(*arguments):
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*COMMAND, *map(str, arguments)], **quiet)  # type: ignore[call-overload]
+
+
+def finish(process, timeout=120):
+    _, errors = process.communicate(timeout=timeout)
+    assert process.returncode == 0, errors.decode()
+
+
+def start(folder):
+    flags = [part for setting in SETTINGS for part in ("--set", setting)]
+    return swarmbo("run", "robots", "--seed", 11, "--out", folder, "--no-figures", "--quiet", *flags)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Log of the run that is left alone, and how long its rounds took."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    process = start(folder)
+    while not (folder / LOG).is_file():
+        assert process.poll() is None, process.stderr.read().decode()
+        time.sleep(0.005)
+    began = time.monotonic()
+    finish(process)
+    return (folder / LOG).read_bytes(), time.monotonic() - began
+
+
+def kill_and_resume(folder, whole, seed):
+    """Kill the run, then its resumption, each at a random moment after it began to write; then let it end."""
+    log, seconds = whole
+    rng = np.random.default_rng(seed)
+    n_kills, logged = 0, 0
+    for process in (start(folder), swarmbo("resume", folder, "--no-figures", "--quiet")):
+        while not (folder / "scenario.toml").is_file() and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, seconds))
+        n_kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        there = (folder / LOG).read_bytes() if (folder / LOG).is_file() else b""
+        assert log.startswith(there), "a logged byte is wrong"
+        assert len(there) >= logged, "a logged round was lost"
+        logged = there.rfind(b"\n") + 1
+    finish(swarmbo("resume", folder, "--no-figures", "--quiet"))
+    assert (folder / LOG).read_bytes() == log
+    return n_kills
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+@pytest.mark.parametrize("seed", range(2))
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, whole, seed):
+    kill_and_resume(tmp_path / "run", whole, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_runs_killed_at_20_random_moments_resume_to_the_same_bytes(tmp_path, whole):
+    n_kills, seed = 0, 100
+    while n_kills < 20:
+        n_kills += kill_and_resume(tmp_path / str(seed), whole, seed)
+        seed += 1
+
+
+class Killed(BaseException):
+    """Stands for the end of the process at one exact call."""
+
+
+@pytest.fixture(scope="module")
+def cheap(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cheap") / "run"
+    run(load("robots", CHEAP), folder)
+    return folder
+
+
+def test_a_run_that_ends_at_any_call_that_writes_resumes_to_the_same_bytes(tmp_path, monkeypatch, cheap):
+    """Every fsync (the data is there, its name is not yet), rename and deletion of the run is the last one in turn."""
+    scenario, log = load("robots", CHEAP), (cheap / LOG).read_bytes()
+    moments = 0
+    for name in ("os.fsync", "pathlib.Path.replace", "pathlib.Path.unlink"):
+        module, attribute = name.rsplit(".", 1)
+        owner = os if module == "os" else __import__("pathlib").Path
+        call = getattr(owner, attribute)
+        for last in range(1, 1000):
+            count = 0
+
+            def dies(*arguments, call=call, last=last, **more):
+                nonlocal count
+                count += 1
+                if count == last:
+                    raise Killed
+                return call(*arguments, **more)
+
+            folder = tmp_path / f"{attribute}-{last}"
+            with monkeypatch.context() as patch:
+                patch.setattr(owner, attribute, dies)
+                try:
+                    run(scenario, folder)
+                except Killed:
+                    moments += 1
+                else:
+                    break  # the run has fewer calls than this
+            if (folder / "scenario.toml").is_file():
+                resume(folder)
+            else:
+                shutil.rmtree(folder)
+                run(scenario, folder)
+            assert (folder / LOG).read_bytes() == log
+    assert moments > 25
+
+
+def test_a_last_line_torn_at_any_tenth_byte_is_measured_again(tmp_path, cheap):
+    log = (cheap / LOG).read_bytes()
+    last = log.rstrip(b"\n").rfind(b"\n") + 1
+    shutil.copytree(cheap, tmp_path / "run")
+    for length in [last, last + 1, *range(last + 7, len(log), (len(log) - last) // 10), len(log) - 1]:
+        (tmp_path / "run" / LOG).write_bytes(log[:length])
+        resume(tmp_path / "run")
+        assert (tmp_path / "run" / LOG).read_bytes() == log

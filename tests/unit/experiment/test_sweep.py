@@ -1,0 +1,121 @@
+import pytest
+from threadpoolctl import threadpool_limits
+
+from swarmbo.errors import ConfigError
+from swarmbo.experiment import RunFolder, load, plan, run, sweep
+from swarmbo.experiment.sweep import folder_name, setting_slug
+
+FILE = """
+name = "small"
+rounds = 2
+seed = 5
+[environment]
+id = "swarmbo/robot_team-v0"
+robots = 2
+field = { gp = { lengthscale_m = 800.0 } }
+[belief]
+restarts = 1
+[coordination]
+kind = "random"
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    file = tmp_path / "small.toml"
+    file.write_text(FILE)
+    return file
+
+
+def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path, small):
+    alternatives = ["coordination.kind=random,independent", "environment.noise_std=0.1,0.2", "rounds=3"]
+    trials = plan(small, 3, alternatives, tmp_path)
+    found = {
+        (t.scenario.coordination.__class__.__name__, t.scenario.environment["noise_std"], t.scenario.seed)
+        for t in trials
+    }
+    assert found == {
+        (kind, noise, seed) for kind in ("Random", "Independent") for noise in (0.1, 0.2) for seed in (5, 6, 7)
+    }
+    assert {trial.scenario.rounds for trial in trials} == {3}
+    assert len({trial.out for trial in trials}) == 12
+    first = tmp_path / "small" / "coordination.kind=random,environment.noise_std=0.1,rounds=3" / "seed-005"
+    assert trials[0].out == first
+
+
+def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small):
+    with pytest.raises(ConfigError) as caught:
+        plan(small, 2, ["environment.noise_std=0.1,-1"], tmp_path / "out")
+    assert caught.value.at == "$.environment.noise_std"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("n_seeds", [0, -3])
+def test_less_than_one_seed_is_refused(small, n_seeds):
+    with pytest.raises(ConfigError, match="wanted an integer >= 1"):
+        plan(small, n_seeds)
+
+
+def test_less_than_one_job_is_refused():
+    with pytest.raises(ConfigError, match="wanted an integer >= 1"):
+        sweep([], jobs=0)
+
+
+def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch_other_runs(tmp_path, small):
+    trials = plan(small, 4, out=tmp_path)
+    half, done, other, fresh = (trial.out for trial in trials)
+    run(trials[1].scenario, done)
+    run(load(small, ["rounds=1", "seed=7"]), other)
+
+    def stop(record, was_logged):
+        if record.round == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(trials[0].scenario, half, watch=stop)
+    watched = []
+    outcomes = sweep(trials, jobs=2, watch=watched.append)
+    assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
+        outcome.message for outcome in outcomes
+    ]
+    assert "holds another run" in outcomes[2].message
+    assert sorted(outcome.status for outcome in watched) == ["done", "failed", "resumed", "skipped"]
+    assert [len(RunFolder(path).records()) for path in (half, done, other, fresh)] == [3, 3, 2, 3]
+    assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
+
+
+def test_results_depend_neither_on_the_number_of_jobs_nor_on_the_sweep(tmp_path, small):
+    for jobs in (1, 2):
+        sweep(plan(small, 2, ["coordination.kind=independent"], tmp_path / str(jobs)), jobs)
+    run(load(small, ["coordination.kind=independent"]), tmp_path / "alone")
+    seed_5, seed_6 = "seed-005", "seed-006"
+    folder = "small/coordination.kind=independent"
+    logs = [
+        [(tmp_path / jobs / folder / seed / "rounds.jsonl").read_bytes() for seed in (seed_5, seed_6)]
+        for jobs in ("1", "2")
+    ]
+    assert logs[0] == logs[1]
+    assert logs[0][0] == (tmp_path / "alone" / "rounds.jsonl").read_bytes()
+
+
+def test_a_run_does_not_depend_on_the_number_of_threads(tmp_path, small):
+    scenario = load(small, ["environment.field.gp.lengthscale_m=300", "coordination.kind=independent"])
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            run(scenario, tmp_path / str(threads))
+    logs = [(tmp_path / threads / "rounds.jsonl").read_bytes() for threads in ("1", "2")]
+    assert logs[0] == logs[1]
+
+
+def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
+    odd = [
+        "environment.field.csv=/data/a b.csv",
+        "environment.field.csv=/data/a:b.csv",
+        "x=" + "y" * 300,
+        "x=" + "y" * 301,
+    ]
+    slugs = [setting_slug([text]) for text in odd]
+    assert len(set(slugs)) == 4
+    assert all(len(slug) <= 96 and "/" not in slug and " " not in slug for slug in slugs)
+    assert setting_slug([]) == "default"
+    assert folder_name("..") not in {"", ".", ".."}

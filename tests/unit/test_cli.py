@@ -1,0 +1,181 @@
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+import swarmbo
+from swarmbo.cli import app
+
+SMALL = [
+    "--set",
+    "rounds=2",
+    "--set",
+    "environment.robots=2",
+    "--set",
+    "belief.restarts=1",
+    "--set",
+    "coordination.kind=random",
+]
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, status=0):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+        assert result.exit_code == status, result.output
+        return result
+
+    return call
+
+
+def test_version_and_help(invoke):
+    assert invoke("--version").stdout == f"swarmbo {swarmbo.__version__}\n"
+    for command in ("run", "resume", "plot", "list", "check", "sweep", "compare"):
+        assert command in invoke("--help").stdout
+        assert "Usage" in invoke(command, "--help").stdout
+
+
+def test_help_loads_no_numpy():
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom swarmbo.cli import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "sys.exit('numpy' in sys.modules or 'scipy' in sys.modules or 'pettingzoo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_run_writes_its_folder_and_a_closing_table(invoke, tmp_path):
+    result = invoke("run", "robots", "--seed", 3, "--out", "here", *SMALL)
+    assert re.search(r"best measurement.*m at \(", result.stdout)
+    for label in ("recommendation", "map RMSE", "distance travelled", "messages to agree", "time in rounds"):
+        assert label in result.stdout
+    assert [line.split(":")[0] for line in result.stderr.splitlines()[:3]] == ["round 0/2", "round 1/2", "round 2/2"]
+    assert json.loads((tmp_path / "here" / "summary.json").read_text())["seed"] == 3
+    figures = {path.name for path in (tmp_path / "here" / "figures").iterdir()}
+    assert {"belief.png", "regret.png", "traffic.png", "run.gif"} <= figures
+
+
+def test_quiet_shows_only_the_result(invoke):
+    assert invoke("run", "robots", "--quiet", "--no-figures", *SMALL).stderr == ""
+
+
+def test_the_default_folder_tells_scenario_seed_and_settings(invoke, tmp_path):
+    invoke("run", "robots", "--no-figures", "--quiet", "--seed", 4, *SMALL)
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("robots-4+rounds=2,environment.robots=2")
+    assert not (folder / "figures").exists()
+
+
+def test_a_run_that_is_complete_is_said_to_be_so_by_run_and_resume(invoke):
+    invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
+    for arguments in (("run", "robots", "--out", "here", *SMALL), ("resume", "here")):
+        result = invoke(*arguments)
+        assert "here: this run is complete already" in result.stdout
+        assert "best measurement" in result.stdout
+
+
+def test_another_run_is_refused_and_replaced_with_force(invoke):
+    invoke("run", "robots", "--out", "here", "--no-figures", "--quiet", *SMALL)
+    refused = invoke("run", "robots", "--out", "here", "--seed", 9, *SMALL, status=2)
+    assert refused.stderr.startswith("swarmbo: here: holds another run (it differs in seed)")
+    assert refused.stderr.count("\n") == 1
+    invoke("run", "robots", "--out", "here", "--seed", 9, "--force", "--no-figures", "--quiet", *SMALL)
+
+
+def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path):
+    from swarmbo.experiment.progress import Progress
+
+    def stop(self, record, was_logged):
+        if record.round == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "show", stop)
+        result = invoke("run", "robots", "--out", "here", *SMALL, status=130)
+    assert "`swarmbo resume here` goes on" in result.stderr
+    assert not (tmp_path / "here" / "summary.json").exists()
+    plotted = invoke("plot", "here")
+    assert "regret.png" in plotted.stdout
+    result = invoke("resume", "here", "--no-figures")
+    assert "best measurement" in result.stdout
+    assert "round 2/2" in result.stderr
+
+
+def test_a_failure_of_the_world_shows_its_traceback_and_how_to_go_on(invoke, monkeypatch):
+    from swarmbo_envs.robot_team import RobotTeam
+
+    def break_down(self, actions):
+        raise RuntimeError("a wheel\ncame off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RobotTeam, "step", break_down)
+        result = invoke("run", "robots", "--out", "here", "--no-figures", *SMALL, status=1)
+    assert "Traceback" in result.stderr
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("swarmbo: stopped by RuntimeError: a wheel came off")
+    assert "`swarmbo resume here` goes on" in last
+    invoke("resume", "here", "--no-figures", "--quiet")
+
+
+def test_list_names_scenarios_and_environments(invoke):
+    out = invoke("list").stdout
+    assert re.search(r"robots +Four robots", out)
+    assert "swarmbo/robot_team-v0" in out
+
+
+def test_check_says_that_a_scenario_is_all_right_and_runs_nothing(invoke, tmp_path):
+    assert "robots: all right" in invoke("check", "robots").stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_sweep_then_compare(invoke, tmp_path):
+    small = [part for part in SMALL if part != "coordination.kind=random"][:-1]
+    sweep = (
+        "sweep",
+        "robots",
+        "--seeds",
+        2,
+        "--out",
+        "out",
+        *small,
+        "--set",
+        "coordination.kind=random,independent",
+        "--jobs",
+        2,
+    )
+    assert invoke(*sweep).stdout == "4 done, 0 resumed, 0 skipped: out\n"
+    assert invoke(*sweep, "--quiet").stdout == "0 done, 0 resumed, 4 skipped: out\n"
+    result = invoke("compare", "out", "--reference", "random", "--csv", "t.csv", "--figure", "t.png")
+    assert "simple regret at the end" in result.stdout
+    assert "independent" in result.stdout
+    assert (tmp_path / "t.csv").read_text().count("\n") == 7
+    assert (tmp_path / "t.png").is_file()
+    refused = invoke("compare", "out", "--reference", "nobody", status=2)
+    assert "wanted one of 'independent', 'random'" in refused.stderr or "'random', 'independent'" in refused.stderr
+
+
+def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_path):
+    small = ["--seeds", 2, "--out", "out", *SMALL]
+    (tmp_path / "blocked").write_text("")
+    invoke("sweep", "robots", *small, "--quiet")
+    (folder,) = (tmp_path / "out" / "robots").iterdir()
+    scenario = folder / "seed-001" / "scenario.toml"
+    scenario.write_text(scenario.read_text().replace("seed = 1", "seed = 7"))
+    result = invoke("sweep", "robots", *small, status=1)
+    assert "1 skipped" in result.stdout
+    assert "holds another run" in result.stderr
+
+
+@pytest.mark.benchmark
+def test_help_takes_less_than_0_8_seconds_warm(benchmark):
+    command = [sys.executable, "-c", "from swarmbo.cli import main; main()", "--help"]
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    benchmark(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
+    assert benchmark.stats.stats.median < 0.8, f"first took {time.perf_counter() - began:.2f} s"

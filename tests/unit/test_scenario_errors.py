@@ -1,0 +1,235 @@
+"""Bad scenarios end with one line: the path of the key, what was got and what is wanted; status 2 and no traceback."""
+
+import copy
+import datetime
+import math
+import tomllib
+from pathlib import Path
+
+import pytest
+import tomli_w
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from swarmbo.cli import app
+from swarmbo.experiment.scenario import find
+
+BASE = tomllib.loads(find("robots").read_text(encoding="utf-8"))
+BASE["environment"] |= {"speed_m_s": 5.0, "starts": [[100.0, 100.0], [900.0, 100.0], [100.0, 900.0], [900.0, 900.0]]}
+BASE["coordination"] = {"kind": "max-sum", "rounds": 5, "damping": 0.25}
+
+
+def check(file, *arguments):
+    return CliRunner().invoke(app, ["check", str(file), *arguments])
+
+
+def assert_refused(result, at=None):
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert isinstance(result.exception, SystemExit)
+    assert result.stdout == ""
+    line = result.stderr
+    assert line.endswith("\n")
+    assert line.count("\n") == 1
+    assert line.startswith("swarmbo: ")
+    assert "Traceback" not in line
+    if at is not None:
+        assert line.startswith(f"swarmbo: {at}: "), line
+    return line
+
+
+def write(folder, data):
+    file = Path(folder) / "scenario.toml"
+    file.write_text(tomli_w.dumps(data), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("override", "at", "words"),
+    [
+        ("environment.robts=3", "$.environment", "unknown key 'robts'; did you mean 'robots'?"),
+        ("rouns=3", "$", "unknown key 'rouns'; did you mean 'rounds'?"),
+        ("acquisition.markov_ordr=3", "$.acquisition", "did you mean 'markov_order'?"),
+        ("environment.robots=four", "$.environment.robots", "got 'four'; expected"),
+        ("rounds=2.5", "$.rounds", "got 2.5; expected"),
+        ("environment.robots=0", "$.environment.robots", "got 0; wanted"),
+        ("environment.noise_std=-1.0", "$.environment.noise_std", "got -1.0; wanted"),
+        ("environment.noise_std=nan", "$.environment.noise_std", "got nan; wanted"),
+        (
+            "environment.starts=[[1, 1], [2, 2], [3, 3], [1e9, 5]]",
+            "$.environment.starts[3]",
+            "got [1000000000.0, 5.0]; wanted",
+        ),
+        (
+            "coordination.kind=votes",
+            "$.coordination.kind",
+            "got 'votes'; wanted one of 'exact', 'max-sum', 'independent'",
+        ),
+        (
+            "belief.kernel=matern53",
+            "$.belief.kernel",
+            "wanted one of 'matern12', 'matern32', 'matern52', 'rbf'; did you mean",
+        ),
+        ("belief.kind=additive", "$.belief.kind", "got 'additive'; wanted one of 'exact'"),
+        ("environment.field={ elevation = 'alps' }", "$.environment.field.elevation", "wanted one of 'jacksboro'"),
+        ("environment.id=swarmbo/moon-v0", "$.environment.id", "got 'swarmbo/moon-v0'; wanted an environment of"),
+        (
+            "environment.field={ elevation = 'jacksboro', window = [0, 0, 1, 9999] }",
+            "$.environment.field.window",
+            "got [0, 0, 1, 9999]",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_line(override, at, words):
+    assert words in assert_refused(check("robots", "--set", override), at)
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Checks the scenario for measured data with a CSV of the given text."""
+
+    def call(text, *more):
+        (tmp_path / "data.csv").write_text(text)
+        overrides = [f"environment.field.csv={tmp_path / 'data.csv'}", *more]
+        return check("measured", *[part for override in overrides for part in ("--set", override)])
+
+    return call
+
+
+def test_the_scenario_for_measured_data_says_that_it_needs_a_file():
+    assert_refused(check("measured"), "$.environment.field.csv")
+
+
+def test_measured_data_that_can_be_used_are_accepted(measured):
+    rows = "\n".join(f"{x},{y},{math.sin(x) + y}" for x in range(5) for y in range(5))
+    assert measured(f"x_m,y_m,value\n{rows}\n").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("", "$.environment.field.csv"),
+        ("x_m,y_m,value\n", "$.environment.field.csv"),
+        ("x_m,y_m,value\n" + "".join(f"{x},{x},nan\n" for x in range(9)), "$.environment.field"),
+        ("x_m,y_m,value\n1,2,high\n2,3,4\n3,4,5\n", "$.environment.field"),
+        ("x_m,y_m,ph\n1,2,3\n2,3,4\n3,4,5\n", "$.environment.field.value"),
+    ],
+)
+def test_a_table_without_usable_numbers_is_refused(measured, text, at):
+    assert at in assert_refused(measured(text))
+
+
+def test_a_missing_table_is_refused(measured, tmp_path):
+    result = measured("x", f"environment.field.csv={tmp_path / 'nowhere.csv'}")
+    assert_refused(result, "$.environment.field.csv")
+
+
+@pytest.mark.parametrize("content", [b"rounds = ", b"\x89PNG\r\n\x1a\n\xff", b"", b"= 3", b"a = " + b"[" * 3000])
+def test_a_file_that_is_no_scenario_is_refused(tmp_path, content):
+    file = tmp_path / "bad.toml"
+    file.write_bytes(content)
+    line = assert_refused(check(file))
+    assert str(file) in line or "$." in line
+
+
+@pytest.mark.parametrize("name", ["nowhere.toml", "nowhere", "."])
+def test_a_path_that_is_no_file_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert name in assert_refused(check(name))
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_other_commands_refuse_alike(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [command, "robots", "--set", "environment.robots=0"])
+    assert_refused(result, "$.environment.robots")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["resume", "plot", "compare"])
+def test_a_folder_without_a_run_is_refused(tmp_path, command):
+    assert_refused(CliRunner().invoke(app, [command, str(tmp_path)]))
+    assert_refused(CliRunner().invoke(app, [command, str(tmp_path / "nowhere")]))
+
+
+# Mutated files. Sizes are kept from asking for worlds that are too large to build in a test.
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(-3, 40),
+    st.sampled_from([2**31, -(2**63), 2**63, 10**40]),
+    st.floats(allow_nan=True, allow_infinity=True, width=32),
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=12),
+    st.sampled_from(["robots", "exact", "random", "jacksboro", "../x.csv", "swarmbo/robot_team-v0", "\n", "\x1b[31m"]),
+    st.sampled_from([datetime.date(2026, 11, 20), datetime.datetime(2026, 11, 20, 3, 4, 5), datetime.time(1, 2)]),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
+    max_leaves=6,
+)
+keys = st.one_of(
+    st.sampled_from(
+        ["robots", "field", "kind", "rounds", "seed", "csv", "x", "kernel", "starts", "window", "gp", "versions"]
+    ),
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=8),
+)
+
+
+def tables_of(data, path=()):
+    yield path
+    for key, value in data.items():
+        if isinstance(value, dict):
+            yield from tables_of(value, (*path, key))
+
+
+def table_at(data, path):
+    for key in path:
+        data = data[key]
+    return data
+
+
+@st.composite
+def mutated(draw):
+    """The scenario with one to three settings replaced, added, renamed, deleted or moved to another table."""
+    data = copy.deepcopy(BASE)
+    for _ in range(draw(st.integers(1, 3))):
+        table = table_at(data, draw(st.sampled_from(list(tables_of(data)))))
+        action = draw(st.sampled_from(["replace", "replace", "add", "rename", "delete", "move"]))
+        if action == "add" or not table:
+            table[draw(keys)] = draw(values)
+            continue
+        key = draw(st.sampled_from(sorted(table)))
+        if action == "replace":
+            table[key] = draw(values)
+        elif action == "rename":
+            table[draw(keys)] = table.pop(key)
+        elif action == "delete":
+            del table[key]
+        else:
+            value = table.pop(key)
+            table_at(data, draw(st.sampled_from(list(tables_of(data)))))[draw(keys)] = value
+    return data
+
+
+@settings(
+    max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=mutated())
+def test_1000_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
+    folder = tmp_path_factory.getbasetemp()
+    result = check(write(folder, data))
+    if result.exit_code != 0:
+        assert "$" in assert_refused(result)
+
+
+@settings(max_examples=200, deadline=None)
+@given(at=st.floats(0, 1), cut=st.integers(0, 6), insert=st.text(st.characters(exclude_categories=("Cs",)), max_size=4))
+def test_files_with_damaged_characters_are_accepted_or_refused_in_one_line(tmp_path_factory, at, cut, insert):
+    text = tomli_w.dumps(BASE)
+    place = int(at * len(text))
+    file = tmp_path_factory.getbasetemp() / "damaged.toml"
+    file.write_text(text[:place] + insert + text[place + cut :], encoding="utf-8", newline="")
+    result = check(file)
+    if result.exit_code != 0:
+        line = assert_refused(result)
+        assert "$" in line or str(file) in line
