@@ -172,11 +172,11 @@ class FactorGraph:
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
         """The factors of an agent, in the graph's order."""
-        return tuple(factor for factor in self.factors if self.owner(factor) == agent)
+        return self._factors_by_owner.get(agent, ())
 
     def variables_owned_by(self, agent: str) -> tuple[str, ...]:
         """The variables of an agent, in the graph's order."""
-        return tuple(variable for variable in self.variables if self.variable_owner(variable) == agent)
+        return self._variables_by_owner.get(agent, ())
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
@@ -243,6 +243,14 @@ class FactorGraph:
         return dict(zip(self.variables, self.variable_owners, strict=True))
 
     @cached_property
+    def _factors_by_owner(self) -> dict[str, tuple[str, ...]]:
+        return _grouped(self.factors, self.factor_owners)
+
+    @cached_property
+    def _variables_by_owner(self) -> dict[str, tuple[str, ...]]:
+        return _grouped(self.variables, self.variable_owners)
+
+    @cached_property
     def _factors_by_variable(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {variable: [] for variable in self.variables}
         for factor, scope in zip(self.factors, self.scopes, strict=True):
@@ -255,6 +263,13 @@ class FactorGraph:
         if name not in table:
             raise KeyError(f"no {kind} {name!r} in this graph; it has {', '.join(list(table)[:8])}")
         return table[name]
+
+
+def _grouped(names: tuple[str, ...], owners: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, list[str]] = {}
+    for name, owner in zip(names, owners, strict=True):
+        groups.setdefault(owner, []).append(name)
+    return {owner: tuple(group) for owner, group in groups.items()}
 
 
 def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...]) -> None:

@@ -1,0 +1,36 @@
+"""From messages to a joint choice."""
+
+import numpy as np
+
+from swarmbo.coordination.decoding import best_value, conditioned_message, decode, decoding_order
+from swarmbo.graph import FactorGraph
+
+
+def test_the_order_is_breadth_first_from_the_first_variable_of_each_part() -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b", "c"], "g": ["c", "d"], "h": ["b", "e"], "i": ["p", "q"]})
+    assert decoding_order(graph) == ("a", "b", "c", "e", "d", "p", "q")
+
+
+def test_a_conditioned_message_maximises_over_the_undecided_with_what_they_said() -> None:
+    rng = np.random.default_rng(0)
+    table, said = rng.normal(size=(2, 3, 4, 5)), {("f", "b"): rng.normal(size=3), ("f", "d"): rng.normal(size=5)}
+    got = conditioned_message(table, ("a", "b", "c", "d"), "c", {"a": 1, "z": 0}, said, "f")
+    expected = (table[1] + said["f", "b"][:, None, None] + said["f", "d"]).max(axis=(0, 2))
+    assert np.allclose(got, expected, atol=1e-12)
+
+
+def test_with_all_others_decided_it_is_a_line_of_the_table() -> None:
+    table = np.arange(24.0).reshape(2, 3, 4)
+    assert conditioned_message(table, ("a", "b", "c"), "b", {"a": 1, "c": 2}, {}, "f").tolist() == [14.0, 18.0, 22.0]
+
+
+def test_two_optima_are_not_mixed() -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b"]})
+    message = {("f", "a"): np.zeros(2), ("f", "b"): np.zeros(2)}  # both values of both look equally good
+    apart = np.array([[0.0, 1.0], [1.0, 0.0]])
+    assert decode(graph, ("a", "b"), {"f": apart}, message, message) == {"a": 0, "b": 1}
+
+
+def test_of_equal_sums_the_lowest_index_is_taken() -> None:
+    assert best_value([np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.0])]) == 1
+    assert best_value([np.array([-np.inf, -np.inf])]) == 0
