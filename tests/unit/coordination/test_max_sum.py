@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from swarmbo.coordination import MaxSum, exact, max_sum
+from swarmbo.coordination.decoding import decode, decoding_order
+from swarmbo.coordination.factor_update import numpy_one_pass
+from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.tables import factor_values, total
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import convert
@@ -96,3 +100,37 @@ def test_on_a_tree_rounds_and_damping_change_nothing() -> None:
 def test_settings_out_of_range_are_refused(wrong: dict[str, float], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         convert({"kind": "max-sum"} | wrong, MaxSum)
+
+
+def test_the_result_is_the_best_of_all_rounds_and_of_the_last_decoding() -> None:
+    better_last = 0
+    for seed in range(30):
+        tables = ring_tables(seed)
+        flooding = Flooding(RING, tables, numpy_one_pass)
+        messages = np.zeros(flooding.n_entries)
+        values = [total(flooding.values(flooding.choices(messages)))]
+        for _ in range(3):
+            messages, _ = flooding.from_factors(messages, flooding.from_variables(messages), 0.5)
+            values.append(total(flooding.values(flooding.choices(messages))))
+        to_factors = flooding.by_edge(flooding.from_variables(messages))
+        last = decode(RING, decoding_order(RING), tables, to_factors, flooding.by_edge(messages))
+        last_value = total(factor_values(RING, tables, last))
+        assert max_sum(RING, tables, rounds=3).value == max(*values, last_value)
+        better_last += last_value > max(values)
+    assert 0 < better_last < 30
+
+
+def test_it_does_not_stop_while_choices_still_change() -> None:
+    stopped_later = 0
+    for seed in range(20):
+        tables = ring_tables(seed)
+        flooding = Flooding(RING, tables, numpy_one_pass)
+        messages = np.zeros(flooding.n_entries)
+        choices = [flooding.choices(messages).tolist()]
+        while len(choices) < 2 or choices[-1] != choices[-2]:
+            messages, _ = flooding.from_factors(messages, flooding.from_variables(messages), 0.5)
+            choices.append(flooding.choices(messages).tolist())
+        report = max_sum(RING, tables, tolerance=1e9).report  # any change of a message counts as none
+        assert (report.status, report.rounds) == ("converged", len(choices) - 1)
+        stopped_later += report.rounds > 2
+    assert stopped_later > 0
