@@ -16,7 +16,7 @@ from swarmbo.baselines import Greedy, Independent, LawnMower, Random
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
-from swarmbo.records import Query, Recommendation, SolveReport, Status, Traffic
+from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.rng import stream
 from swarmbo.settings import resolve
 from swarmbo.spaces import Domain
@@ -31,7 +31,6 @@ TransportSettings = InProcess
 DEFAULT_KINDS = {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"}
 _STATE_VERSION = 1
 _N_DEFAULT_CANDIDATES = 512
-_WORST_FIRST: tuple[Status, ...] = ("max_rounds", "converged", "exact", "not_needed")
 
 Locations = Mapping[str, Float[np.ndarray, " d"]]
 
@@ -170,10 +169,8 @@ class Team:
         self.round += 1
         agents = self.agents if agents is None else tuple(agents)
         places = {agent: self._places(agent, candidates) for agent in agents}
-        belief = (
-            self.belief.fit(stream(self.seed, "fit", n=self.belief.n_data)) if self.belief.needs_fit else self.belief
-        )
-        self.belief = belief
+        self.refit()
+        belief = self.belief
         pending = [point for points in self._pending.values() for point in points.values()]
         if pending:
             belief = belief.condition_on_pending(np.array(pending))
@@ -253,6 +250,11 @@ class Team:
         self.failures += int((~good).sum())
         if good.any():
             self.belief = self.belief.update(X[good], y[good])
+
+    def refit(self) -> None:
+        """Fit the belief's hyper-parameters if they are due; ``ask`` does so before it decides."""
+        if self.belief.needs_fit:
+            self.belief = self.belief.fit(stream(self.seed, "fit", n=self.belief.n_data))
 
     def recommend(self) -> Recommendation | None:
         """Where the belief's mean is largest, over the places that can be measured; None while there is no data.
@@ -335,19 +337,20 @@ class Team:
     def _decide(self, situation: Situation) -> Decision:
         if not isinstance(self.coordination, Exact | MaxSum):
             return self.coordination.decide(situation, self.acquisition)
+        problem = self.acquisition.local_problem(situation)
+        if problem is None:
+            return Decision({}, SolveReport(status="not_needed"))
+        graph, tables, links = problem.graph, problem.tables, situation.links
+        if self.transport.as_agents:
+            solution = solve_with_agents(self.coordination, graph, tables, self.transport.open(graph.agents, links))
+        else:
+            solution = self.coordination.solve(graph, tables, links)
         points: dict[str, np.ndarray] = {}
-        reports: list[SolveReport] = []
-        for problem in self.acquisition.local_problems(situation):
-            links = None if situation.links is None else situation.links.subgraph(problem.graph.agents)
-            if self.transport.as_agents:
-                post = self.transport.open(problem.graph.agents, links)
-                solution = solve_with_agents(self.coordination, problem.graph, problem.tables, post)
-            else:
-                solution = self.coordination.solve(problem.graph, problem.tables, links)
-            reports.append(solution.report)
-            for agent, index in solution.assignment.items():
-                points[agent] = problem.shortlists[agent][index]
-        return Decision(points, joint_report(reports))
+        for agent, index in solution.assignment.items():
+            point = problem.shortlists[agent][index]
+            if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
+                points[agent] = point  # where every joint choice has a clash, the later robot of a clash stays
+        return Decision(points, solution.report)
 
     def _learn(self, infos: Mapping[str, Mapping[str, Any]], points: Locations) -> None:
         """Take the measurements out of an environment's infos; agents with a point that do not report have failed."""
@@ -378,17 +381,3 @@ class Team:
         if good:
             X = np.array([places[agent] for agent in good])
             self.belief = self.belief.update(X, np.array([outcomes[agent] for agent in good]))
-
-
-def joint_report(reports: Sequence[SolveReport]) -> SolveReport:
-    """One report for groups that agreed separately: the worst status, the most rounds, sums of the rest."""
-    if not reports:
-        return SolveReport(status="not_needed")
-    gaps = [report.gap for report in reports]
-    return SolveReport(
-        status=min((report.status for report in reports), key=_WORST_FIRST.index),
-        rounds=max(report.rounds for report in reports),
-        value=sum(report.value or 0.0 for report in reports),
-        gap=None if None in gaps else sum(gap or 0.0 for gap in gaps),
-        traffic=sum((report.traffic for report in reports), Traffic()),
-    )

@@ -1,7 +1,8 @@
 """Distributed batch GP-UCB: what a joint batch is worth, as one local function per robot (Daxberger & Low 2017)."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +21,11 @@ from swarmbo.settings import Settings, require
 
 @dataclass(frozen=True)
 class LocalProblem:
-    """What one group of agents has to agree on.
+    """What the agents have to agree on.
 
     Args:
         graph: One variable per agent, named after it (the place it measures), and one factor, its local acquisition
-            ``w_<agent>``; it owns both.
+            ``w_<agent>``; it owns both. Groups of agents that no links connect are parts of their own.
         tables: The factors over the shortlists, one axis per variable of the scope.
         shortlists: For each variable the places (s, d) that its values stand for.
     """
@@ -45,19 +46,23 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     Motion limits and shortlists void the paper's regret bound; the theory schedule is there for study.
 
     Args:
-        markov_order: B, how many robots further along the chain a local acquisition sees, >= 0. With 0 robots ignore
-            each other except that no two go to one place within reach of a factor.
-        exploration: Schedule of alpha_t (see ``swarmbo.acquisition.schedules``).
+        markov_order: B, how many robots further along the chain a local acquisition sees, 0 to 16. With 0 robots only
+            keep out of each other's places.
+        exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``).
         exploration_scale: Factor on sqrt(alpha_t) and sqrt(beta_t), > 0.
+        noise_ratio_floor: The gain is computed as if the noise variance were at least this share of the prior
+            variance, 0 to 100. With a good sensor log(1 + variance/noise) hardly tells a place that is nearly known
+            from one that is unknown; the floor keeps the difference. 0 is the paper's rule.
         delta: Failure probability in the theory schedule, in (0, 1).
-        candidates: Length of a robot's shortlist, >= 1.
-        table_entries: Most entries that one local acquisition's table may have; a shortlist is cut to the
+        candidates: Length of a robot's shortlist, 1 to 4096.
+        table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28; a shortlist is cut to the
             (B+1)-th root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3.
     """
 
     markov_order: int = 2
-    exploration: Exploration = "practical"
+    exploration: Exploration = "annealed"
     exploration_scale: float = 1.0
+    noise_ratio_floor: float = 0.1
     delta: float = 0.1
     candidates: int = 64
     table_entries: int = 2**18
@@ -65,71 +70,63 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     def __post_init__(self) -> None:
         require(self, "markov_order", lambda v: 0 <= v <= 16, "an integer from 0 to 16")
         require(self, "exploration_scale", lambda v: v > 0, "a number > 0")
+        require(self, "noise_ratio_floor", lambda v: 0 <= v <= 100, "a number from 0 to 100")
         require(self, "delta", lambda v: 0 < v < 1, "a number between 0 and 1")
         require(self, "candidates", lambda v: 1 <= v <= 4096, "an integer from 1 to 4096")
         require(self, "table_entries", lambda v: 2**10 <= v <= 2**28, "an integer from 2^10 to 2^28")
 
-    def sqrt_beta(self, belief: ExactGP, n_sites: int) -> float:
-        """Weight of the standard deviation where single points are ranked by mean + weight x std."""
-        weight = beta(self.exploration, belief.n_data, belief.domain.n_dims, n_sites, self.delta)
-        return self.exploration_scale * float(np.sqrt(weight))
+    def sqrt_beta(self, situation: Situation) -> float:
+        """Weight of the standard deviation where single places are ranked by mean + weight x std."""
+        return self.exploration_scale * math.sqrt(beta(self.exploration, situation.moment, self.delta))
 
-    def local_problems(self, situation: Situation) -> list[LocalProblem]:
-        """The local acquisitions of one round: one problem for each group of robots that links connect.
+    def local_problem(self, situation: Situation) -> LocalProblem | None:
+        """The local acquisitions of one round; None if nobody has anywhere to go.
 
-        Robots with nowhere to go take no part. Two robots never end at one place: within a factor equal places get
-        -inf; robots that share no factor get disjoint shortlists.
+        Two robots never end at one place: within a factor equal places get -inf; robots that share no factor get
+        disjoint shortlists. A robot for which that leaves no place sits the round out.
         """
-        belief = situation.belief
-        groups = chains(situation.movers, situation.positions, situation.links)
-        n_sites = sum(len(situation.candidates[agent]) for agent in situation.movers)
-        sqrt_beta = self.sqrt_beta(belief, n_sites)
-        own = divide(groups, self.markov_order, situation.candidates, situation.positions)
-        groups = [tuple(agent for agent in group if len(own[agent])) for group in groups]
-        shortlists = {
-            agent: own[agent][shortlist(belief, own[agent], self._list_size(), sqrt_beta)]
-            for group in groups
-            for agent in group
-        }
-        weight = alpha(
-            self.exploration,
-            round_number=situation.round,
-            n_data=belief.n_data,
-            batch_size=len(situation.movers),
-            n_dims=belief.domain.n_dims,
-            n_sites=n_sites,
-            noise_ratio=belief.noise_variance / belief.prior_variance,
-            delta=self.delta,
-        )
-        bonus = self.exploration_scale * float(np.sqrt(0.5 * weight * belief.prior_variance))
-        return [self._problem(belief, group, shortlists, bonus) for group in groups if group]
-
-    def _list_size(self) -> int:
-        size = int(round(self.table_entries ** (1 / (self.markov_order + 1)), 9))
-        return max(1, min(self.candidates, size))
-
-    def _problem(
-        self, belief: ExactGP, group: tuple[str, ...], shortlists: Mapping[str, np.ndarray], bonus: float
-    ) -> LocalProblem:
-        order = self.markov_order
-        scopes = {f"w_{agent}": list(group[n : n + order + 1]) for n, agent in enumerate(group)}
-        graph = FactorGraph.from_scopes(
-            scopes, owners={f"w_{agent}": agent for agent in group}, variable_owners={agent: agent for agent in group}
-        )
+        belief, order = situation.belief, self.markov_order
+        groups, places = self._territories(situation)
+        if not groups:
+            return None
+        sqrt_beta = self.sqrt_beta(situation)
+        size = max(1, min(self.candidates, int(round(self.table_entries ** (1 / (order + 1)), 9))))
+        shortlists = {agent: own[shortlist(belief, own, size, sqrt_beta)] for agent, own in places.items()}
+        noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
+        noise_ratio = noise_variance / belief.prior_variance
+        weight = alpha(self.exploration, situation.moment, len(places), noise_ratio, self.delta)
+        bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
+        scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
+        owners = {f"w_{agent}": agent for agent in places}
+        graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
         tables = {
-            factor: local_acquisition(belief, [shortlists[other] for other in scope], bonus)
+            factor: local_acquisition(belief, [shortlists[agent] for agent in scope], bonus, noise_variance)
             for factor, scope in scopes.items()
         }
-        return LocalProblem(graph, tables, {agent: shortlists[agent] for agent in group})
+        return LocalProblem(graph, tables, shortlists)
+
+    def _territories(self, situation: Situation) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
+        """The chains, and for each robot in them the places it may bargain for, at least one."""
+        agents = situation.movers
+        while True:
+            links = None if situation.links is None else situation.links.subgraph(agents)
+            groups = chains(agents, situation.positions, links)
+            places = divide(groups, self.markov_order, situation.candidates, situation.positions)
+            if all(map(len, places.values())):
+                return groups, places
+            agents = tuple(agent for agent in agents if len(places[agent]))  # a chain without them is another chain
 
 
-def local_acquisition(belief: ExactGP, places: Sequence[Float[np.ndarray, "_ d"]], bonus: float) -> np.ndarray:
+def local_acquisition(
+    belief: ExactGP, places: Sequence[Float[np.ndarray, "_ d"]], bonus: float, noise_variance: float
+) -> np.ndarray:
     """Table of w_n = mean(x_n) + bonus sqrt(log Psi_n|nB) over the candidates of robot n and of its B successors.
 
     Args:
         belief: The team's.
         places: Candidates of robot n, then of each successor, in physical units.
         bonus: s_f sqrt(0.5 alpha), in the unit of the outcome.
+        noise_variance: s^2 of Psi = I + Sigma / s^2, in the square of that unit.
 
     Returns:
         One axis per robot; -inf where two of them would be at one place.
@@ -140,10 +137,9 @@ def local_acquisition(belief: ExactGP, places: Sequence[Float[np.ndarray, "_ d"]
     cache = belief.posterior_cache(np.concatenate(places))
     ends = np.cumsum([0, *map(len, places)])
     rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
-    noise = belief.noise_variance
-    variances = [1.0 + cache.var[own] / noise for own in rows]
+    variances = [1.0 + cache.var[own] / noise_variance for own in rows]
     covariances = [
-        [cache.cov(rows[i], rows[j]) / noise if j > i else np.empty((0, 0)) for j in range(len(rows))]
+        [cache.cov(rows[i], rows[j]) / noise_variance if j > i else np.empty((0, 0)) for j in range(len(rows))]
         for i in range(len(rows))
     ]
     # Psi >= I, so a conditional variance below 1 is rounding

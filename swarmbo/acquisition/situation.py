@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.schedules import Moment
 from swarmbo.belief import ExactGP
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
@@ -44,6 +45,12 @@ class Situation:
     def movers(self) -> tuple[str, ...]:
         """The agents that have somewhere to go."""
         return tuple(agent for agent in self.agents if len(self.candidates[agent]))
+
+    @property
+    def moment(self) -> Moment:
+        """When the decision is made and over how many places."""
+        n_sites = sum(len(self.candidates[agent]) for agent in self.agents)
+        return Moment(self.round, self.horizon, self.belief.n_data, self.domain.n_dims, n_sites)
 
 
 @dataclass(frozen=True)

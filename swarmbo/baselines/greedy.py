@@ -18,8 +18,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
         """Choose in turn, with the acquisition's schedule of beta."""
         belief = situation.belief
-        n_sites = sum(len(situation.candidates[agent]) for agent in situation.movers)
-        sqrt_beta = acquisition.sqrt_beta(belief, n_sites)
+        sqrt_beta = acquisition.sqrt_beta(situation)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             places = situation.candidates[agent]

@@ -15,8 +15,7 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
 
     def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
         """Choose by mean + sqrt(beta) std, with the acquisition's schedule of beta."""
-        n_sites = sum(len(situation.candidates[agent]) for agent in situation.movers)
-        sqrt_beta = acquisition.sqrt_beta(situation.belief, n_sites)
+        sqrt_beta = acquisition.sqrt_beta(situation)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             mean, var = situation.belief.posterior(situation.candidates[agent])

@@ -2,8 +2,7 @@ import itertools
 
 import networkx as nx
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo.acquisition.chain import chains, shortest_path_order
 

@@ -31,7 +31,7 @@ def situation(candidates=None, horizon: int | None = 10, round_number: int = 1, 
 def test_independent_agents_with_equal_choices_all_take_the_place_of_highest_ucb():
     now = situation()
     mean, var = now.belief.posterior(LATTICE)
-    best = LATTICE[(mean + DBGPUCB().sqrt_beta(now.belief, 3 * len(LATTICE)) * np.sqrt(var)).argmax()]
+    best = LATTICE[(mean + DBGPUCB().sqrt_beta(now) * np.sqrt(var)).argmax()]
     decision = Independent().decide(now, DBGPUCB())
     assert all((point == best).all() for point in decision.points.values())
     assert decision.report.messages == 0
