@@ -30,7 +30,7 @@ _DPI = 100
 
 
 def write_animation(
-    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path, max_frames: int = 50
+    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path, max_frames: int | None = None
 ) -> Path:
     """Write a run as an animated GIF.
 
@@ -39,7 +39,8 @@ def write_animation(
         world: The world of the run, with two axes.
         settings: The belief's settings of the run.
         path: Where to; the folder is made.
-        max_frames: Most frames, >= 2. A longer run shows every k-th round, and says so; the last round always.
+        max_frames: Most frames, >= 2; None takes 50, or 30 with more than eight robots, whose frames are larger. A
+            longer run shows every k-th round, and says so; the last round always.
 
     Returns:
         The path.
@@ -48,7 +49,8 @@ def write_animation(
         ShapeError: If the world has another number of axes than two.
     """
     world.require_plane()
-    stride = -(-len(records) // max_frames)
+    most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
+    stride = -(-len(records) // most)
     shown = sorted({*range(0, len(records), stride), len(records) - 1})
     pictures = [Image.fromarray(frame) for frame in render_frames(records, world, settings, shown, stride)]
     bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]

@@ -184,6 +184,7 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
         panels = figure.subplots(
             n_rows, len(landscapes), squeeze=False, height_ratios=[3.3, below] if differences else [1.0]
         )
+        shown_reference = reference if len(reference) <= 18 else "the reference"
         for column, landscape in enumerate(landscapes):
             top = plot_regret_curves(panels[0, column], [c for c in curves if c.landscape == landscape], methods)
             if column:
@@ -192,7 +193,7 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
                 bottom = panels[1, column]
                 plot_differences(bottom, [d for d in differences if d.landscape == landscape], methods)
                 bottom.set_title(
-                    f"better than {reference}  |  worse", fontsize=8.5, loc="center", weight="normal", pad=4
+                    f"right of zero: worse than {shown_reference}", fontsize=8.5, loc="center", weight="normal", pad=4
                 )
                 if column:
                     bottom.set_yticklabels([])

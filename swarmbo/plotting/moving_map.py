@@ -97,7 +97,12 @@ class MovingMap:
                 path_effects=style.cased(1.2, style.INK),
             )
         links = LineCollection(
-            [], colors=link_colour, linewidths=1.1, linestyles=(0, (2, 1.5)), animated=True, zorder=5
+            [],
+            colors=link_colour,
+            linewidths=0.6 if is_crowded else 1.1,
+            linestyles=(0, (2, 1.5)),
+            animated=True,
+            zorder=5,
         )
         ax.add_collection(links)
         (failed,) = ax.plot(
