@@ -136,19 +136,20 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     Args:
         ax: Where to draw.
         differences: Methods on one landscape, against one reference.
-        methods: All methods of the figure; a method's place in it decides its colour and mark.
+        methods: All methods of the figure, the reference first; a method's place decides its row, colour and mark.
 
     Returns:
         The axes.
     """
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
-    for row, difference in enumerate(differences):
-        colour, marker = _look(methods.index(difference.method))
+    for difference in differences:
+        place = methods.index(difference.method)
+        row, (colour, marker) = place - 1, _look(place)
         if difference.low is not None and difference.high is not None:
             ax.plot([difference.low, difference.high], [row, row], color=colour, linewidth=2.2, zorder=2)
         ax.plot(difference.mean, row, marker, color=colour, markersize=8, markeredgecolor="white", zorder=3)
-    ax.set_yticks(range(len(differences)), [difference.method for difference in differences])
-    ax.set_ylim(len(differences) - 0.4, -0.6)
+    ax.set_yticks(range(len(methods) - 1), methods[1:])
+    ax.set_ylim(len(methods) - 1.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
     ax.margins(x=0.12)

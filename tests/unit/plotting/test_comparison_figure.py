@@ -51,6 +51,12 @@ def test_differences_stand_in_rows_with_their_intervals():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["greedy", "random"]
 
 
+def test_a_method_keeps_its_row_where_another_one_is_missing():
+    ax = Figure().subplots()
+    plot_differences(ax, [Difference("hills", "random", 5.0, None, None)], ["team", "greedy", "random"])
+    np.testing.assert_array_equal(ax.get_lines()[1].get_xydata(), [[5.0, 1.0]])
+
+
 def test_one_column_per_landscape_and_one_colour_per_method(tmp_path):
     many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy", "random")]
     rows = [Difference(c.landscape, c.method, 1.0, 0.5, 2.0, "m") for c in many if c.method != "team"]
