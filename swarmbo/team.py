@@ -64,6 +64,10 @@ class Team:
     ) -> None:
         if not agents or len(set(agents)) != len(agents):
             raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
+        if seed < 0:
+            raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
+        if rounds is not None and rounds < 1:
+            raise ConfigError(f"got {rounds}; wanted an integer >= 1, or None", at="$.rounds")
         self.agents = tuple(agents)
         self.domain = domain
         self.acquisition = resolve(acquisition, AcquisitionSettings, "$.acquisition")
@@ -151,7 +155,7 @@ class Team:
         self,
         candidates: Locations | None = None,
         *,
-        links: nx.Graph | None = None,
+        links: "nx.Graph[str] | None" = None,
         agents: Sequence[str] | None = None,
     ) -> Query:
         """A joint batch: one place for each agent, chosen together.

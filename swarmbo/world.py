@@ -45,7 +45,7 @@ class World:
             return None
         return {agent: np.asarray(self._env.candidates(agent), dtype=float) for agent in agents}
 
-    def links(self) -> nx.Graph | None:
+    def links(self) -> "nx.Graph[str] | None":
         """Who hears whom now; None if the environment does not say."""
         return self._env.interaction_graph() if hasattr(self._env, "interaction_graph") else None
 

@@ -15,7 +15,7 @@ _EXHAUSTIVE = 7  # 7! / 2 paths are compared in a millisecond
 
 
 def chains(
-    agents: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d"]], links: nx.Graph | None
+    agents: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d"]], links: "nx.Graph[str] | None"
 ) -> list[tuple[str, ...]]:
     """One chain for each group of agents that can reach each other over the links.
 

@@ -88,10 +88,10 @@ def conditional_variances(
             shape[axis] = size
         return array.reshape(shape)
 
-    S = {(i, j): on_axes(covariances[i][j], (i, j)) for i in range(n) for j in range(i + 1, n)}
-    S |= {(i, i): on_axes(variances[i], (i,)) for i in range(n)}
+    given = {(i, j): on_axes(covariances[i][j], (i, j)) for i in range(n) for j in range(i + 1, n)}
+    given |= {(i, i): on_axes(variances[i], (i,)) for i in range(n)}
     for k in range(n - 1, 0, -1):  # condition on the last first: each step's Schur complement keeps the rest
         for i in range(k):
             for j in range(i, k):
-                S[i, j] = S[i, j] - S[i, k] * S[j, k] / S[k, k]
-    return np.broadcast_to(S[0, 0], tuple(len(variance) for variance in variances))
+                given[i, j] = given[i, j] - given[i, k] * given[j, k] / given[k, k]
+    return np.broadcast_to(given[0, 0], tuple(len(variance) for variance in variances))

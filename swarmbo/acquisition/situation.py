@@ -35,7 +35,7 @@ class Situation:
     positions: Mapping[str, Float[np.ndarray, " d"]]
     starts: Mapping[str, Float[np.ndarray, " d"]]
     belief: ExactGP
-    links: nx.Graph | None
+    links: "nx.Graph[str] | None"
     domain: Domain
     round: int
     horizon: int | None

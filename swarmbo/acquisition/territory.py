@@ -45,7 +45,7 @@ def divide(
         rivals = (kept & ~shares[robots].T).any(axis=0)
         kept[robots, np.arange(len(places))] = reach[robots, np.arange(len(places))] & ~rivals
     for a in np.flatnonzero(reach.any(axis=1) & ~kept.any(axis=1)):
-        _get_one_back(a, kept, shares, np.flatnonzero(reach[a]), distance[a])
+        _get_one_back(int(a), kept, shares, np.flatnonzero(reach[a]), distance[a])
     return {agent: candidates[agent][kept[a, numbers[a]]] for a, agent in enumerate(agents)}
 
 

@@ -256,6 +256,10 @@ site nearest to that place) |
             raise ConfigError(f"got {agent!r}; wanted one of {self.possible_agents}", at="$.agent")
         return self.field.sites[self._world.reachable(episode, self.possible_agents.index(agent))]
 
+    def sites(self) -> Float[np.ndarray, "k 2"]:
+        """Every place that is offered for measuring at all: ``candidates`` of all agents, over all rounds."""
+        return self.field.sites
+
     def interaction_graph(self) -> "nx.Graph[str]":
         """Who is in radio range of whom now; edges carry their ``distance`` in metres."""
         return links_in_range(self.possible_agents, self._current().poses[:, :2], self._world.radio_range_m)

@@ -1,0 +1,300 @@
+import copy
+import itertools
+import json
+
+import gymnasium
+import networkx as nx
+import numpy as np
+import pettingzoo
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo_envs import robot_team_v0
+
+FIELD = {"gp": {"lengthscale_m": 300.0, "std": 10.0, "mean": 50.0, "size_m": [1000.0, 800.0], "seed": 3}}
+KINDS = ["exact", "max-sum", "independent", "greedy", "random", "lawn-mower"]
+
+
+def bowl(x: np.ndarray) -> float:
+    return 5.0 - float(((x - np.array([0.3, -0.2])) ** 2).sum())
+
+
+def field_team(**settings) -> sb.Team:
+    return sb.Team.for_field(["a", "b", "c"], low=[-1.0, -1.0], high=[1.0, 1.0], **{"seed": 1, "rounds": 8, **settings})
+
+
+def answer(query: sb.Query) -> dict[str, float]:
+    return {agent: bowl(point) for agent, point in query.points.items()}
+
+
+def world(**settings):
+    return robot_team_v0.parallel_env(**{"field": FIELD, "robots": 3, "max_cycles": 5, "noise_std": 0.1, **settings})
+
+
+def play(env, team, rounds: int | None = None) -> list[dict[str, np.ndarray]]:
+    observations, infos = env.reset(seed=4)
+    history = []
+    while env.agents and (rounds is None or len(history) < rounds):
+        actions = team.act(observations, infos)
+        history.append(actions)
+        step = env.step(actions)
+        team.observe(*step)
+        observations, infos = step[0], step[4]
+    return history
+
+
+@pytest.mark.parametrize("coordination", KINDS)
+def test_every_kind_of_coordination_drives_an_ordinary_loop_to_the_end(coordination):
+    env = world()
+    team = sb.Team.for_env(env, coordination=coordination, seed=2)
+    history = play(env, team)
+    assert len(history) == 5
+    assert team.belief.n_data == 3 * 6  # once at reset, once a round
+    for actions in history:
+        for agent, action in actions.items():
+            assert env.action_space(agent).contains(action)
+
+
+@pytest.mark.parametrize("coordination", ["exact", "max-sum"])
+def test_agents_that_exchange_messages_decide_like_the_fast_path(coordination):
+    runs = []
+    for as_agents in (False, True):
+        team = sb.Team.for_env(world(), coordination=coordination, transport=sb.InProcess(as_agents=as_agents), seed=2)
+        runs.append((play(world_of(team), team), team.last_report))
+    for one, other in zip(runs[0][0], runs[1][0], strict=True):
+        assert all((one[agent] == other[agent]).all() for agent in one)
+    assert runs[0][1] == runs[1][1]
+    assert runs[0][1].messages > 0
+
+
+def world_of(team: sb.Team):
+    env = world()
+    team._world = type(team._world)(env)
+    return env
+
+
+@pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy"])
+def test_no_two_robots_are_sent_to_one_place(coordination):
+    env = world(robots=5, max_cycles=6)
+    for actions in play(env, sb.Team.for_env(env, coordination=coordination)):
+        assert len({tuple(action) for action in actions.values()}) == 5
+
+
+def test_ask_and_tell_climb_a_bowl():
+    team = field_team()
+    for _ in range(8):
+        query = team.ask()
+        team.tell(query, answer(query))
+    best = team.recommend()
+    assert 5.0 - bowl(np.array(best.location)) < 1e-2
+    assert abs(best.mean - bowl(np.array(best.location))) < max(4 * best.std, 0.05)
+
+
+def test_outcomes_may_come_in_any_order_and_any_part():
+    orders = []
+    for order in itertools.permutations(range(2)):
+        team = field_team()
+        queries = [team.ask(), team.ask()]
+        for n in order:
+            outcome = answer(queries[n])
+            for agent in ("c", "a", "b") if n else ("b", "c", "a"):
+                team.tell(queries[n].id, {agent: outcome[agent]})
+        orders.append(team)
+    grid = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    assert orders[0].belief.n_data == orders[1].belief.n_data == 6
+    assert np.allclose(orders[0].belief.posterior(grid)[0], orders[1].belief.posterior(grid)[0])
+
+
+def test_a_query_that_is_out_counts_as_measured_for_the_next_one():
+    team = field_team(coordination="greedy")
+    first, second = team.ask(), team.ask()
+    distances = [np.linalg.norm(p - q) for p in first.points.values() for q in second.points.values()]
+    assert min(distances) > 0.05
+    assert max(second.stds.values()) < max(first.stds.values()) + 1e-9
+
+
+def test_unknown_told_and_foreign_outcomes_are_refused_and_lose_nothing():
+    team = field_team()
+    query = team.ask()
+    with pytest.raises(UnknownQueryError, match="q99999"):
+        team.tell("q99999", {"a": 1.0})
+    with pytest.raises(UnknownQueryError, match="waits for"):
+        team.tell(query, {"zeppelin": 1.0})
+    with pytest.raises(ShapeError, match="location of 'a'"):
+        team.tell(query, {"a": 1.0}, locations={"a": np.array([np.nan, 0.0])})
+    team.tell(query, answer(query))
+    with pytest.raises(UnknownQueryError, match="is not out"):
+        team.tell(query, {"a": 1.0})
+    assert team.belief.n_data == 3
+
+
+def test_failed_measurements_are_counted_and_survived():
+    team = field_team()
+    query = team.ask()
+    team.tell(query, {"a": float("nan"), "b": 1.0}, failed=True)
+    assert (team.belief.n_data, team.failures) == (1, 2)
+    team.tell(team.ask(), failed=True)
+    assert (team.belief.n_data, team.failures) == (1, 5)
+    team.tell(query := team.ask(), answer(query))
+    assert team.belief.n_data == 4
+
+
+def test_measurements_count_where_they_were_really_taken():
+    team = field_team()
+    query = team.ask()
+    team.tell(query, {"a": 3.0}, locations={"a": np.array([0.25, 0.5])})
+    assert team.belief.X.tolist() == [[0.25, 0.5]]
+
+
+def test_a_world_whose_robots_fall_silent_and_fail_is_survived():
+    env = world(failure_rate=0.5, max_cycles=8)
+    team = sb.Team.for_env(env, seed=1)
+    observations, infos = env.reset(seed=0)
+    heard = 0
+    while env.agents:
+        observations, rewards, terminations, truncations, infos = env.step(team.act(observations, infos))
+        infos = {agent: info for agent, info in infos.items() if agent != "robot_1"}
+        heard += sum(np.isfinite(info["measurement"]) for info in infos.values())
+        team.observe(observations, rewards, terminations, truncations, infos)
+    assert team.failures > 8
+    assert heard < team.belief.n_data <= heard + 3
+
+
+def test_attached_measurements_are_learned_and_bad_ones_counted():
+    team = field_team()
+    team.attach([[0.0, 0.0], [0.5, 0.5]], [1.0, float("inf")])
+    assert (team.belief.n_data, team.failures) == (1, 1)
+    with pytest.raises(ShapeError, match="wanted"):
+        team.attach([[0.0, 0.0, 0.0]], [1.0])
+
+
+def test_recommendation_is_none_without_data_and_a_site_of_the_world_with_it():
+    env = world()
+    team = sb.Team.for_env(env)
+    assert team.recommend() is None
+    play(env, team)
+    sites = env.unwrapped.sites()
+    recommendation = team.recommend()
+    assert np.abs(sites - np.array(recommendation.location)).sum(axis=1).min() == 0
+    assert np.isclose(recommendation.mean, team.belief.posterior(sites)[0].max())
+
+
+@pytest.mark.parametrize("coordination", ["exact", "random"])
+def test_a_restored_team_goes_on_to_the_bit(coordination):
+    env = world(max_cycles=6)
+    team = sb.Team.for_env(env, coordination=coordination, seed=5)
+    play(env, team, rounds=3)
+    state = team.state_dict()
+    plain = json.loads(json.dumps(state["json"]))
+    twin_env = copy.deepcopy(env)
+    twin = sb.Team.for_env(twin_env, coordination=coordination, seed=5)
+    twin.load_state_dict({"json": plain, "arrays": {name: a.copy() for name, a in state["arrays"].items()}})
+    live = dict.fromkeys(env.agents)
+    for _ in range(3):
+        ours, theirs = team.act(live), twin.act(live)
+        assert all((ours[agent] == theirs[agent]).all() for agent in ours)
+        team.observe(*env.step(ours))
+        twin.observe(*twin_env.step(theirs))
+    assert json.dumps(team.state_dict()["json"]) == json.dumps(twin.state_dict()["json"])
+
+
+def test_open_queries_survive_in_the_state():
+    team = field_team()
+    query = team.ask()
+    team.tell(query, {"a": 1.0})
+    twin = field_team().load_state_dict(team.state_dict())
+    twin.tell(query.id, {"b": 1.0, "c": 2.0})
+    assert twin.belief.n_data == 3
+
+
+def test_a_state_of_another_version_is_refused():
+    state = field_team().state_dict()
+    state["json"]["version"] = 99
+    with pytest.raises(StateVersionError, match="99"):
+        field_team().load_state_dict(state)
+
+
+def test_agents_may_be_told_in_any_order_of_names():
+    team, other = field_team(), field_team()
+    for t, reverse in ((team, False), (other, True)):
+        query = t.ask()
+        outcome = answer(query)
+        t.tell(query, dict(sorted(outcome.items(), reverse=reverse)))
+    assert (team.belief.X == other.belief.X).all()
+
+
+def test_sharing_is_counted_with_relays():
+    env = world(robots=3, starts=[[0.0, 0.0], [400.0, 0.0], [800.0, 0.0]], radio_range_m=450.0)
+    team = sb.Team.for_env(env)
+    observations, infos = env.reset(seed=0)
+    team.observe(observations, {}, {}, {}, infos)
+    assert (team.last_sharing.messages, team.last_sharing.transmissions) == (6, 8)
+
+
+def test_settings_may_be_names_objects_or_tables_and_wrong_ones_are_refused():
+    assert field_team(coordination=sb.MaxSum(rounds=7)).coordination.rounds == 7
+    assert field_team(coordination={"kind": "max-sum", "rounds": 9}).coordination.rounds == 9
+    with pytest.raises(ConfigError, match=r"\$\.coordination\.kind: got 'max-summ'"):
+        field_team(coordination="max-summ")
+    with pytest.raises(ConfigError, match=r"\$\.belief: got MaxSum settings"):
+        field_team(belief=sb.MaxSum())
+    with pytest.raises(ConfigError, match="no name twice"):
+        sb.Team.for_field(["a", "a"], low=[0.0], high=[1.0])
+    with pytest.raises(ConfigError, match=r"\$\.seed"):
+        field_team(seed=-1)
+
+
+def test_candidates_of_the_wrong_shape_are_refused():
+    with pytest.raises(ShapeError, match="candidates of 'a'"):
+        field_team().ask({"a": np.zeros((3, 3))})
+
+
+def test_a_team_without_a_world_cannot_act():
+    with pytest.raises(ConfigError, match="for_env"):
+        field_team().act({"a": None})
+
+
+class Dial(pettingzoo.ParallelEnv):
+    """A world that offers nothing but spaces and infos: each agent turns three dials."""
+
+    def __init__(self, widths=(1.0, 1.0)):
+        self.possible_agents = ["p", "q"]
+        self._spaces = {
+            agent: gymnasium.spaces.Box(-width, width, (3,), np.float32)
+            for agent, width in zip(self.possible_agents, widths, strict=True)
+        }
+
+    def action_space(self, agent):
+        return self._spaces[agent]
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return dict.fromkeys(self.agents, np.zeros(1)), {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        infos = {a: {"measurement": -float(np.square(x - 0.25).sum()), "location": x} for a, x in actions.items()}
+        no = dict.fromkeys(self.agents, False)
+        return dict.fromkeys(self.agents, np.zeros(1)), dict.fromkeys(self.agents, 0.0), no, no, infos
+
+
+def test_any_world_with_measurements_will_do():
+    env = Dial()
+    team = sb.Team.for_env(env, seed=0, rounds=12)
+    play(env, team, rounds=12)
+    assert team.belief.n_data == 24
+    assert np.abs(np.array(team.recommend().location) - 0.25).max() < 0.2
+
+
+def test_unequal_action_spaces_are_refused():
+    with pytest.raises(ConfigError, match="different action spaces"):
+        sb.Team.for_env(Dial(widths=(1.0, 2.0)))
+
+
+def test_links_restrict_who_bargains_with_whom():
+    team = field_team()
+    links = nx.Graph()
+    links.add_nodes_from("abc")
+    team.ask(links=links)
+    assert team.last_report.messages == 0
+    assert team.last_report.status == "exact"
