@@ -1,7 +1,9 @@
 """Transports move named messages between agents and count them. They know no graph of factors."""
 
 from swarmbo.transport.broadcast import broadcast_traffic as broadcast_traffic
-from swarmbo.transport.in_process import Envelope as Envelope
-from swarmbo.transport.in_process import InProcess as InProcess
-from swarmbo.transport.in_process import InProcessTransport as InProcessTransport
+from swarmbo.transport.in_process import (
+    Envelope as Envelope,
+    InProcess as InProcess,
+    InProcessTransport as InProcessTransport,
+)
 from swarmbo.transport.routes import Routes as Routes

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import exact, max_sum
 from swarmbo.graph import FactorGraph

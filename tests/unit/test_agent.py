@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from swarmbo.agent import Agent, solve_with_agents
@@ -214,3 +213,15 @@ def test_agents_on_loops_follow_the_fast_path_through_many_close_calls(rounds: i
         tables = {f: rng.normal(size=(4, 4)) for f in graph.factors}
         method = MaxSum(rounds=rounds, tolerance=0.05)
         assert solve_with_agents(method, graph, tables, InProcess().open(graph.agents)) == method.solve(graph, tables)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scopes", [{"f": ["x", "y"]}, {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]}])
+def test_indices_that_take_more_than_one_byte_are_counted_as_long_as_they_are(
+    method: Method, scopes: dict[str, list[str]]
+) -> None:
+    graph = FactorGraph.from_scopes(scopes)
+    tables = {f: np.add.outer(np.arange(300.0), np.arange(300.0)) for f in scopes}
+    solution = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
+    assert set(solution.assignment.values()) == {299}
+    assert solution == method.solve(graph, tables)

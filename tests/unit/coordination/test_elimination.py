@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import elimination
 from swarmbo.coordination.elimination import buckets_of, eliminate, elimination_order, largest_clique

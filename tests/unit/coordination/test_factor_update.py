@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination.factor_update import COMPILED_FROM, factor_messages, numpy_one_pass, one_pass_for
 

@@ -1,8 +1,7 @@
 """When messages on a tree are final."""
 
 import networkx as nx
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination.tree_schedule import tree_levels
 from swarmbo.graph import FactorGraph

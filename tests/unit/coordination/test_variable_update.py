@@ -1,8 +1,7 @@
 """Sums that leave one out, normalisation, damping and changes, with forbidden values."""
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from swarmbo.coordination.variable_update import beliefs, damped, largest_change, normalised, variable_messages

@@ -2,8 +2,7 @@
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph import FactorGraph
@@ -129,6 +128,15 @@ def test_a_plain_bipartite_graph_needs_no_owners_and_no_axes() -> None:
     g.add_node("f", bipartite=1)
     g.add_edges_from([("f", "y"), ("f", "x")])
     assert FactorGraph.from_networkx(g).scope("f") == ("y", "x")
+
+
+def test_the_axes_of_edges_decide_the_order_of_a_scope() -> None:
+    g = nx.Graph()
+    g.add_nodes_from(["x", "y", "z"], bipartite=0)
+    g.add_node("f", bipartite=1)
+    for variable, axis in [("x", 2), ("y", 0), ("z", 1)]:
+        g.add_edge("f", variable, axis=axis)
+    assert FactorGraph.from_networkx(g).scope("f") == ("y", "z", "x")
 
 
 def test_networkx_graphs_that_are_no_factor_graphs_are_refused() -> None:
