@@ -1,0 +1,75 @@
+"""How the time of a decision grows with the number of robots: writes docs/images/scaling.png and prints a table.
+
+The theory: a chain of N robots with Markov order B has N - B full blocks, and each costs one table and one elimination.
+Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/scaling.py
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.acquisition import Situation
+
+ORDER, PLACES, MEASUREMENTS = 2, 64, 100
+ROBOTS = (4, 8, 16, 24, 32, 48, 64)
+
+
+def situation(n_robots: int) -> Situation:
+    """Robots spread over a square, each with 64 places of its own around it, after 100 measurements."""
+    rng = np.random.default_rng(0)
+    domain = sb.Domain(np.zeros(2), np.full(2, 1000.0))
+    X = domain.from_unit(rng.random((MEASUREMENTS, 2)))
+    y = np.sin(X[:, 0] / 150.0) + np.cos(X[:, 1] / 220.0) + 0.05 * rng.normal(size=MEASUREMENTS)
+    belief = sb.ExactGP.create(sb.ExactGPSettings(), domain).update(X, y).fit(rng)
+    positions = {f"robot_{n}": domain.from_unit(rng.random(2)) for n in range(n_robots)}
+    places = {a: np.clip(p + rng.normal(scale=60.0, size=(PLACES, 2)), 0.0, 1000.0) for a, p in positions.items()}
+    return Situation(tuple(positions), places, positions, positions, belief, None, domain, 10, 25, 0)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """The shortest of five runs."""
+    taken: list[float] = []
+    for _ in range(5):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def decide(now: Situation) -> None:
+    """One joint decision, from the belief to the agreement."""
+    problem = sb.DBGPUCB(markov_order=ORDER).local_problem(now)
+    assert problem is not None
+    sb.Exact().solve(problem.graph, problem.tables)
+
+
+def main() -> None:
+    """Measure, print, draw."""
+    with threadpool_limits(1, user_api="blas"):
+        cost = {n: seconds(functools.partial(decide, situation(n))) for n in ROBOTS}
+    blocks = np.array([n - ORDER for n in ROBOTS])
+    per_block = np.array([cost[n] for n in ROBOTS]) / blocks
+    for n, block, each in zip(ROBOTS, blocks, per_block, strict=True):
+        print(f"{n:3d} robots  {block:3d} full blocks  {1e3 * cost[n]:7.1f} ms  {1e3 * each:6.2f} ms a block")  # noqa: T201
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot(blocks, 1e3 * np.array(list(cost.values())), "o-", label="measured")
+    axes.plot(blocks, 1e3 * np.median(per_block) * blocks, "--", label="linear: median time a block")
+    axes.set_xlabel(f"full blocks N - B (B = {ORDER}, {PLACES} candidates, {MEASUREMENTS} measurements)")
+    axes.set_ylabel("time of a joint decision (ms)")
+    axes.legend()
+    out = Path(__file__).parent / "images" / "scaling.png"
+    out.parent.mkdir(exist_ok=True)
+    figure.savefig(out, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
