@@ -9,6 +9,7 @@ from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.experiment import RunFolder, check, resume, run
 from swarmbo.experiment.checkpoint import read_checkpoint
 from swarmbo.experiment.lock import locked
+from swarmbo.experiment.runner import assemble
 from swarmbo.experiment.world_record import read_world
 
 
@@ -37,6 +38,12 @@ def test_the_same_scenario_writes_the_same_bytes_and_another_seed_does_not(tmp_p
         run(bump_scenario(seed=seed), tmp_path / name)
     assert log(tmp_path / "a") == log(tmp_path / "b")
     assert log(tmp_path / "a") != log(tmp_path / "c")
+
+
+def test_the_seed_of_the_scenario_is_that_of_world_and_team(tmp_path, mischief, bump_scenario):
+    run(bump_scenario(seed=17), tmp_path / "run")
+    assert mischief.made[-1].seed == 17
+    assert assemble(bump_scenario(seed=17))[1].seed == 17
 
 
 def test_methods_at_one_seed_share_the_field_the_starts_and_the_noise(tmp_path, bump_scenario):

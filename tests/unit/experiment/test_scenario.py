@@ -84,9 +84,9 @@ def test_csv_paths_of_a_file_are_relative_to_it_and_those_of_overrides_to_the_wo
     (tmp_path / "there").mkdir()
     (tmp_path / "here").mkdir()
     file = tmp_path / "there" / "soil.toml"
-    file.write_text('[environment]\nid = "a"\nfield = { csv = "../soil.csv", x = "e" }')
+    file.write_text('[environment]\nid = "a"\nfield = { csv = "data/soil.csv", x = "e" }')
     monkeypatch.chdir(tmp_path / "here")
-    assert load(file).environment["field"] == {"csv": str(tmp_path / "soil.csv"), "x": "e"}
+    assert load(file).environment["field"] == {"csv": str(tmp_path / "there" / "data" / "soil.csv"), "x": "e"}
     moved = load(file, ["environment.field.csv=mine.csv"])
     assert moved.environment["field"]["csv"] == str(tmp_path / "here" / "mine.csv")
     absolute = os.path.abspath(os.sep + "data.csv")
