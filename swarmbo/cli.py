@@ -72,8 +72,7 @@ def run(
 ) -> None:
     """Run a scenario into a folder of its own, with figures and a closing table."""
     with _one_line_errors():
-        from swarmbo.experiment import load
-        from swarmbo.experiment import run as run_scenario
+        from swarmbo.experiment import load, run as run_scenario
         from swarmbo.experiment.progress import Progress
         from swarmbo.experiment.sweep import folder_name, setting_slug
 
@@ -92,8 +91,7 @@ def run(
 def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False) -> None:
     """Go on with an interrupted run, as if it had never been interrupted."""
     with _one_line_errors():
-        from swarmbo.experiment import RunFolder
-        from swarmbo.experiment import resume as resume_run
+        from swarmbo.experiment import RunFolder, resume as resume_run
         from swarmbo.experiment.progress import Progress
         from swarmbo.experiment.summary import read_summary
 
@@ -118,8 +116,7 @@ def plot(folder: RunPath) -> None:
 def check(source: Source, overrides: Overrides = None) -> None:
     """Build the world and the team of a scenario and stop: whatever a run would refuse is refused here."""
     with _one_line_errors():
-        from swarmbo.experiment import check as check_scenario
-        from swarmbo.experiment import load
+        from swarmbo.experiment import check as check_scenario, load
 
         scenario = load(source, overrides or [])
         check_scenario(scenario)
@@ -160,8 +157,7 @@ def sweep(
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
     with _one_line_errors():
         from swarmbo.experiment.progress import SweepProgress
-        from swarmbo.experiment.sweep import plan
-        from swarmbo.experiment.sweep import sweep as run_trials
+        from swarmbo.experiment.sweep import plan, sweep as run_trials
 
         trials = plan(source, seeds, overrides or [], out)
         try:

@@ -69,6 +69,7 @@ def plan(
     for text in overrides:
         key, values = split_alternatives(text)
         choices.append([f"{key}={value}" for value in values])
+    choices.sort(key=lambda choice: len(choice) == 1)  # what differs comes first in the names of folders
     trials: list[Trial] = []
     for chosen in itertools.product(*choices):
         scenario = load(source, chosen)

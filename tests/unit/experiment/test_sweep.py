@@ -29,7 +29,7 @@ def small(tmp_path):
 
 def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path, small):
     alternatives = ["coordination.kind=random,independent", "environment.noise_std=0.1,0.2", "rounds=3"]
-    trials = plan(small, 3, alternatives, tmp_path)
+    trials = plan(small, 3, ["belief.kernel=rbf", *alternatives], tmp_path)
     found = {
         (t.scenario.coordination.__class__.__name__, t.scenario.environment["noise_std"], t.scenario.seed)
         for t in trials
@@ -39,7 +39,12 @@ def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path,
     }
     assert {trial.scenario.rounds for trial in trials} == {3}
     assert len({trial.out for trial in trials}) == 12
-    first = tmp_path / "small" / "coordination.kind=random,environment.noise_std=0.1,rounds=3" / "seed-005"
+    first = (
+        tmp_path
+        / "small"
+        / "coordination.kind=random,environment.noise_std=0.1,belief.kernel=rbf,rounds=3"
+        / "seed-005"
+    )
     assert trials[0].out == first
 
 

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.metrics import cumulative_regret, mean_regret, score_round, simple_regret
 from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Sample, Score
