@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-Status = Literal["exact", "converged", "max_rounds", "not_needed"]
+Status = Literal["exact", "converged", "max_rounds", "sequential", "not_needed"]
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     Args:
         status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
-            ``not_needed`` (nothing was exchanged: the method does not coordinate).
+            ``sequential`` (agents chose in turn), ``not_needed`` (nothing was exchanged).
         rounds: Synchronous rounds of messages.
         value: Sum of the factors at the chosen assignment; None where no factors were used.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown.
@@ -62,7 +62,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         return self.traffic.bytes
 
 
-class Query(msgspec.Struct, frozen=True):
+class Query(msgspec.Struct, frozen=True, eq=False):
     """A joint batch of measurements that a team asks for.
 
     Args:

@@ -50,8 +50,12 @@ class Domain:
         """The box of an action space.
 
         Raises:
-            ConfigError: If it is not a finite one-dimensional ``gymnasium.spaces.Box``.
+            ConfigError: If it is not a finite one-dimensional ``gymnasium.spaces.Box`` of floats.
         """
-        if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1:
-            raise ConfigError(f"got action space {space}; wanted a finite Box with one axis", at="$.environment")
+        if (
+            not isinstance(space, gymnasium.spaces.Box)
+            or len(space.shape) != 1
+            or not np.issubdtype(space.dtype, np.floating)
+        ):
+            raise ConfigError(f"got action space {space}; wanted a finite Box of floats, one axis", at="$.environment")
         return cls(space.low.astype(float), space.high.astype(float))

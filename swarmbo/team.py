@@ -10,36 +10,30 @@ from jaxtyping import Float
 from pettingzoo import ParallelEnv
 from scipy.stats import qmc
 
-from swarmbo.acquisition import DBGPUCB, Decision, Situation
-from swarmbo.agent import solve_with_agents
-from swarmbo.baselines import Greedy, Independent, LawnMower, Random
-from swarmbo.belief import ExactGP, ExactGPSettings
-from swarmbo.coordination import Exact, MaxSum
+from swarmbo.acquisition import Situation
+from swarmbo.belief import ExactGP
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.kinds import AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings, decide
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.rng import stream
 from swarmbo.settings import resolve
 from swarmbo.spaces import Domain
-from swarmbo.transport import InProcess, Routes, broadcast_traffic
+from swarmbo.transport import Routes, multicast_traffic
 from swarmbo.world import World
 
-BeliefSettings = ExactGPSettings
-AcquisitionSettings = DBGPUCB
-CoordinationSettings = Exact | MaxSum | Independent | Greedy | Random | LawnMower
-TransportSettings = InProcess
-
-DEFAULT_KINDS = {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"}
 _STATE_VERSION = 1
 _N_DEFAULT_CANDIDATES = 512
 
 Locations = Mapping[str, Float[np.ndarray, " d"]]
+Places = Mapping[str, Float[np.ndarray, "k d"]]
 
 
 class Team:
     """A team of agents that share a Gaussian-process belief and agree on joint batches of measurements.
 
     Make one with ``Team.for_env`` (drives a PettingZoo environment) or ``Team.for_field`` (ask and tell).
-    The team maximises. ``state_dict`` holds all of it, as plain data and arrays.
+    The team maximises. Decisions repeat to the bit for one seed and one number of linear-algebra threads
+    (``swarmbo run`` sets it to one), in whichever order agents and outcomes come.
 
     Example:
         >>> import swarmbo as sb
@@ -81,6 +75,8 @@ class Team:
         self.last_query: Query | None = None
         self.last_report: SolveReport | None = None
         self.last_sharing = Traffic()
+        self._asked = 0
+        self._acting: str | None = None  # the query that the environment is carrying out
         self._world: World | None = None
         self._pending: dict[str, dict[str, np.ndarray]] = {}
         self._positions: dict[str, np.ndarray] = {}
@@ -116,25 +112,37 @@ class Team:
         team._world = world
         return team
 
+    def begin(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
+        """Start an episode: learn from the infos of ``env.reset`` where the agents are and what they measured there.
+
+        ``act`` calls it before the first round. Call it yourself before a further episode; the belief is kept.
+        """
+        self.round, self._acting, self._pending, self._positions, self._starts = 0, None, {}, {}, {}
+        self._learn(infos, {})
+
     def act(
         self, observations: Mapping[str, Any], infos: Mapping[str, Mapping[str, Any]] | None = None
     ) -> dict[str, np.ndarray]:
-        """Actions for every live agent; the first call also learns from the infos of ``reset``.
+        """Actions for every live agent.
 
         Args:
             observations: As returned by the environment; only its keys are used.
-            infos: Likewise.
+            infos: Likewise; used in the first round only, where they are those of ``reset``.
 
         Returns:
             For each agent where it measures next. An agent with nowhere to go is told to stay where it is.
         """
-        if self.round == 0 and self.belief.n_data == 0 and infos:
-            self._learn(infos, {})
-        agents = tuple(observations)
-        query = self.ask(self._in_world.candidates(agents), links=self._in_world.links(), agents=agents)
+        world = self._in_world
+        if self.round == 0 and not self._positions and infos:
+            self.begin(infos)
+        if self._acting is not None:
+            self._pending.pop(self._acting, None)  # its outcomes were never observed, and now they can't be
+        agents = tuple(agent for agent in self.agents if agent in observations and agent in world.live)
+        query = self.ask(world.candidates(agents), links=world.links(), agents=agents)
+        self._acting = query.id
         middle = (self.domain.low + self.domain.high) / 2
         stay = {agent: self._positions.get(agent, middle) for agent in agents}
-        return {agent: self._in_world.action(agent, point) for agent, point in (stay | query.points).items()}
+        return {agent: world.action(agent, point) for agent, point in (stay | query.points).items()}
 
     def observe(
         self,
@@ -144,69 +152,79 @@ class Team:
         truncations: Mapping[str, bool],
         infos: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``.
+        """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used.
 
         A measurement that is missing or not finite counts as failed; the others are learned from.
         """
-        points = self._pending.pop(self.last_query.id, {}) if self.last_query else {}
+        points = self._pending.pop(self._acting, {}) if self._acting is not None else {}
+        self._acting = None
         self._learn(infos, points)
 
     def ask(
         self,
-        candidates: Locations | None = None,
+        candidates: Places | None = None,
         *,
         links: "nx.Graph[str] | None" = None,
         agents: Sequence[str] | None = None,
     ) -> Query:
-        """A joint batch: one place for each agent, chosen together.
+        """A joint batch: one place for each agent that has somewhere to go, chosen together.
 
-        Queries that are still out count as measured for the variance, so asking again gives other places.
+        The variance takes queries that are still out as measured, so that a further query looks elsewhere.
 
         Args:
-            candidates: For each agent the places (k, d) it could measure; by default 512 random ones in the box.
+            candidates: For each agent the places (k, d) it could measure, k >= 0; an agent that is missing has none. By
+                default 512 random ones in the box for each.
             links: Who hears whom; None means everyone.
             agents: Who takes part; by default all.
 
         Raises:
+            ConfigError: If an agent is unknown, or links are directed.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
+        takes_part = self._known(self.agents if agents is None else agents)
+        if links is not None and links.is_directed():
+            raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
+        places = self._places(takes_part, candidates, self.round + 1)
         self.round += 1
-        agents = self.agents if agents is None else tuple(agents)
-        places = {agent: self._places(agent, candidates) for agent in agents}
+        self._asked += 1
         self.refit()
         belief = self.belief
         pending = [point for points in self._pending.values() for point in points.values()]
         if pending:
             belief = belief.condition_on_pending(np.array(pending))
-        situation = Situation(
-            agents,
-            places,
-            self._positions,
-            self._starts,
-            belief,
-            links,
-            self.domain,
-            self.round,
-            self.horizon,
-            self.seed,
+        decision = decide(
+            Situation(
+                agents=takes_part,
+                candidates=places,
+                positions=self._positions,
+                starts=self._starts,
+                belief=belief,
+                links=links,
+                domain=self.domain,
+                round=self.round,
+                horizon=self.horizon,
+                seed=self.seed,
+            ),
+            self.acquisition,
+            self.coordination,
+            self.transport,
         )
-        decision = self._decide(situation)
-        self.last_report = decision.report
-        means: dict[str, float] = {}
-        stds: dict[str, float] = {}
-        if decision.points:
-            mean, var = belief.posterior(np.array(list(decision.points.values())))
-            means = dict(zip(decision.points, mean.tolist(), strict=True))
-            stds = dict(zip(decision.points, np.sqrt(var).tolist(), strict=True))
-        query = Query(f"q{self.round:05d}", decision.points, means, stds)
-        self._pending[query.id] = dict(decision.points)
-        self.last_query = query
+        points = {agent: decision.points[agent].copy() for agent in takes_part if agent in decision.points}
+        predictions = [belief.posterior(point[None]) for point in points.values()]
+        query = Query(
+            id=f"q{self._asked:05d}",
+            points=points,
+            means={agent: float(mean[0]) for agent, (mean, _) in zip(points, predictions, strict=True)},
+            stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in zip(points, predictions, strict=True)},
+        )
+        self._pending[query.id] = {agent: point.copy() for agent, point in points.items()}
+        self.last_query, self.last_report = query, decision.report
         return query
 
     def tell(
         self,
         query: Query | str,
-        outcomes: Mapping[str, float] | None = None,
+        outcomes: Mapping[str, float | None] | None = None,
         *,
         locations: Locations | None = None,
         failed: bool = False,
@@ -215,7 +233,7 @@ class Team:
 
         Args:
             query: The query, or its id.
-            outcomes: For each agent that reports its measurement in physical units; NaN or infinite means failed.
+            outcomes: For each agent that reports its measurement in physical units; None, NaN or infinite means failed.
             locations: Where it was really measured (d,), if not at the query's point.
             failed: Whether every measurement not in ``outcomes`` failed.
 
@@ -224,14 +242,16 @@ class Team:
             ShapeError: If a location is not a finite (d,) array.
         """
         query_id = query.id if isinstance(query, Query) else query
-        outcomes = dict(outcomes or {})
+        outcomes, locations = dict(outcomes or {}), dict(locations or {})
         if query_id not in self._pending:
             raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self._pending)}")
         points = self._pending[query_id]
         if strangers := [agent for agent in outcomes if agent not in points]:
             raise UnknownQueryError(f"query {query_id!r} waits for {list(points)}, got an outcome of {strangers}")
-        places = {agent: self._location(agent, (locations or {}).get(agent, points[agent])) for agent in outcomes}
-        self._add(places, outcomes)
+        if strangers := [agent for agent in locations if agent not in outcomes]:
+            raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
+        places = {agent: self._location(agent, locations.get(agent, points[agent])) for agent in outcomes}
+        self._add(places, {agent: _number(outcome) for agent, outcome in outcomes.items()})
         left = {agent: point for agent, point in points.items() if agent not in outcomes}
         if failed:
             self.failures += len(left)
@@ -251,12 +271,12 @@ class Team:
         if X.shape != (len(y), self.domain.n_dims):
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
         good = np.isfinite(y)
-        self.failures += int((~good).sum())
         if good.any():
             self.belief = self.belief.update(X[good], y[good])
+        self.failures += int((~good).sum())
 
     def refit(self) -> None:
-        """Fit the belief's hyper-parameters if they are due; ``ask`` does so before it decides."""
+        """Fit the belief's hyper-parameters if they are due; ``ask`` and ``recommend`` do so by themselves."""
         if self.belief.needs_fit:
             self.belief = self.belief.fit(stream(self.seed, "fit", n=self.belief.n_data))
 
@@ -264,24 +284,32 @@ class Team:
         """Where the belief's mean is largest, over the places that can be measured; None while there is no data.
 
         The places are the environment's ``sites()`` where it has them, else 2,048 quasi-random points of the box and
-        the locations measured so far.
+        the locations in it that were measured.
         """
         if self.belief.n_data == 0:
             return None
+        self.refit()
         places = self._world.sites() if self._world else None
         if places is None:
             sobol = qmc.Sobol(self.domain.n_dims, rng=stream(self.seed, "recommendation"))
-            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), self.belief.X])
-        mean, var = self.belief.posterior(places)
-        best = int(mean.argmax())
-        return Recommendation(places[best].tolist(), float(mean[best]), float(np.sqrt(var[best])))
+            inside = ((self.domain.low <= self.belief.X) & (self.domain.high >= self.belief.X)).all(axis=1)
+            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), self.belief.X[inside]])
+        best = places[int(self.belief.posterior_mean(places).argmax())]
+        mean, var = self.belief.posterior(best[None])
+        return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
     def state_dict(self) -> dict[str, Any]:
-        """All that evolves, as ``{"json": plain data, "arrays": {name: array}}``; settings are not in it."""
+        """All that evolves, as ``{"json": plain data, "arrays": {name: array}}``.
+
+        Settings are not in it, save those that the state makes no sense without.
+        """
         belief = self.belief.state_dict()
         plain = {
             "version": _STATE_VERSION,
+            "of": self._identity(),
             "round": self.round,
+            "asked": self._asked,
+            "acting": self._acting,
             "failures": self.failures,
             "pending": {key: {a: p.tolist() for a, p in points.items()} for key, points in self._pending.items()},
             "positions": {agent: position.tolist() for agent, position in self._positions.items()},
@@ -294,17 +322,20 @@ class Team:
         """Go on from a saved state, in place.
 
         Args:
-            state: What ``state_dict`` of a team with the same agents and settings returned.
+            state: What ``state_dict`` of a team with the same agents, domain and belief settings returned.
 
         Raises:
-            StateVersionError: If another version wrote it.
+            StateVersionError: If another version of swarmbo, or another team, wrote it.
         """
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _STATE_VERSION:
             raise StateVersionError(
                 f"team state has version {plain.get('version')}; this swarmbo reads {_STATE_VERSION}"
             )
-        self.round, self.failures = plain["round"], plain["failures"]
+        if plain["of"] != self._identity():
+            raise StateVersionError(f"got the state of a team of {plain['of']}; wanted one of {self._identity()}")
+        self.round, self._asked, self.failures = plain["round"], plain["asked"], plain["failures"]
+        self._acting = plain["acting"]
         self._pending = {
             key: {agent: np.array(point) for agent, point in points.items()} for key, points in plain["pending"].items()
         }
@@ -316,45 +347,48 @@ class Team:
         )
         return self
 
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "agents": list(self.agents),
+            "low": self.domain.low.tolist(),
+            "high": self.domain.high.tolist(),
+            "belief": msgspec.to_builtins(self.belief_settings),
+        }
+
     @property
     def _in_world(self) -> World:
         if self._world is None:
             raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")
         return self._world
 
-    def _places(self, agent: str, candidates: Locations | None) -> Float[np.ndarray, "k d"]:
+    def _known(self, agents: Sequence[str]) -> tuple[str, ...]:
+        """Agents in the team's order, whichever order they are named in."""
+        if strangers := [agent for agent in agents if agent not in self.agents]:
+            raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
+        return tuple(agent for agent in self.agents if agent in agents)
+
+    def _places(
+        self, agents: tuple[str, ...], candidates: Places | None, round_number: int
+    ) -> dict[str, Float[np.ndarray, "k d"]]:
         d = self.domain.n_dims
         if candidates is None:
-            rng = stream(self.seed, "candidates", agent=agent, round=self.round)
-            return self.domain.from_unit(rng.random((_N_DEFAULT_CANDIDATES, d)))
-        places = np.asarray(candidates.get(agent, np.empty((0, d))), dtype=float)
-        if places.ndim != 2 or places.shape[1] != d or not np.isfinite(places).all():
-            raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted finite (k, {d})")
-        return places
+            streams = {agent: stream(self.seed, "candidates", agent=agent, round=round_number) for agent in agents}
+            return {a: self.domain.from_unit(rng.random((_N_DEFAULT_CANDIDATES, d))) for a, rng in streams.items()}
+        self._known(list(candidates))
+        checked: dict[str, Float[np.ndarray, "k d"]] = {}
+        for agent in agents:
+            places = np.array(candidates.get(agent, ()), dtype=float)
+            places = places.reshape(0, d) if places.size == 0 else places
+            if places.ndim != 2 or places.shape[1] != d or not np.isfinite(places).all():
+                raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted finite (k, {d})")
+            checked[agent] = places
+        return checked
 
     def _location(self, agent: str, location: object) -> Float[np.ndarray, " d"]:
-        place = np.asarray(location, dtype=float)
+        place = np.array(location, dtype=float)
         if place.shape != (self.domain.n_dims,) or not np.isfinite(place).all():
             raise ShapeError(f"location of {agent!r}: got {location!r}; wanted {self.domain.n_dims} finite numbers")
         return place
-
-    def _decide(self, situation: Situation) -> Decision:
-        if not isinstance(self.coordination, Exact | MaxSum):
-            return self.coordination.decide(situation, self.acquisition)
-        problem = self.acquisition.local_problem(situation)
-        if problem is None:
-            return Decision({}, SolveReport(status="not_needed"))
-        graph, tables, links = problem.graph, problem.tables, situation.links
-        if self.transport.as_agents:
-            solution = solve_with_agents(self.coordination, graph, tables, self.transport.open(graph.agents, links))
-        else:
-            solution = self.coordination.solve(graph, tables, links)
-        points: dict[str, np.ndarray] = {}
-        for agent, index in solution.assignment.items():
-            point = problem.shortlists[agent][index]
-            if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
-                points[agent] = point  # where every joint choice has a clash, the later robot of a clash stays
-        return Decision(points, solution.report)
 
     def _learn(self, infos: Mapping[str, Mapping[str, Any]], points: Locations) -> None:
         """Take the measurements out of an environment's infos; agents with a point that do not report have failed."""
@@ -362,26 +396,34 @@ class Team:
         outcomes: dict[str, float] = {}
         for agent in self.agents:
             location, outcome = World.report(infos.get(agent, {}))
-            if location is not None or agent in points:
-                places[agent] = self._location(agent, points[agent] if location is None else location)
-                outcomes[agent] = outcome
+            number = _number(outcome)
+            if location is not None and (np.isfinite(number) or np.isfinite(np.asarray(location, dtype=float)).all()):
+                places[agent] = self._location(agent, location)
+                outcomes[agent] = number
+            elif agent in points:  # it does not say where it is: where it was sent, as far as anybody knows
+                places[agent] = points[agent]
+                outcomes[agent] = number
         self._add(places, outcomes)
 
     def _add(self, places: Locations, outcomes: Mapping[str, float]) -> None:
-        """Move the agents to where they measured and learn what they did, in the team's order."""
-        good: list[str] = []
-        for agent in self.agents:
-            if agent in outcomes:
-                self._positions[agent] = places[agent]
-                self._starts.setdefault(agent, places[agent])
-                if np.isfinite(outcomes[agent]):
-                    good.append(agent)
-                else:
-                    self.failures += 1
+        """Learn what agents measured and move them to where they did, in the team's order."""
+        told = [agent for agent in self.agents if agent in outcomes]
+        good = [agent for agent in told if np.isfinite(outcomes[agent])]
+        if good:  # first what may be refused, so that nothing has changed if it is
+            y = np.array([outcomes[agent] for agent in good])
+            self.belief = self.belief.update(np.array([places[agent] for agent in good]), y)
+        self.failures += len(told) - len(good)
+        for agent in told:
+            self._positions[agent] = places[agent]
+            self._starts.setdefault(agent, places[agent])
         routes = Routes(self.agents, self._world.links() if self._world else None)
-        reports = {agent: msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent])) for agent in good}
-        sharing = (broadcast_traffic(routes, agent, len(report)) for agent, report in reports.items())
-        self.last_sharing = sum(sharing, Traffic())
-        if good:
-            X = np.array([places[agent] for agent in good])
-            self.belief = self.belief.update(X, np.array([outcomes[agent] for agent in good]))
+        self.last_sharing = Traffic()
+        for agent in good:
+            others = [other for other in self.agents if other != agent]
+            report = msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent]))
+            self.last_sharing += multicast_traffic(routes, agent, others, len(report))
+
+
+def _number(outcome: float | None) -> float:
+    """An outcome as a float; NaN where there is none."""
+    return np.nan if outcome is None else float(outcome)

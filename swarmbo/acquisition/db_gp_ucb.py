@@ -13,7 +13,7 @@ from swarmbo.acquisition.markov import conditional_variances
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.shortlist import shortlist
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.territory import divide
+from swarmbo.acquisition.territory import divide, seat
 from swarmbo.belief import ExactGP
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import Settings, require
@@ -46,7 +46,7 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     Motion limits and shortlists void the paper's regret bound; the theory schedule is there for study.
 
     Args:
-        markov_order: B, how many robots further along the chain a local acquisition sees, 0 to 16. With 0 robots only
+        markov_order: B, how many robots further along the chain a local acquisition sees, >= 0. With 0 robots only
             keep out of each other's places.
         exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``).
         exploration_scale: Factor on sqrt(alpha_t) and sqrt(beta_t), > 0.
@@ -55,8 +55,9 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
             from one that is unknown; the floor keeps the difference. 0 is the paper's rule.
         delta: Failure probability in the theory schedule, in (0, 1).
         candidates: Length of a robot's shortlist, 1 to 4096.
-        table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28; a shortlist is cut to the
-            (B+1)-th root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3.
+        table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
+            root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
+            what a robot needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
     """
 
     markov_order: int = 2
@@ -68,12 +69,17 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     table_entries: int = 2**18
 
     def __post_init__(self) -> None:
-        require(self, "markov_order", lambda v: 0 <= v <= 16, "an integer from 0 to 16")
         require(self, "exploration_scale", lambda v: v > 0, "a number > 0")
         require(self, "noise_ratio_floor", lambda v: 0 <= v <= 100, "a number from 0 to 100")
         require(self, "delta", lambda v: 0 < v < 1, "a number between 0 and 1")
         require(self, "candidates", lambda v: 1 <= v <= 4096, "an integer from 1 to 4096")
         require(self, "table_entries", lambda v: 2**10 <= v <= 2**28, "an integer from 2^10 to 2^28")
+        require(
+            self,
+            "markov_order",
+            lambda v: v >= 0 and (2 * v + 1) ** (v + 1) <= self.table_entries,
+            f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
+        )
 
     def sqrt_beta(self, situation: Situation) -> float:
         """Weight of the standard deviation where single places are ranked by mean + weight x std."""
@@ -83,14 +89,16 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         """The local acquisitions of one round; None if nobody has anywhere to go.
 
         Two robots never end at one place: within a factor equal places get -inf; robots that share no factor get
-        disjoint shortlists. A robot for which that leaves no place sits the round out.
+        disjoint shortlists. A robot for which that leaves no place sits the round out; for the others there is always a
+        joint choice without a clash.
         """
         belief, order = situation.belief, self.markov_order
         groups, places = self._territories(situation)
         if not groups:
             return None
         sqrt_beta = self.sqrt_beta(situation)
-        size = max(1, min(self.candidates, int(round(self.table_entries ** (1 / (order + 1)), 9))))
+        arity = min(order + 1, max(map(len, groups)))
+        size = min(max(self.candidates, 2 * order + 1), int(round(self.table_entries ** (1 / arity), 9)))
         shortlists = {agent: own[shortlist(belief, own, size, sqrt_beta)] for agent, own in places.items()}
         noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
         noise_ratio = noise_variance / belief.prior_variance
@@ -112,9 +120,10 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
             links = None if situation.links is None else situation.links.subgraph(agents)
             groups = chains(agents, situation.positions, links)
             places = divide(groups, self.markov_order, situation.candidates, situation.positions)
-            if all(map(len, places.values())):
+            seated, idle = seat(agents, places, enough=2 * self.markov_order + 1)
+            if not idle:
                 return groups, places
-            agents = tuple(agent for agent in agents if len(places[agent]))  # a chain without them is another chain
+            agents = tuple(seated)  # a chain without the idle ones is another chain
 
 
 def local_acquisition(

@@ -18,10 +18,10 @@ class Situation:
     """Everything that a method may look at when it chooses the next measurements.
 
     Args:
-        agents: Who measures in this round.
+        agents: Who measures in this round, in the team's order.
         candidates: For each agent the places (k, d) it can measure in this round, in physical units; k may be 0.
         positions: Where each agent is (d,); agents whose position is unknown are missing.
-        starts: Where each agent made its first measurement (d,).
+        starts: Where each agent of the team made its first measurement (d,), whether it takes part or not.
         belief: What the team thinks of the field.
         links: Who hears whom; None means that everyone hears everyone.
         domain: The box that all locations lie in.

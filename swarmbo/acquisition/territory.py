@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 
 def divide(
@@ -15,8 +17,8 @@ def divide(
     """Give each contested place to one of the robots that could not settle the matter by a factor of theirs.
 
     Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep what they have.
-    Between others a contested place goes to the nearest robot. A robot that this would leave with nothing gets one
-    place back from robots that have more than one.
+    Between others a contested place goes to the nearest robot; places at equal (or unknown) distances are dealt out in
+    turn. A robot that this would leave with nothing gets one place back from robots that have more than one.
 
     Args:
         chains: The chains of robots.
@@ -41,7 +43,8 @@ def divide(
         if agent in positions:
             distance[a] = np.linalg.norm(places - positions[agent], axis=1)
     kept = np.zeros_like(reach)
-    for robots in np.argsort(distance, axis=0, kind="stable"):  # for every place its nearest robot, then the next …
+    turns = (np.arange(len(agents))[:, None] - np.arange(len(places))) % len(agents)  # deal out where distances tie
+    for robots in np.lexsort((turns, distance), axis=0):  # for every place its nearest robot, then the next …
         rivals = (kept & ~shares[robots].T).any(axis=0)
         kept[robots, np.arange(len(places))] = reach[robots, np.arange(len(places))] & ~rivals
     for a in np.flatnonzero(reach.any(axis=1) & ~kept.any(axis=1)):
@@ -65,3 +68,31 @@ def _get_one_back(
             kept[rivals, place] = False
             kept[a, place] = True
             return
+
+
+def seat(
+    agents: Sequence[str], places: Mapping[str, Float[np.ndarray, "_ d"]], enough: int
+) -> tuple[list[str], list[str]]:
+    """Who can take part such that no two robots ever need the same place, and who has to sit the round out.
+
+    Robots with ``enough`` places can always get out of the others' way; those with fewer are matched to distinct
+    places, as many of them as possible.
+
+    Args:
+        agents: All robots.
+        places: What each may bargain for.
+        enough: Number of places from which on a robot always finds a free one.
+
+    Returns:
+        Those that take part and those that do not, each in the order of ``agents``.
+    """
+    few = [agent for agent in agents if len(places[agent]) < enough]
+    seated = set(agents) - set(few)
+    known = {place: n for n, place in enumerate({tuple(p): None for agent in few for p in places[agent].tolist()})}
+    if known:
+        wants = np.zeros((len(few), len(known)), dtype=np.int8)
+        for n, agent in enumerate(few):
+            wants[n, [known[tuple(place)] for place in places[agent].tolist()]] = 1
+        matched = maximum_bipartite_matching(csr_array(wants), perm_type="column")
+        seated |= {agent for agent, place in zip(few, matched, strict=True) if place >= 0}
+    return [a for a in agents if a in seated], [a for a in agents if a not in seated]

@@ -5,14 +5,16 @@ import numpy as np
 from swarmbo.acquisition import DBGPUCB, Decision, Situation
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.settings import Settings
+from swarmbo.transport import Routes, multicast_traffic
 
 
 class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """Sequential greedy batch: GP-BUCB (Desautels et al. 2014).
 
     Agents choose in the environment's order. Each maximises mean + sqrt(beta) std with the variance (not the mean)
-    conditioned on the choices before it; no place is chosen twice. Every choice is told to all agents that come
-    later, and counted with 8 bytes a coordinate.
+    conditioned on the choices before it; no place is chosen twice. Each choice is told to all agents that come later:
+    counted with 8 bytes a coordinate, relayed over the links, by a base station where no relay reaches (two
+    transmissions). Nothing is maximised jointly, hence no value.
     """
 
     def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
@@ -30,7 +32,9 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
                 mean, var = belief.posterior(places)
                 points[agent] = places[int((mean + sqrt_beta * np.sqrt(var)).argmax())]
                 belief = belief.condition_on_pending(points[agent][None])
-        n = len(situation.movers)
-        messages = n * (n - 1) // 2
-        traffic = Traffic(messages, 8 * situation.domain.n_dims * messages, messages)
-        return Decision(points, SolveReport(status="not_needed", rounds=max(n - 1, 0), traffic=traffic))
+        routes = Routes(situation.agents, situation.links)
+        traffic = Traffic()
+        for n, sender in enumerate(situation.movers):
+            traffic += multicast_traffic(routes, sender, situation.movers[n + 1 :], 8 * situation.domain.n_dims)
+        rounds = max(len(situation.movers) - 1, 0)
+        return Decision(points, SolveReport(status="sequential", rounds=rounds, traffic=traffic))

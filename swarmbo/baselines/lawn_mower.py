@@ -40,12 +40,12 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
 
 def strip_of_agents(situation: Situation) -> dict[str, int]:
     """Which strip each agent sweeps: strips from west to east go to agents in the order of their starts."""
+    team = list(dict.fromkeys([*situation.starts, *situation.agents]))
 
     def start_x(agent: str) -> float:
         return float(situation.starts[agent][0]) if agent in situation.starts else np.inf
 
-    order = sorted(situation.agents, key=lambda agent: (start_x(agent), situation.agents.index(agent)))
-    return {agent: strip for strip, agent in enumerate(order)}
+    return {agent: strip for strip, agent in enumerate(sorted(team, key=lambda agent: (start_x(agent), agent)))}
 
 
 def sweep_path(

@@ -2,5 +2,4 @@
 
 from swarmbo.belief.cache import PosteriorCache as PosteriorCache
 from swarmbo.belief.exact import ExactGP as ExactGP
-from swarmbo.belief.hyperparameters import ExactGPSettings as ExactGPSettings
-from swarmbo.belief.hyperparameters import Hyperparameters as Hyperparameters
+from swarmbo.belief.hyperparameters import ExactGPSettings as ExactGPSettings, Hyperparameters as Hyperparameters

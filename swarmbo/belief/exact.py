@@ -126,8 +126,9 @@ class ExactGP(FactorisedGP):
 
     @property
     def needs_fit(self) -> bool:
-        """Whether ``settings.refit_every`` updates with data came since the last fit."""
-        return self.tells_since_fit >= self.settings.refit_every
+        """Whether data wait for a fit: the first ones at once, later ones after ``settings.refit_every`` updates."""
+        wait = self.settings.refit_every if self.is_fitted else 1
+        return self.tells_since_fit >= wait
 
     def update(self, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> "ExactGP":
         """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.

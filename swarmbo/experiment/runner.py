@@ -23,7 +23,6 @@ from swarmbo.experiment.summary import Summary, read_summary, summarise
 from swarmbo.experiment.world import Environment, make_environment
 from swarmbo.experiment.world_record import keep_world
 from swarmbo.records import GroundTruth, RoundRecord
-from swarmbo.rng import stream
 from swarmbo.team import Team
 
 Watcher = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
@@ -194,8 +193,8 @@ def _begin(run: _Run) -> _Moment:
         team.load_state_dict(checkpoint.team)
         record = msgspec.json.decode(run.logged[checkpoint.round], type=RoundRecord)
         return _Moment(record, dict.fromkeys(env.agents), {})
-    team.observe(observations, {}, {}, {}, infos)
-    _fit(team)
+    team.begin(infos)
+    team.refit()
     learned = time.perf_counter()
     record = record_reset(team, infos, run.truth)
     recorded = time.perf_counter()
@@ -212,7 +211,7 @@ def _round(run: _Run, moment: _Moment) -> _Moment:
     observations, rewards, terminations, truncations, infos = env.step(actions)
     measured = time.perf_counter()
     team.observe(observations, rewards, terminations, truncations, infos)
-    _fit(team)
+    team.refit()
     learned = time.perf_counter()
     record = record_round(moment.record, team, actions, infos, links, run.truth)
     recorded = time.perf_counter()
@@ -222,12 +221,6 @@ def _round(run: _Run, moment: _Moment) -> _Moment:
         write_checkpoint(run.folder, Checkpoint(record.round, team.state_dict(), env.unwrapped.get_state()))
     run.watch(record, was_logged)
     return _Moment(record, {agent: observations[agent] for agent in env.agents}, infos)
-
-
-def _fit(team: Team) -> None:
-    """Fit now what the next decision would fit first, so that records show the belief that it starts from."""
-    if team.belief.needs_fit:
-        team.belief = team.belief.fit(stream(team.seed, "fit", n=team.belief.n_data))
 
 
 def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:

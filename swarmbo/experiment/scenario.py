@@ -12,10 +12,9 @@ import tomli_w
 import swarmbo
 from swarmbo.errors import ConfigError
 from swarmbo.experiment.override import apply_overrides
+from swarmbo.kinds import DEFAULT_KINDS, AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings
 from swarmbo.settings import Settings, convert, require
-from swarmbo.team import AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings
 
-DEFAULT_KINDS = {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"}
 MAX_ROUNDS = 100_000
 
 

@@ -1,9 +1,9 @@
 """Transports move named messages between agents and count them. They know no graph of factors."""
 
-from swarmbo.transport.broadcast import broadcast_traffic as broadcast_traffic
 from swarmbo.transport.in_process import (
     Envelope as Envelope,
     InProcess as InProcess,
     InProcessTransport as InProcessTransport,
 )
+from swarmbo.transport.multicast import multicast_traffic as multicast_traffic
 from swarmbo.transport.routes import Routes as Routes

@@ -60,18 +60,13 @@ def test_every_kind_of_coordination_drives_an_ordinary_loop_to_the_end(coordinat
 def test_agents_that_exchange_messages_decide_like_the_fast_path(coordination):
     runs = []
     for as_agents in (False, True):
-        team = sb.Team.for_env(world(), coordination=coordination, transport=sb.InProcess(as_agents=as_agents), seed=2)
-        runs.append((play(world_of(team), team), team.last_report))
+        env = world()
+        team = sb.Team.for_env(env, coordination=coordination, transport=sb.InProcess(as_agents=as_agents), seed=2)
+        runs.append((play(env, team), team.last_report))
     for one, other in zip(runs[0][0], runs[1][0], strict=True):
         assert all((one[agent] == other[agent]).all() for agent in one)
     assert runs[0][1] == runs[1][1]
     assert runs[0][1].messages > 0
-
-
-def world_of(team: sb.Team):
-    env = world()
-    team._world = type(team._world)(env)
-    return env
 
 
 @pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy"])
@@ -227,8 +222,8 @@ def test_agents_may_be_told_in_any_order_of_names():
 def test_sharing_is_counted_with_relays():
     env = world(robots=3, starts=[[0.0, 0.0], [400.0, 0.0], [800.0, 0.0]], radio_range_m=450.0)
     team = sb.Team.for_env(env)
-    observations, infos = env.reset(seed=0)
-    team.observe(observations, {}, {}, {}, infos)
+    _, infos = env.reset(seed=0)
+    team.begin(infos)
     assert (team.last_sharing.messages, team.last_sharing.transmissions) == (6, 8)
 
 
@@ -258,24 +253,29 @@ def test_a_team_without_a_world_cannot_act():
 class Dial(pettingzoo.ParallelEnv):
     """A world that offers nothing but spaces and infos: each agent turns three dials."""
 
-    def __init__(self, widths=(1.0, 1.0)):
+    def __init__(self, sizes=(3, 3), dtype=np.float32, leaves_after=None):
         self.possible_agents = ["p", "q"]
         self._spaces = {
-            agent: gymnasium.spaces.Box(-width, width, (3,), np.float32)
-            for agent, width in zip(self.possible_agents, widths, strict=True)
+            agent: gymnasium.spaces.Box(-1, 1, (size,), dtype)
+            for agent, size in zip(self.possible_agents, sizes, strict=True)
         }
+        self._leaves_after = leaves_after
 
     def action_space(self, agent):
         return self._spaces[agent]
 
     def reset(self, seed=None, options=None):
-        self.agents = list(self.possible_agents)
+        self.agents, self._round = list(self.possible_agents), 0
         return dict.fromkeys(self.agents, np.zeros(1)), {agent: {} for agent in self.agents}
 
     def step(self, actions):
         infos = {a: {"measurement": -float(np.square(x - 0.25).sum()), "location": x} for a, x in actions.items()}
-        no = dict.fromkeys(self.agents, False)
-        return dict.fromkeys(self.agents, np.zeros(1)), dict.fromkeys(self.agents, 0.0), no, no, infos
+        self._round += 1
+        here = self.agents
+        no = dict.fromkeys(here, False)
+        gone = no | ({"q": True} if self._round == self._leaves_after and "q" in here else {})
+        self.agents = [agent for agent in here if not gone[agent]]
+        return dict.fromkeys(here, np.zeros(1)), dict.fromkeys(here, 0.0), gone, no, infos
 
 
 def test_any_world_with_measurements_will_do():
@@ -286,9 +286,162 @@ def test_any_world_with_measurements_will_do():
     assert np.abs(np.array(team.recommend().location) - 0.25).max() < 0.2
 
 
-def test_unequal_action_spaces_are_refused():
+def test_an_agent_that_left_gets_no_action():
+    env = Dial(leaves_after=2)
+    team = sb.Team.for_env(env, rounds=4)
+    history = play(env, team, rounds=4)
+    assert [set(actions) for actions in history] == [{"p", "q"}, {"p", "q"}, {"p"}, {"p"}]
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 3)])
+def test_unequal_action_spaces_are_refused(sizes):
     with pytest.raises(ConfigError, match="different action spaces"):
-        sb.Team.for_env(Dial(widths=(1.0, 2.0)))
+        sb.Team.for_env(Dial(sizes=sizes))
+
+
+def test_integer_actions_are_refused():
+    with pytest.raises(ConfigError, match="Box of floats"):
+        sb.Team.for_env(Dial(dtype=np.int32))
+
+
+@pytest.mark.parametrize("coordination", ["exact", "greedy", "max-sum"])
+def test_decisions_do_not_depend_on_the_order_of_observations(coordination):
+    decisions = []
+    for reverse in (False, True):
+        env = world()
+        team = sb.Team.for_env(env, coordination=coordination)
+        observations, infos = env.reset(seed=0)
+        decisions.append(team.act(dict(sorted(observations.items(), reverse=reverse)), infos))
+    assert all((decisions[0][agent] == decisions[1][agent]).all() for agent in decisions[0])
+
+
+def test_nobody_unknown_is_asked_or_given_places():
+    team = field_team()
+    with pytest.raises(ConfigError, match="zeppelin"):
+        team.ask(agents=["zeppelin"])
+    with pytest.raises(ConfigError, match="'A'"):
+        team.ask({"A": [[0.0, 0.0]]})
+    with pytest.raises(ConfigError, match="directed"):
+        team.ask(links=nx.DiGraph([("a", "b")]))
+    assert team.round == 0
+    query = team.ask()
+    with pytest.raises(UnknownQueryError, match="without outcomes"):
+        team.tell(query, {"a": 1.0}, locations={"nobody": [0.0, 0.0]})
+
+
+@pytest.mark.parametrize("number", [np.float32(1.5), np.int64(2), np.array(1.5), 3])
+def test_any_number_may_be_told(number):
+    team = field_team()
+    team.tell(team.ask(), {"a": number, "b": None})
+    assert (team.belief.n_data, team.failures) == (1, 1)
+
+
+def test_a_refused_outcome_changes_nothing():
+    team = field_team()
+    query = team.ask()
+    with pytest.raises(ShapeError):
+        team.tell(query, {"a": float("nan"), "b": 1e61})
+    assert (team.failures, team.belief.n_data) == (0, 0)
+    team.tell(query, {"a": float("nan"), "b": 1.0})
+    assert (team.failures, team.belief.n_data) == (1, 1)
+
+
+def test_arrays_of_the_caller_may_be_reused():
+    team = field_team(coordination="random")
+    places = {agent: np.array([[0.5, 0.5]]) for agent in "abc"}
+    query = team.ask(places)
+    for array in places.values():
+        array[:] = -7.0
+    assert query.points["a"].tolist() == [0.5, 0.5]
+    query.points["a"] -= 100.0
+    where = np.array([0.1, 0.2])
+    team.tell(query, {"b": 1.0, "a": 2.0}, locations={"b": where})
+    where[:] = 9.0
+    assert team.belief.X.tolist() == [[0.5, 0.5], [0.1, 0.2]]
+    assert team.state_dict()["json"]["positions"]["b"] == [0.1, 0.2]
+
+
+def test_infos_without_numbers_count_as_failed_and_do_not_stop_the_others():
+    env = world()
+    team = sb.Team.for_env(env)
+    observations, infos = env.reset(seed=0)
+    team.act(observations, infos)
+    nowhere = {"measurement": np.nan, "location": np.full(2, np.nan)}
+    bad = {"robot_0": {"measurement": None}, "robot_1": nowhere, "robot_2": {"measurement": 5.0}}
+    team.observe({}, {}, {}, {}, bad)
+    assert (team.belief.n_data, team.failures) == (4, 2)
+
+
+def test_a_survey_attached_before_the_first_round_does_not_hide_the_start():
+    env = world()
+    team = sb.Team.for_env(env)
+    team.attach([[1.0, 1.0]], [50.0])
+    team.act(*env.reset(seed=0))
+    assert team.belief.n_data == 4
+
+
+def test_a_further_episode_begins_at_its_own_start():
+    env = world()
+    team = sb.Team.for_env(env)
+    play(env, team)
+    observations, infos = env.reset(seed=9)
+    team.begin(infos)
+    team.act(observations, infos)
+    starts = team.state_dict()["json"]["starts"]
+    assert all(np.allclose(starts[agent], infos[agent]["location"]) for agent in infos)
+    assert (team.belief.n_data, team.round) == (3 * 6 + 3, 1)
+
+
+def test_a_team_saved_while_the_world_acts_goes_on_from_there():
+    env = world()
+    team = sb.Team.for_env(env)
+    actions = team.act(*env.reset(seed=0))
+    twin = sb.Team.for_env(env).load_state_dict(team.state_dict())
+    twin.observe(*env.step(actions))
+    assert twin.state_dict()["json"]["pending"] == {}
+
+
+def test_a_query_whose_outcomes_were_never_observed_is_dropped_by_the_next_act():
+    env = world()
+    team = sb.Team.for_env(env)
+    observations, infos = env.reset(seed=0)
+    team.act(observations, infos)
+    team.act(observations, infos)
+    assert len(team.state_dict()["json"]["pending"]) == 1
+
+
+def test_the_state_of_another_team_is_refused():
+    state = field_team().state_dict()
+    with pytest.raises(StateVersionError, match="state of a team of"):
+        field_team(belief={"kind": "exact", "kernel": "rbf"}).load_state_dict(state)
+    with pytest.raises(StateVersionError, match="state of a team of"):
+        sb.Team.for_field(["a", "b"], low=[-1.0, -1.0], high=[1.0, 1.0]).load_state_dict(state)
+
+
+def test_recommendation_lies_in_the_box_and_comes_from_a_fitted_belief():
+    team = field_team()
+    team.attach([[5.0, 5.0], [0.0, 0.0], [0.5, -0.5]], [5000.0, 3000.0, 3500.0])
+    recommendation = team.recommend()
+    assert np.abs(recommendation.location).max() <= 1.0
+    assert recommendation.std > 1.0  # an unfitted belief would take the outcomes' unit for their scale
+
+
+def test_teams_at_one_dock_share_the_places_evenly():
+    """Eight agents that reach the same places all get one, and no two the same."""
+    agents = [f"robot_{n}" for n in range(8)]
+    team = sb.Team.for_field(agents, low=[-1.0, -1.0], high=[1.0, 1.0])
+    lattice = np.array([(x, y) for x in np.linspace(-1, 1, 9) for y in np.linspace(-1, 1, 9)])
+    query = team.ask(dict.fromkeys(agents, lattice))
+    assert len({tuple(point) for point in query.points.values()}) == 8
+    assert team.last_report.status == "exact"
+    assert np.isfinite(team.last_report.value)
+
+
+def test_fewer_places_than_agents_seat_as_many_as_there_are_places():
+    agents = [f"robot_{n}" for n in range(5)]
+    team = sb.Team.for_field(agents, low=[-1.0, -1.0], high=[1.0, 1.0])
+    query = team.ask(dict.fromkeys(agents, np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 0.0]])))
+    assert len({tuple(point) for point in query.points.values()}) == len(query.points) == 3
 
 
 def test_links_restrict_who_bargains_with_whom():

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from swarmbo.acquisition import DBGPUCB, Situation, local_acquisition, shortlist
 from swarmbo.acquisition.markov import log_det_terms
 from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
@@ -83,6 +84,7 @@ def test_no_two_robots_can_choose_one_place(seed, order):
     if problem is None:
         assert not any(map(len, candidates.values()))
         return
+    assert np.isfinite(Exact().solve(problem.graph, problem.tables).value)  # there is a choice without a clash
     graph, lists = problem.graph, {a: set(map(tuple, places)) for a, places in problem.shortlists.items()}
     together = {frozenset(pair) for f in graph.factors for pair in itertools.combinations(graph.scope(f), 2)}
     for a, b in itertools.combinations(lists, 2):
@@ -169,6 +171,7 @@ def test_shortlists_shrink_so_that_tables_keep_to_their_budget():
     ("table", "at"),
     [
         ({"markov_order": -1}, "markov_order"),
+        ({"markov_order": 5}, "markov_order"),
         ({"delta": 1.0}, "delta"),
         ({"candidates": 0}, "candidates"),
         ({"exploration_scale": 0.0}, "exploration_scale"),

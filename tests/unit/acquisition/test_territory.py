@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.acquisition.territory import divide
+from swarmbo.acquisition.territory import divide, seat
 
 
 @given(st.integers(0, 10_000), st.integers(0, 3))
@@ -45,3 +45,21 @@ def test_one_place_for_two_robots_leaves_one_idle():
     kept = divide([("a",), ("b",)], 1, {"a": place, "b": place}, {"a": np.ones(2), "b": np.zeros(2)})
     assert len(kept["a"]) == 0
     assert len(kept["b"]) == 1
+
+
+def test_places_at_equal_distance_are_dealt_out():
+    lattice = np.array([(x, y) for x in range(5) for y in range(4)], dtype=float)
+    agents = "abcd"
+    for positions in ({}, dict.fromkeys(agents, np.zeros(2))):
+        kept = divide([(agent,) for agent in agents], 2, dict.fromkeys(agents, lattice), positions)
+        assert [len(kept[agent]) for agent in agents] == [5, 5, 5, 5]
+
+
+def test_robots_with_few_places_are_matched_to_distinct_ones():
+    one, two = np.array([[0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
+    many = np.arange(10.0).reshape(5, 2)
+    assert seat("abc", {"a": one, "b": two, "c": many}, enough=5) == (["a", "b", "c"], [])
+    taking_part, idle = seat("abcd", {"a": one, "b": two, "c": two, "d": many}, enough=5)
+    assert len(taking_part) == 3
+    assert "d" in taking_part
+    assert len(idle) == 1

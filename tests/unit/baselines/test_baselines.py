@@ -1,5 +1,7 @@
+import dataclasses
 import functools
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -86,8 +88,27 @@ def test_sweep_path_stays_in_its_strip_and_is_evenly_spaced(n_points):
     assert (path[:, 0] <= 50.0).all()
     assert (path[:, 1] >= 0.0).all()
     assert (path[:, 1] <= 60.0).all()
+    steps = np.abs(np.diff(path, axis=0)).sum(axis=1)  # along the lanes and the turns between them
+    if n_points > 10:  # shorter only where a step cuts a turn
+        assert (steps <= np.median(steps) + 1e-9).all()
+        assert np.isclose(steps, np.median(steps)).mean() > 0.8
     if n_points > 1:
-        assert path[0, 1] > 30.0  # begins near the start
+        assert path[0, 1] > 30.0  # begins near the start: (49, 60) is at the upper edge
+        assert path[0, 0] >= 37.5  # and to the east
+
+
+def test_lawn_mower_strips_stay_when_an_agent_leaves():
+    now = situation()
+    fewer = dataclasses.replace(now, agents=now.agents[1:], round=5)
+    assert LawnMower().decide(fewer, DBGPUCB()).points["robot_2"].tolist() == (
+        LawnMower().decide(dataclasses.replace(now, round=5), DBGPUCB()).points["robot_2"].tolist()
+    )
+
+
+def test_greedy_pays_for_relays():
+    now = dataclasses.replace(situation(), links=nx.path_graph(["robot_1", "robot_0", "robot_2"]))
+    report = Greedy().decide(now, DBGPUCB()).report
+    assert (report.messages, report.traffic.transmissions) == (3, 4)
 
 
 def test_lawn_mower_needs_a_horizon_and_a_map():

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from swarmbo.belief.cholesky import extend, factorise, solve_lower, solve_lower_transposed
 from swarmbo.kernels import kernel_matrix

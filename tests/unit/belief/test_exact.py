@@ -4,8 +4,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
@@ -228,14 +227,16 @@ def test_update_and_fit_forget_pending_points():
     assert_equal_to_the_bit(conditioned.fit(np.random.default_rng(0)), belief.fit(np.random.default_rng(0)))
 
 
-def test_fit_is_asked_for_every_so_many_tells():
+def test_fit_is_asked_for_with_the_first_data_and_then_every_so_many_tells():
     belief = ExactGP.create(ExactGPSettings(refit_every=3), DOMAIN)
     X = random_points(8)
     seen = []
     for i in range(4):
         belief = belief.update(X[2 * i : 2 * i + 2], field(X[2 * i : 2 * i + 2]))
         seen.append(belief.needs_fit)
-    assert seen == [False, False, True, True]
+        if i == 0:
+            belief = belief.fit(np.random.default_rng(0))
+    assert seen == [True, False, False, True]
     assert not belief.update(X[:0], np.zeros(0)).fit(np.random.default_rng(0)).needs_fit
 
 

@@ -1,6 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from swarmbo_envs.robot_team.fields import lattice
 from swarmbo_envs.robot_team.starts import nearest_free_sites, spread_starts
