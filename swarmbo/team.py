@@ -299,14 +299,21 @@ class Team:
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
     def state_dict(self) -> dict[str, Any]:
-        """All that evolves, as ``{"json": plain data, "arrays": {name: array}}``.
-
-        Settings are not in it, save those that the state makes no sense without.
-        """
+        """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
         belief = self.belief.state_dict()
         plain = {
             "version": _STATE_VERSION,
-            "of": self._identity(),
+            "agents": list(self.agents),
+            "low": self.domain.low.tolist(),
+            "high": self.domain.high.tolist(),
+            "settings": {
+                "belief": msgspec.to_builtins(self.belief_settings),
+                "acquisition": msgspec.to_builtins(self.acquisition),
+                "coordination": msgspec.to_builtins(self.coordination),
+                "transport": msgspec.to_builtins(self.transport),
+                "seed": self.seed,
+                "rounds": self.horizon,
+            },
             "round": self.round,
             "asked": self._asked,
             "acting": self._acting,
@@ -318,8 +325,26 @@ class Team:
         }
         return {"json": plain, "arrays": {f"belief/{name}": array for name, array in belief["arrays"].items()}}
 
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None) -> "Team":
+        """The team whose ``state_dict`` this is, going on to the bit.
+
+        Args:
+            state: The saved state.
+            env: The environment that it acts in, if it does.
+
+        Raises:
+            StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
+        """
+        plain = state["json"]
+        if plain.get("version") != _STATE_VERSION:
+            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
+        if env is not None:
+            return cls.for_env(env, **plain["settings"]).load_state_dict(state)
+        return cls.for_field(plain["agents"], plain["low"], plain["high"], **plain["settings"]).load_state_dict(state)
+
     def load_state_dict(self, state: Mapping[str, Any]) -> "Team":
-        """Go on from a saved state, in place.
+        """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
 
         Args:
             state: What ``state_dict`` of a team with the same agents, domain and belief settings returned.
@@ -327,13 +352,15 @@ class Team:
         Raises:
             StateVersionError: If another version of swarmbo, or another team, wrote it.
         """
-        plain, arrays = state["json"], state["arrays"]
+        plain, arrays, own = state["json"], state["arrays"], self.state_dict()["json"]
         if plain.get("version") != _STATE_VERSION:
-            raise StateVersionError(
-                f"team state has version {plain.get('version')}; this swarmbo reads {_STATE_VERSION}"
-            )
-        if plain["of"] != self._identity():
-            raise StateVersionError(f"got the state of a team of {plain['of']}; wanted one of {self._identity()}")
+            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
+        for key in ("agents", "low", "high"):
+            if plain[key] != own[key]:
+                raise StateVersionError(f"got the state of a team with {key} {plain[key]}; wanted {own[key]}")
+        if plain["settings"]["belief"] != own["settings"]["belief"]:
+            got, wanted = plain["settings"]["belief"], own["settings"]["belief"]
+            raise StateVersionError(f"got the state of a team with belief {got}; wanted {wanted}")
         self.round, self._asked, self.failures = plain["round"], plain["asked"], plain["failures"]
         self._acting = plain["acting"]
         self._pending = {
@@ -346,14 +373,6 @@ class Team:
             self.belief_settings, self.domain, {"json": plain["belief"], "arrays": belief_arrays}
         )
         return self
-
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "agents": list(self.agents),
-            "low": self.domain.low.tolist(),
-            "high": self.domain.high.tolist(),
-            "belief": msgspec.to_builtins(self.belief_settings),
-        }
 
     @property
     def _in_world(self) -> World:

@@ -183,8 +183,8 @@ def test_a_restored_team_goes_on_to_the_bit(coordination):
     state = team.state_dict()
     plain = json.loads(json.dumps(state["json"]))
     twin_env = copy.deepcopy(env)
-    twin = sb.Team.for_env(twin_env, coordination=coordination, seed=5)
-    twin.load_state_dict({"json": plain, "arrays": {name: a.copy() for name, a in state["arrays"].items()}})
+    saved = {"json": plain, "arrays": {name: array.copy() for name, array in state["arrays"].items()}}
+    twin = sb.Team.from_state_dict(saved, env=twin_env)
     live = dict.fromkeys(env.agents)
     for _ in range(3):
         ours, theirs = team.act(live), twin.act(live)
@@ -198,9 +198,9 @@ def test_open_queries_survive_in_the_state():
     team = field_team()
     query = team.ask()
     team.tell(query, {"a": 1.0})
-    twin = field_team().load_state_dict(team.state_dict())
-    twin.tell(query.id, {"b": 1.0, "c": 2.0})
-    assert twin.belief.n_data == 3
+    for twin in (field_team().load_state_dict(team.state_dict()), sb.Team.from_state_dict(team.state_dict())):
+        twin.tell(query.id, {"b": 1.0, "c": 2.0})
+        assert twin.belief.n_data == 3
 
 
 def test_a_state_of_another_version_is_refused():
@@ -412,9 +412,9 @@ def test_a_query_whose_outcomes_were_never_observed_is_dropped_by_the_next_act()
 
 def test_the_state_of_another_team_is_refused():
     state = field_team().state_dict()
-    with pytest.raises(StateVersionError, match="state of a team of"):
+    with pytest.raises(StateVersionError, match="state of a team with"):
         field_team(belief={"kind": "exact", "kernel": "rbf"}).load_state_dict(state)
-    with pytest.raises(StateVersionError, match="state of a team of"):
+    with pytest.raises(StateVersionError, match="state of a team with"):
         sb.Team.for_field(["a", "b"], low=[-1.0, -1.0], high=[1.0, 1.0]).load_state_dict(state)
 
 
