@@ -130,13 +130,13 @@ def list_known() -> None:
     """List the scenarios that swarmbo brings, and the environments that scenarios can name."""
     with _one_line_errors():
         from swarmbo.experiment.scenario import available, summary_line
-        from swarmbo.experiment.world import environment_ids, load_plug_ins
+        from swarmbo.experiment.world import load_plug_ins, plug_in_ids
 
         typer.secho("scenarios", bold=True)
         for name, path in available().items():
             typer.echo(f"  {name:<20} {summary_line(path)}")
         typer.secho("environments", bold=True)
-        for identifier in environment_ids():
+        for identifier in plug_in_ids():
             typer.echo(f"  {identifier}")
         for name, why in load_plug_ins().items():
             typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)

@@ -41,6 +41,13 @@ def environment_ids() -> list[str]:
     return sorted(pettingzoo.parallel_registry)
 
 
+def plug_in_ids() -> list[str]:
+    """Ids of the environments that plug-ins brought: PettingZoo's own are games, without measurements."""
+    ids = environment_ids()
+    entries = {identifier: str(pettingzoo.parallel_registry[identifier].entry_point) for identifier in ids}
+    return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
+
+
 def make_environment(scenario: Scenario) -> Environment:
     """The world of a scenario, not yet reset.
 

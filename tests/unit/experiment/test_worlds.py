@@ -6,7 +6,7 @@ import pytest
 from swarmbo.errors import ConfigError
 from swarmbo.experiment import world
 from swarmbo.experiment.scenario import scenario_of
-from swarmbo.experiment.world import environment_ids, load_plug_ins, make_environment
+from swarmbo.experiment.world import environment_ids, load_plug_ins, make_environment, plug_in_ids
 
 
 def make(**environment):
@@ -68,3 +68,9 @@ def test_a_plug_in_registers_its_worlds_and_a_broken_one_does_not_stop_it(plug_i
             make(id="simulator/sea-v0")
     finally:
         del pettingzoo.parallel_registry["plugged/in-v3"]
+
+
+def test_worlds_of_plug_ins_are_told_from_games():
+    ids = plug_in_ids()
+    assert "swarmbo/robot_team-v0" in ids
+    assert not any(identifier.startswith(("atari/", "classic/", "sisl/", "butterfly/")) for identifier in ids)
