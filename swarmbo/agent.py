@@ -76,7 +76,7 @@ class Agent:
         if recipient == self.name:
             self._file(message)
         else:
-            self._outbox.append(Envelope(self.name, recipient, str(message.key[0]), Codec.encode(message)))
+            self._outbox.append(Envelope(self.name, recipient, Codec.encode(message)))
 
     def _file(self, message: Message) -> None:
         assert message.key not in self._mailbox, f"{self.name} was told twice of {message.key}"

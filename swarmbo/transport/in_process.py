@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 
 class Envelope(NamedTuple):
-    """One message under way: who sends it to whom, what kind it is, and its encoded content."""
+    """One message under way: who sends it to whom, and its encoded content."""
 
     sender: str
     recipient: str
-    kind: str
     payload: bytes
 
 
@@ -29,7 +28,7 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
 
     Example:
         >>> transport = InProcess().open(["a", "b"])
-        >>> transport.send(Envelope("a", "b", "greeting", b"hello"))
+        >>> transport.send(Envelope("a", "b", b"hello"))
         >>> [envelope.payload for envelope in transport.deliver()["b"]]
         [b'hello']
         >>> transport.traffic

@@ -1,6 +1,6 @@
 """Shortest paths over the radio links between agents."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from swarmbo.errors import TransportError
@@ -13,8 +13,8 @@ class Routes:
     """Who reaches whom, over how many links.
 
     Args:
-        agents: Names of the agents, each once.
-        links: The radio graph; None: everyone hears everyone. Its nodes that are no agents relay too.
+        agents: Names of the agents, each once: who sends and receives.
+        links: The radio graph; None: everyone hears everyone. Its nodes that are no agents only relay.
 
     Example:
         >>> import networkx as nx
@@ -27,21 +27,10 @@ class Routes:
         self._heard: dict[str, tuple[str, ...]] | None = None
         self.agents = tuple(dict.fromkeys(agents))
         if links is not None:
-            self.agents = tuple(dict.fromkeys([*self.agents, *links.nodes]))
             # sorted by name: the routes then depend on the links only, not on the order in which they were added
-            self._heard = {
-                agent: tuple(sorted(other for other in links[agent] if other != agent)) if agent in links else ()
-                for agent in self.agents
-            }
+            self._heard = {node: tuple(sorted(other for other in links[node] if other != node)) for node in links}
         self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
-
-    def neighbours(self, agent: str) -> tuple[str, ...]:
-        """The agents that hear an agent directly, sorted by name."""
-        self._require_known(agent)
-        if self._heard is None:
-            return tuple(sorted(other for other in self.agents if other != agent))
-        return self._heard[agent]
 
     def hops(self, sender: str, recipient: str) -> int:
         """Number of links on a shortest path from sender to recipient; 0 to itself.
@@ -64,7 +53,7 @@ class Routes:
         if self._heard is None:
             return (sender, recipient)
         if recipient not in self._towards:
-            self._towards[recipient] = self._breadth_first(recipient)
+            self._towards[recipient] = _breadth_first(self._heard, recipient)
         towards = self._towards[recipient]
         if sender not in towards:
             raise TransportError(
@@ -76,17 +65,18 @@ class Routes:
             path.append(following)
         return tuple(path)
 
-    def _breadth_first(self, start: str) -> dict[str, str | None]:
-        """For every agent that reaches ``start``, the next one on its way there."""
-        towards: dict[str, str | None] = {start: None}
-        frontier = [start]
-        for agent in frontier:
-            for other in self.neighbours(agent):
-                if other not in towards:
-                    towards[other] = agent
-                    frontier.append(other)
-        return towards
-
     def _require_known(self, agent: str) -> None:
         if agent not in self._known:
             raise TransportError(f"unknown agent {agent!r}; this transport was opened for {', '.join(self.agents[:8])}")
+
+
+def _breadth_first(heard: Mapping[str, tuple[str, ...]], start: str) -> dict[str, str | None]:
+    """For every node that reaches ``start``, the next one on its way there."""
+    towards: dict[str, str | None] = {start: None}
+    frontier = [start]
+    for node in frontier:
+        for other in heard.get(node, ()):
+            if other not in towards:
+                towards[other] = node
+                frontier.append(other)
+    return towards

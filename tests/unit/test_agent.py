@@ -144,6 +144,17 @@ def test_on_a_line_of_links_messages_are_relayed_and_hops_counted(method: Method
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_nodes_of_the_links_that_own_nothing_relay_alike_in_both_ways(method: Method) -> None:
+    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    links = nx.Graph([("ann", "idle"), ("idle", "bob"), ("idle", "mast"), ("mast", "cyd")])
+    transport = InProcess().open([*graph.agents, "idle"], links)  # one relay is known as an agent, the other is not
+    by_agents = solve_with_agents(method, graph, tables, transport)
+    assert by_agents == method.solve(graph, tables, links)
+    assert transport.traffic == by_agents.report.traffic
+    assert by_agents.report.traffic.transmissions >= 2 * by_agents.report.messages  # two or three hops each
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_agents_that_must_talk_but_have_no_path_are_refused_by_both_ways(method: Method) -> None:
     graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
     links = nx.Graph([("ann", "bob")])

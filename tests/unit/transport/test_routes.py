@@ -14,7 +14,6 @@ def test_without_links_everyone_hears_everyone() -> None:
     routes = Routes(["b", "a", "c"])
     assert routes.hops("a", "c") == 1
     assert routes.hops("a", "a") == 0
-    assert routes.neighbours("a") == ("b", "c")
 
 
 @given(st.integers(2, 7), st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14))
@@ -43,8 +42,13 @@ def test_routes_do_not_depend_on_the_order_in_which_links_were_added() -> None:
     assert one.path("a", "e") == other.path("a", "e") == ("a", "b", "d", "e")
 
 
-def test_nodes_that_are_no_agents_relay() -> None:
-    assert Routes(["a", "b"], nx.Graph([("a", "mast"), ("mast", "b")])).hops("a", "b") == 2
+def test_nodes_that_are_no_agents_relay_but_neither_send_nor_receive() -> None:
+    routes = Routes(["a", "b"], nx.Graph([("a", "mast"), ("mast", "b")]))
+    assert routes.path("a", "b") == ("a", "mast", "b")
+    assert routes.agents == ("a", "b")
+    for pair in [("a", "mast"), ("mast", "a")]:
+        with pytest.raises(TransportError, match="unknown agent 'mast'"):
+            routes.hops(*pair)
 
 
 def test_an_agent_without_links_hears_nobody() -> None:
