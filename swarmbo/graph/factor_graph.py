@@ -112,9 +112,16 @@ class FactorGraph:
                 the variable in the scope; without it the order of the edges counts.
 
         Raises:
-            ConfigError: If a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
+            ConfigError: If two nodes have the same text, a node lacks ``bipartite``, an edge joins two of a kind, or a
+                variable has no factor.
             OwnershipError: If only some nodes of a kind have an ``owner``.
         """
+        node_of: dict[str, Any] = {}
+        for node in g.nodes:
+            if (other := node_of.setdefault(str(node), node)) is not node:
+                raise ConfigError(
+                    f"nodes {other!r} and {node!r} would both be named {str(node)!r}; give all nodes different texts"
+                )
         side: dict[Any, Any] = dict(g.nodes(data="bipartite"))
         if wrong := [node for node, kind in side.items() if kind not in (0, 1)]:
             raise ConfigError(f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}; wanted 0 (variable) or 1 (factor)")
@@ -278,7 +285,8 @@ def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...
         raise OwnershipError(
             f"{kind} {missing[0]!r} has no owner; each {kind} needs exactly one. Give it to one agent in `{option}`."
         )
-    if unknown := [name for name in owners if name not in names]:
+    known = set(names)
+    if unknown := [name for name in owners if name not in known]:
         raise OwnershipError(f"`{option}` gives away {unknown[0]!r}, which is no {kind} of any scope; leave it out.")
     if bad := [name for name in names if not isinstance(owners[name], str)]:
         raise OwnershipError(

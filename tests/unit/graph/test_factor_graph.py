@@ -10,6 +10,20 @@ from swarmbo.graph import FactorGraph
 HOUSE = {"f1": ["x1", "x3"], "f2": ["x2"]}
 
 
+class Counted(str):
+    """A name that counts how often names are hashed or compared."""
+
+    steps = 0
+
+    def __hash__(self) -> int:
+        Counted.steps += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        Counted.steps += 1
+        return super().__eq__(other)
+
+
 @st.composite
 def scopes(draw: st.DrawFn) -> dict[str, list[str]]:
     variables = [f"x{i}" for i in range(draw(st.integers(1, 6)))]
@@ -106,6 +120,30 @@ def test_forest_and_parts_agree_with_networkx(given_scopes: dict[str, list[str]]
     parts = {frozenset([*part.factors, *part.variables]) for part in graph.components}
     assert parts == {frozenset(part) for part in nx.connected_components(g)}
     assert sorted(f for part in graph.components for f in part.factors) == sorted(graph.factors)
+
+
+def test_the_work_to_check_owners_grows_with_the_number_of_factors_and_not_with_its_square() -> None:
+    taken: list[int] = []
+    for n in (100, 1000):
+        owners = {Counted(f"f{i}"): "a" for i in range(n)}
+        given_scopes = {Counted(f"f{i}"): ["x"] for i in range(n)}
+        Counted.steps = 0
+        FactorGraph.from_scopes(given_scopes, owners)
+        taken.append(Counted.steps)
+    assert taken[1] < 20 * taken[0]
+
+
+@pytest.mark.parametrize("kinds", [(0, 0), (1, 1), (0, 1)])
+def test_different_nodes_of_the_same_text_are_refused_and_not_merged(kinds: tuple[int, int]) -> None:
+    g = nx.Graph()
+    g.add_node(1, bipartite=kinds[0])
+    g.add_node("1", bipartite=kinds[1])
+    g.add_nodes_from(["x"], bipartite=0)
+    g.add_nodes_from(["f"], bipartite=1)
+    for node, kind in zip((1, "1"), kinds, strict=True):
+        g.add_edge(node, "f" if kind == 0 else "x")
+    with pytest.raises(ConfigError, match="nodes 1 and '1' would both be named '1'"):
+        FactorGraph.from_networkx(g)
 
 
 @given(scopes())
