@@ -5,8 +5,8 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.messages import Codec, Message
-from swarmbo.coordination.program import Key, Outcome, Plan, Program
+from swarmbo.coordination.messages import Codec, Key, Message
+from swarmbo.coordination.program import Outcome, Plan, Program
 from swarmbo.coordination.solution import Solution, solution_of
 from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
 from swarmbo.errors import TransportError

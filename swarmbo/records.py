@@ -39,7 +39,10 @@ class SolveReport(msgspec.Struct, frozen=True):
     Args:
         status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
             ``sequential`` (agents chose in turn), ``not_needed`` (nothing was exchanged).
-        rounds: Synchronous rounds of messages.
+        rounds: Steps of the method's own exchange that wait for one another; parts of a graph run side by side, and the
+            longest counts. Max-sum: renewals of the variables' and then the factors' messages. Exact: tables passed up
+            between agents, then choices passed down. One agent after the other: choices waited for. What is handed over
+            before or agreed and passed on after is counted in ``traffic`` only, by which methods compare.
         value: Sum of the factors at the chosen assignment; None where no factors were used.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown.
         traffic: What crossed the links for it.

@@ -1,5 +1,5 @@
 """Coordination: joint choices by message passing on factor graphs. Sees tables, never a GP."""
 
-from swarmbo.coordination.exact import Exact as Exact, exact as exact
-from swarmbo.coordination.max_sum import MaxSum as MaxSum, max_sum as max_sum
+from swarmbo.coordination.exact_solver import Exact as Exact, exact as exact
+from swarmbo.coordination.max_sum_solver import MaxSum as MaxSum, max_sum as max_sum
 from swarmbo.coordination.solution import Solution as Solution

@@ -3,13 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.coordination.tables import Table
+from swarmbo.coordination.updates import Edge, Vector
 from swarmbo.graph import FactorGraph
-
-Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
-Message = Float[np.ndarray, " n_values"]
 
 
 def decoding_order(graph: FactorGraph) -> tuple[str, ...]:
@@ -32,9 +29,9 @@ def conditioned_message(
     scope: Sequence[str],
     variable: str,
     chosen: Mapping[str, int],
-    from_variables: Mapping[Edge, Message],
+    from_variables: Mapping[Edge, Vector],
     factor: str,
-) -> Message:
+) -> Vector:
     """What a factor says to a variable once some of its other variables are decided.
 
     Args:
@@ -63,8 +60,8 @@ def decode(
     graph: FactorGraph,
     order: Sequence[str],
     tables: Mapping[str, Table],
-    from_variables: Mapping[Edge, Message],
-    from_factors: Mapping[Edge, Message],
+    from_variables: Mapping[Edge, Vector],
+    from_factors: Mapping[Edge, Vector],
 ) -> dict[str, int]:
     """Choose variable by variable; of equal values the lowest index.
 
@@ -91,7 +88,7 @@ def decode(
     return chosen
 
 
-def best_value(heard: Sequence[Message]) -> int:
+def best_value(heard: Sequence[Vector]) -> int:
     """The index of the largest sum, added from the first message to the last; the lowest of equal ones."""
     summed = heard[0]
     for message in heard[1:]:

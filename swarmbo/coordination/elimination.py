@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.coordination.decoding import best_value
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
 
@@ -23,7 +24,6 @@ class Bucket:
         factors: The factors joined here, in the graph's order.
         children: Earlier variables whose results are joined here, in the order of elimination.
         parent: The later variable whose step takes this one's result; None at the end of a connected part.
-        height: Steps below this one on the longest path.
     """
 
     variable: str
@@ -31,30 +31,24 @@ class Bucket:
     factors: tuple[str, ...]
     children: tuple[str, ...]
     parent: str | None
-    height: int
 
 
-def elimination_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """The graph's own order of variables, unless min-fill is much cheaper.
+def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str, Bucket]:
+    """The steps in the graph's own order of variables, unless the largest table of min-fill is smaller.
 
     On a chain, where factor n has variables n … n+B, the graph's order is one sweep with tables over B + 1 variables,
-    and every factor is joined by the owner of its first variable. Min-fill is taken if its largest table is smaller, or
-    if it joins less than half as many entries in all.
+    and every factor is joined by the owner of its first variable.
 
     Args:
         graph: A factor graph.
         sizes: Number of values by variable.
     """
-    natural = graph.variables
-    heuristic = _min_fill_order(graph, sizes)
-    natural_joined, heuristic_joined = (_clique_sizes(graph, sizes, order) for order in (natural, heuristic))
-    smaller = max(heuristic_joined) < max(natural_joined)
-    return heuristic if smaller or 2 * sum(heuristic_joined) < sum(natural_joined) else natural
+    candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
+    return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
 
 
-def largest_clique(graph: FactorGraph, sizes: Mapping[str, int], order: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+def largest_clique(buckets: Mapping[str, Bucket], sizes: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
     """Entries of the largest table that an elimination joins, and its variables."""
-    buckets = buckets_of(graph, order)
     cliques = [(bucket.variable, *bucket.scope) for bucket in buckets.values()]
     return max(((math.prod(sizes[x] for x in clique), clique) for clique in cliques), key=lambda pair: pair[0])
 
@@ -71,9 +65,8 @@ def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
         joined = {x for factor in factors[variable] for x in graph.scope(factor)}
         joined.update(x for child in children[variable] for x in buckets[child].scope)
         scope = tuple(sorted(joined - {variable}, key=place.__getitem__))
-        height = max((buckets[child].height + 1 for child in children[variable]), default=0)
         parent = scope[0] if scope else None
-        buckets[variable] = Bucket(variable, scope, tuple(factors[variable]), tuple(children[variable]), parent, height)
+        buckets[variable] = Bucket(variable, scope, tuple(factors[variable]), tuple(children[variable]), parent)
         if parent is not None:
             children[parent].append(variable)
     return buckets
@@ -122,18 +115,8 @@ def choose(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], chosen:
         parts: What :func:`eliminate` was given.
         chosen: Index by variable, at least for ``bucket.scope``.
     """
-    return int(np.argmax(conditioned(bucket.variable, parts, chosen)))
-
-
-def conditioned(
-    variable: str, parts: Sequence[tuple[Sequence[str], Table]], chosen: Mapping[str, int]
-) -> Float[np.ndarray, " n_values"]:
-    """The sum of the parts along one variable, at the chosen values of the others."""
-    lines = [table[tuple(slice(None) if x == variable else chosen[x] for x in scope)] for scope, table in parts]
-    summed = lines[0]
-    for line in lines[1:]:
-        summed = summed + line
-    return summed
+    lines = [table[tuple(slice(None) if x == bucket.variable else chosen[x] for x in scope)] for scope, table in parts]
+    return best_value(lines)
 
 
 def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table:
@@ -141,12 +124,6 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
     present = [x for x in clique if x in scope]
     view = table.transpose([scope.index(x) for x in present])
     return view[tuple(slice(None) if x in scope else None for x in clique)]
-
-
-def _clique_sizes(graph: FactorGraph, sizes: Mapping[str, int], order: Sequence[str]) -> list[int]:
-    return [
-        math.prod(sizes[x] for x in (bucket.variable, *bucket.scope)) for bucket in buckets_of(graph, order).values()
-    ]
 
 
 def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, ...]:

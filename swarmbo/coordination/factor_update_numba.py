@@ -65,7 +65,7 @@ def _fill(
 def numba_one_pass(
     tables: Float[np.ndarray, "n d m"], along: Float[np.ndarray, "n d"], others: Float[np.ndarray, "n m"]
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n m"]]:
-    """What :func:`swarmbo.coordination.factor_update.numpy_one_pass` gives, reading each table once.
+    """What :func:`swarmbo.coordination.updates.numpy_one_pass` gives, reading each table once.
 
     Args:
         tables: n tables, C-ordered.

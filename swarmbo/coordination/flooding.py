@@ -6,10 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.decoding import Edge, Message
-from swarmbo.coordination.factor_update import OnePass, factor_messages
 from swarmbo.coordination.tables import Table, spread
-from swarmbo.coordination.variable_update import beliefs, damped, normalised, variable_messages
+from swarmbo.coordination.updates import (
+    Edge,
+    OnePass,
+    Vector,
+    beliefs,
+    damped,
+    factor_messages,
+    largest_changes,
+    normalised,
+    variable_messages,
+)
 from swarmbo.graph import FactorGraph
 
 Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
@@ -114,9 +122,7 @@ class Flooding:
             for span, outgoing in zip(group.spans, renewed, strict=True):
                 before = previous[span].reshape(n, -1)
                 new = damped(before, normalised(outgoing), damping)
-                changes = np.zeros_like(new)
-                np.subtract(new, before, out=changes, where=new != before)
-                largest = max(largest, float((np.abs(changes).max(axis=1) / group.spreads).max()))
+                largest = max(largest, float((largest_changes(before, new) / group.spreads).max()))
                 messages[span] = new.ravel()
         return messages, largest
 
@@ -135,7 +141,7 @@ class Flooding:
             values[group.places] = group.tables[index]
         return values
 
-    def by_edge(self, messages: Flat) -> dict[Edge, Message]:
+    def by_edge(self, messages: Flat) -> dict[Edge, Vector]:
         """The messages by factor and variable."""
         return {
             (factor, variable): messages[start : start + self._sizes[variable]]

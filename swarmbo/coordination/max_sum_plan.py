@@ -8,21 +8,47 @@ import numpy as np
 from jaxtyping import Int
 
 from swarmbo.coordination.decoding import decoding_order
-from swarmbo.coordination.ledger import Ledger
 from swarmbo.coordination.messages import (
     Choice,
     Conditioned,
     FromFactor,
     FromVariable,
+    Ledger,
     Report,
     Verdict,
     extra_width,
 )
-from swarmbo.coordination.spanning_tree import SpanningTree, spanning_tree
-from swarmbo.coordination.tree_schedule import Level, tree_levels
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes
+
+
+@dataclass(frozen=True)
+class Level:
+    """The messages that become final in one round.
+
+    Args:
+        from_variables: Variables with the factors that they now write to.
+        from_factors: Factors with the variables that they then write to.
+    """
+
+    from_variables: tuple[tuple[str, tuple[str, ...]], ...]
+    from_factors: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class SpanningTree:
+    """Breadth first from the first agent, over the radio links.
+
+    Args:
+        parent: For each agent the next one towards the root; None at the root.
+        children: For each agent those that it is the parent of, in the graph's order of agents.
+        factors: For each agent the factors owned in its subtree, in the graph's order of factors.
+    """
+
+    parent: dict[str, str | None]
+    children: dict[str, tuple[str, ...]]
+    factors: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -95,8 +121,7 @@ class PartPlan:
         """
         graph, tree, ledger = self.graph, self.tree, Ledger(self.routes)
         n_rounds = len(choices) - 1
-        said = np.array(choices)
-        widths = ((said >= 2**7).astype(int) + (said >= 2**8) + 2 * (said >= 2**16)).sum(axis=0)
+        widths = extra_width(np.array(choices)).sum(axis=0)
         width_of = dict(zip(graph.variables, widths.tolist(), strict=True))
         for f in graph.factors:
             for x in graph.scope(f):
@@ -121,3 +146,78 @@ class PartPlan:
                     ledger.add(self.graph.owner(f), actor, Conditioned(f, x, b""), self.sizes[x])
             for agent in self.told(x):
                 ledger.add(actor, agent, Choice(x, 0), extra=extra_width(chosen[x]))
+
+
+def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
+    """The rounds of max-sum on a forest: half its longest path (in edges of the bipartite graph), rounded up.
+
+    Messages of synchronous max-sum that are final in round t are the same in every later round, so nothing is lost by
+    sending each only then. Variables do not write to factors that have no other variable.
+
+    Args:
+        graph: A forest; elsewhere some messages would never be final.
+
+    Returns:
+        One level a round.
+    """
+    assert graph.is_forest
+    wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}
+    wait_of_factor = {(f, x): len(graph.scope(f)) - 1 for f in graph.factors for x in graph.scope(f)}
+    ready = [(x, f) for (x, f), waiting in wait_of_variable.items() if waiting == 0 and len(graph.scope(f)) > 1]
+    outgoing = [(f, x) for (f, x), waiting in wait_of_factor.items() if waiting == 0]
+    levels: list[Level] = []
+    while ready or outgoing:
+        for x, f in ready:
+            for other in graph.scope(f):
+                if other != x:
+                    wait_of_factor[f, other] -= 1
+                    if wait_of_factor[f, other] == 0:
+                        outgoing.append((f, other))
+        levels.append(Level(_gathered(ready), _gathered(outgoing)))
+        ready = []
+        for f, x in outgoing:
+            for other in graph.factors_of(x):
+                if other != f:
+                    wait_of_variable[x, other] -= 1
+                    if wait_of_variable[x, other] == 0 and len(graph.scope(other)) > 1:
+                        ready.append((x, other))
+        outgoing = []
+    return tuple(levels)
+
+
+def spanning_tree(graph: FactorGraph, routes: Routes) -> SpanningTree:
+    """The tree of a graph's agents. Agents that only relay are passed over.
+
+    Args:
+        graph: Whose agents it joins.
+        routes: Who reaches whom.
+
+    Raises:
+        TransportError: If an agent does not reach the first one.
+    """
+    root, *others = graph.agents
+    members = set(graph.agents)
+    parent: dict[str, str | None] = {root: None}
+    for agent in others:
+        parent[agent] = next(on_path for on_path in routes.path(agent, root)[1:] if on_path in members)
+    children: dict[str, list[str]] = {agent: [] for agent in graph.agents}
+    below: dict[str, set[str]] = {agent: set() for agent in graph.agents}
+    for agent in graph.agents:
+        if (above := parent[agent]) is not None:
+            children[above].append(agent)
+        ancestor: str | None = agent
+        while ancestor is not None:
+            below[ancestor].update(graph.factors_owned_by(agent))
+            ancestor = parent[ancestor]
+    return SpanningTree(
+        parent=parent,
+        children={agent: tuple(below_it) for agent, below_it in children.items()},
+        factors={agent: tuple(f for f in graph.factors if f in owned) for agent, owned in below.items()},
+    )
+
+
+def _gathered(edges: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    recipients: dict[str, list[str]] = {}
+    for sender, recipient in edges:
+        recipients.setdefault(sender, []).append(recipient)
+    return tuple((sender, tuple(others)) for sender, others in recipients.items())

@@ -1,30 +1,39 @@
 """What one agent does in max-sum: it computes for the factors and variables it owns, and hears the rest."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
-from swarmbo.coordination.decoding import Edge, best_value, conditioned_message
-from swarmbo.coordination.factor_update import factor_messages, one_pass_for
+from swarmbo.coordination.decoding import best_value, conditioned_message
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.messages import (
     Choice,
     Conditioned,
     FromFactor,
     FromVariable,
+    Key,
     Message,
     Report,
     Verdict,
     packed,
     unpacked,
 )
-from swarmbo.coordination.program import Heard, Key, Outcome, Post, Program
+from swarmbo.coordination.program import Heard, Outcome, Post, Program
 from swarmbo.coordination.tables import Table, spread, total
-from swarmbo.coordination.variable_update import beliefs, damped, largest_change, normalised, variable_messages
+from swarmbo.coordination.updates import (
+    Edge,
+    Vector,
+    beliefs,
+    damped,
+    largest_changes,
+    messages_of_factor,
+    messages_of_variable,
+    normalised,
+    one_pass_for,
+)
 from swarmbo.records import Status
 
-Vector = Float[np.ndarray, " n_values"]
 Waiting = Generator[tuple[Key, ...], dict[Key, Message], None]
 
 
@@ -34,7 +43,7 @@ class PartAgent:
     Args:
         plan: What everyone knows.
         agent: Its name.
-        tables: Of the factors that it owns.
+        tables: Of the factors that it owns, in this part and in others.
         post: Posts a message.
     """
 
@@ -43,7 +52,7 @@ class PartAgent:
         self.graph = plan.graph
         self.factors = self.graph.factors_owned_by(agent)
         self.variables = self.graph.variables_owned_by(agent)
-        self.n_entries = sum(table.size for table in tables.values())
+        self.n_entries = sum(tables[factor].size for factor in self.factors)
         self.one_pass = one_pass_for(2 * self.n_entries)  # on a tree: once to the root, once away from it
         self.from_variables: dict[Edge, Vector] = {}  # to its factors
         self.from_factors: dict[Edge, Vector] = {}  # to its variables
@@ -90,7 +99,7 @@ class PartAgent:
             for f in self.factors:
                 for x, outgoing in self._factor_messages(f).items():
                     new = damped(sent[f, x], normalised(outgoing), damping)
-                    change = max(change, largest_change(sent[f, x], new) / spreads[f])
+                    change = max(change, float(largest_changes(sent[f, x], new)) / spreads[f])
                     sent[f, x] = new
                     self.post(graph.variable_owner(x), FromFactor(f, x, packed(new)))
             for x in self.variables:
@@ -221,15 +230,10 @@ class PartAgent:
         self.from_variables.update({(f, x): unpacked(heard["variable", f, x].entries) for x in needed})
 
     def _variable_messages(self, x: str) -> dict[str, Vector]:
-        factors, silent = self.graph.factors_of(x), np.zeros(self.plan.sizes[x])
-        incoming = np.array([self.from_factors.get((f, x), silent) for f in factors])
-        return dict(zip(factors, variable_messages(incoming[None])[0], strict=True))
+        return messages_of_variable(self.graph, x, self.plan.sizes[x], self.from_factors)
 
     def _factor_messages(self, f: str) -> dict[str, Vector]:
-        scope = self.graph.scope(f)
-        incoming = [self.from_variables.get((f, x), np.zeros(self.plan.sizes[x]))[None] for x in scope]
-        outgoing = factor_messages(self.tables[f][None], incoming, self.one_pass)
-        return {x: message[0] for x, message in zip(scope, outgoing, strict=True)}
+        return messages_of_factor(self.graph, f, self.tables[f], self.from_variables, self.one_pass)
 
     def _own_choices(self) -> dict[str, int]:
         return {
@@ -239,3 +243,30 @@ class PartAgent:
 
     def _value(self, f: str, chosen: Mapping[str, int]) -> float:
         return float(self.tables[f][tuple(chosen[x] for x in self.graph.scope(f))])
+
+
+@dataclass(frozen=True)
+class MaxSumPlan:
+    """The commonly known side of max-sum.
+
+    Args:
+        parts: The connected parts of the graph.
+        rounds: As in the settings, like the next two.
+        damping: Share of the previous message kept in a new one.
+        tolerance: Relative changes of messages up to it count as none.
+    """
+
+    parts: tuple[PartPlan, ...]
+    rounds: int
+    damping: float
+    tolerance: float
+
+    def programs(self, agent: str, tables: Mapping[str, Table], post: Post) -> Iterable[Program]:
+        """What one agent does; see :class:`swarmbo.coordination.program.Plan`."""
+        for part in self.parts:
+            if agent in part.graph.agents:
+                side = PartAgent(part, agent, tables, post)
+                if part.graph.is_forest:
+                    yield side.on_tree()
+                else:
+                    yield side.on_loops(self.rounds, self.damping, self.tolerance)

@@ -1,10 +1,16 @@
-"""What agents say to one another: MessagePack arrays, numbers inside as raw little-endian float64."""
+"""What agents say to one another, and how long it is: MessagePack arrays, numbers as raw little-endian float64."""
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+
+from swarmbo.records import Traffic
+from swarmbo.transport import Routes
+
+Key = tuple[str | int, ...]
+Index = TypeVar("Index", int, Int[np.ndarray, "..."])
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -14,10 +20,12 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     recipient has taken the first.
     """
 
+    about: ClassVar[tuple[str, ...]] = ()  # the fields that tell a message from others of its kind
+
     @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        raise NotImplementedError
+    def key(self) -> Key:
+        """The kind of the message and what it is about."""
+        return (str(self.__struct_config__.tag), *(getattr(self, field) for field in self.about))
 
 
 class FromVariable(Message, frozen=True, tag="variable"):
@@ -28,10 +36,7 @@ class FromVariable(Message, frozen=True, tag="variable"):
     entries: bytes
     choice: int = 0
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("variable", self.factor, self.variable)
+    about: ClassVar = ("factor", "variable")
 
 
 class FromFactor(Message, frozen=True, tag="factor"):
@@ -41,10 +46,7 @@ class FromFactor(Message, frozen=True, tag="factor"):
     variable: str
     entries: bytes
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("factor", self.factor, self.variable)
+    about: ClassVar = ("factor", "variable")
 
 
 class Conditioned(Message, frozen=True, tag="given"):
@@ -54,10 +56,7 @@ class Conditioned(Message, frozen=True, tag="given"):
     variable: str
     entries: bytes
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("given", self.factor, self.variable)
+    about: ClassVar = ("factor", "variable")
 
 
 class Choice(Message, frozen=True, tag="choice"):
@@ -66,10 +65,7 @@ class Choice(Message, frozen=True, tag="choice"):
     variable: str
     index: int
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("choice", self.variable)
+    about: ClassVar = ("variable",)
 
 
 class Report(Message, frozen=True, tag="report"):
@@ -81,10 +77,7 @@ class Report(Message, frozen=True, tag="report"):
     change: float
     moved: bool
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("report", self.part, self.agent)
+    about: ClassVar = ("part", "agent")
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
@@ -94,10 +87,7 @@ class Verdict(Message, frozen=True, tag="verdict"):
     best: int
     stop: bool
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("verdict", self.part)
+    about: ClassVar = ("part",)
 
 
 class FactorTable(Message, frozen=True, tag="table"):
@@ -107,10 +97,7 @@ class FactorTable(Message, frozen=True, tag="table"):
     shape: tuple[int, ...]
     entries: bytes
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("table", self.factor)
+    about: ClassVar = ("factor",)
 
 
 class Eliminated(Message, frozen=True, tag="eliminated"):
@@ -120,10 +107,7 @@ class Eliminated(Message, frozen=True, tag="eliminated"):
     shape: tuple[int, ...]
     entries: bytes
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("eliminated", self.variable)
+    about: ClassVar = ("variable",)
 
 
 class Decided(Message, frozen=True, tag="decided"):
@@ -132,10 +116,7 @@ class Decided(Message, frozen=True, tag="decided"):
     variable: str
     indices: tuple[int, ...]
 
-    @property
-    def key(self) -> tuple[str | int, ...]:
-        """What the message is about."""
-        return ("decided", self.variable)
+    about: ClassVar = ("variable",)
 
 
 AnyMessage = FromVariable | FromFactor | Conditioned | Choice | Report | Verdict | FactorTable | Eliminated | Decided
@@ -177,6 +158,40 @@ def encoded_size(message: Message, n_entries: int = 0) -> int:
     return len(Codec.encode(message)) + (marker - empty + length if n_entries else 0)
 
 
-def extra_width(index: int) -> int:
-    """How many bytes longer an index is than 0, which takes one."""
-    return (index >= 2**7) + (index >= 2**8) + 2 * (index >= 2**16)
+def extra_width(index: Index) -> Index:
+    """How many bytes longer an index is than 0, which takes one; one index or an array of them."""
+    return 1 * (index >= 2**7) + 1 * (index >= 2**8) + 2 * (index >= 2**16)
+
+
+class Ledger:
+    """Adds up what a transport would count, without sending anything.
+
+    Args:
+        routes: Who reaches whom.
+    """
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self.traffic = Traffic()
+
+    def add(
+        self, sender: str, recipient: str, message: Message, n_entries: int = 0, times: int = 1, extra: int = 0
+    ) -> None:
+        """Note a message, unless it stays with its sender.
+
+        Args:
+            sender: From whom.
+            recipient: To whom.
+            message: It, with its numbers left empty.
+            n_entries: How many numbers it has.
+            times: How often it is sent.
+            extra: Bytes on top, over all times.
+
+        Raises:
+            TransportError: If no path of links joins the two.
+        """
+        if sender == recipient or times == 0:
+            return
+        hops = self._routes.hops(sender, recipient)
+        size = encoded_size(message, n_entries)
+        self.traffic += Traffic(messages=times, bytes=times * size + extra, transmissions=times * hops)

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from swarmbo.coordination.messages import Message
+from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.tables import Table
 from swarmbo.records import Status
 
-Key = tuple[str | int, ...]
 Post = Callable[[str, Message], None]
 
 
@@ -45,9 +44,6 @@ class Heard:
 
     def __getitem__(self, key: Key) -> Any:
         return self._messages[key]
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._messages
 
     def wait(self, keys: Iterable[Key]) -> Generator[tuple[Key, ...], dict[Key, Message], None]:
         """Wait for those that have not arrived yet."""

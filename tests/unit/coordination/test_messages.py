@@ -47,6 +47,12 @@ def test_keys_tell_all_messages_apart() -> None:
     assert len({message.key for message in MESSAGES}) == len(MESSAGES)
 
 
+def test_a_key_is_the_kind_and_what_tells_a_message_from_others_of_its_kind() -> None:
+    assert FromVariable("f", "x", b"", 1).key == FromVariable("f", "x", ENTRIES, 2).key == ("variable", "f", "x")
+    assert Report(1, "a", b"", 0.0, False).key == ("report", 1, "a")
+    assert Decided("x", (3,)).key == ("decided", "x")
+
+
 def test_numbers_survive_to_the_bit_as_little_endian_float64() -> None:
     array = np.array([[0.1, -np.inf], [5e-324, -0.0]])
     assert packed(array.T) == array.T.astype("<f8").tobytes()
@@ -64,3 +70,4 @@ def test_the_size_is_known_without_the_numbers(n: int, name: str) -> None:
 @settings(deadline=None)
 def test_the_width_of_an_index_is_known(index: int) -> None:
     assert len(Codec.encode(Choice("x", index))) - len(Codec.encode(Choice("x", 0))) == extra_width(index)
+    assert extra_width(np.array([index, 0])).tolist() == [extra_width(index), 0]

@@ -1,5 +1,7 @@
 """What exact promises beyond being right: see the oracle tests for that."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from swarmbo.coordination import Exact, exact
 from swarmbo.errors import BudgetError, ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import convert
+from swarmbo.transport import Routes
 
 CHAIN = FactorGraph.from_scopes({"f": ["a", "b", "c"], "g": ["b", "c", "d"]})
 TABLES = {"f": np.zeros((3, 4, 5)), "g": np.zeros((4, 5, 6))}
@@ -18,6 +21,18 @@ def test_the_budget_is_the_entries_of_the_largest_step() -> None:
         BudgetError, match=r"4 x 5 x 6 = 120 entries .* over b, c, d; the budget is 119 entries\. Raise"
     ):
         exact(CHAIN, TABLES, table_budget=119)
+
+
+@pytest.mark.parametrize(("size", "entries", "mebibytes"), [(10**9, 360, 355), (10**200, 8000, 7995)])
+def test_a_table_beyond_all_floats_is_refused_like_any_other(size: int, entries: int, mebibytes: int) -> None:
+    graph = FactorGraph.from_scopes({f"f{i}_{j}": [f"x{i}", f"x{j}"] for i, j in itertools.combinations(range(40), 2)})
+    with pytest.raises(BudgetError) as refused:
+        Exact().plan(graph, dict.fromkeys(graph.variables, size), Routes(graph.agents))
+    said = str(refused.value)
+    assert (
+        f" x … = about 10^{entries} entries (about 10^{mebibytes} MiB) over x0, x1, x2, x3, x4, x5, x6, x7, …" in said
+    )
+    assert "the budget is 16,777,216 entries" in said
 
 
 def test_ties_go_to_the_lowest_indices() -> None:
@@ -34,6 +49,29 @@ def test_a_sweep_up_and_down_the_chain_is_counted_in_rounds_and_messages() -> No
     assert (report.rounds, report.messages) == (6, 6)  # each of three links of the chain once up and once down
     tables = 8 * (4 * 5 + 5 * 6 + 6)
     assert tables < report.bytes < tables + 6 * 32
+
+
+@pytest.mark.parametrize(
+    ("actors", "rounds"),
+    [("aaaa", 0), ("aabb", 2), ("abab", 6), ("abbc", 4)],
+)
+def test_steps_that_stay_with_one_agent_are_no_rounds(actors: str, rounds: int) -> None:
+    graph = FactorGraph.from_scopes(
+        dict(zip(CHAIN.factors, CHAIN.scopes, strict=True)), variable_owners=dict(zip("abcd", actors, strict=True))
+    )
+    report = exact(graph, TABLES).report
+    assert (report.rounds, report.messages) == (rounds, rounds)
+
+
+def test_rounds_are_those_of_the_path_with_most_steps_to_another_agent() -> None:
+    """Elimination tree: p and q each into r, r into s; p belongs to the owner of r, q does not."""
+    scopes = {"f": ["p", "r"], "g": ["q", "r"], "h": ["r", "s"]}
+    acted = {"p": "ann", "q": "bob", "r": "ann", "s": "ann"}
+    tables = dict.fromkeys(scopes, np.zeros((2, 2)))
+    for other in ("p", "q"):
+        owners = acted | {"p": "ann", "q": "ann"} | {other: "bob"}
+        assert exact(FactorGraph.from_scopes(scopes, variable_owners=owners), tables).report.rounds == 2
+    assert exact(FactorGraph.from_scopes(scopes, variable_owners=acted | {"s": "cyd"}), tables).report.rounds == 4
 
 
 def test_a_factor_held_by_an_agent_that_does_not_act_is_sent_once_to_the_one_that_joins_it() -> None:

@@ -1,4 +1,4 @@
-"""The kernel of max-sum, plain and compiled, against the formula."""
+"""The formulas of max-sum: plain and compiled, sums that leave one out, damping and changes, forbidden values."""
 
 import subprocess
 import sys
@@ -6,8 +6,19 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from hypothesis.extra import numpy as hnp
 
-from swarmbo.coordination.factor_update import COMPILED_FROM, factor_messages, numpy_one_pass, one_pass_for
+from swarmbo.coordination.updates import (
+    COMPILED_FROM,
+    beliefs,
+    damped,
+    factor_messages,
+    largest_changes,
+    normalised,
+    numpy_one_pass,
+    one_pass_for,
+    variable_messages,
+)
 
 
 def problem(shape: tuple[int, ...], n: int, seed: int, forbidden: float) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -77,3 +88,45 @@ def test_importing_the_room_does_not_load_numba() -> None:
         "import sys, swarmbo.coordination, swarmbo.agent; sys.exit('numba' in sys.modules or 'networkx' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+entries = st.sampled_from([-np.inf, -2.0, 0.0, 0.5, 3.0])
+incoming = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(1, 4)).flatmap(
+    lambda shape: hnp.arrays(float, shape, elements=entries)
+)
+
+
+@given(incoming)
+@settings(deadline=None)
+def test_a_variable_tells_each_factor_what_the_others_say(said: np.ndarray) -> None:
+    told = variable_messages(said)
+    for k in range(said.shape[1]):
+        assert np.array_equal(told[:, k], np.delete(said, k, axis=1).sum(axis=1))
+
+
+@given(incoming)
+@settings(deadline=None)
+def test_beliefs_are_the_sum_of_all(said: np.ndarray) -> None:
+    assert np.array_equal(beliefs(said), said.sum(axis=1))
+
+
+@given(incoming)
+@settings(deadline=None)
+def test_normalised_messages_have_maximum_zero_or_forbid_all(said: np.ndarray) -> None:
+    result = normalised(said[:, 0])
+    assert not np.isnan(result).any()
+    for row, before in zip(result, said[:, 0], strict=True):
+        assert row.max() == (0.0 if np.isfinite(before).any() else -np.inf)
+
+
+def test_damping_mixes_and_what_was_forbidden_stays_so() -> None:
+    previous, new = np.array([[0.0, -4.0, -np.inf, 0.0]]), np.array([[-2.0, 0.0, -np.inf, -np.inf]])
+    assert damped(previous, new, 0.25).tolist() == [[-1.5, -1.0, -np.inf, -np.inf]]
+    assert np.array_equal(damped(previous, new, 0.0), new)
+
+
+def test_a_change_is_zero_between_equal_infinities_and_infinite_where_a_value_becomes_forbidden() -> None:
+    previous = np.array([[0.0, -np.inf], [0.0, 1.0], [-np.inf, -np.inf]])
+    new = np.array([[-0.5, -np.inf], [0.0, -np.inf], [-np.inf, -np.inf]])
+    assert largest_changes(previous, new).tolist() == [0.5, np.inf, 0.0]
+    assert largest_changes(previous[0], new[0]) == 0.5

@@ -1,10 +1,15 @@
-"""When messages on a tree are final."""
+"""What all agents know: when messages on a tree are final, and the tree over the agents that sums run on."""
 
 import networkx as nx
+import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.coordination.tree_schedule import tree_levels
+from swarmbo.coordination.max_sum_plan import spanning_tree, tree_levels
+from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
+from swarmbo.transport import Routes
+
+GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]})
 
 
 @st.composite
@@ -44,3 +49,22 @@ def test_every_message_is_sent_once_and_after_all_that_it_depends_on(graph: Fact
         from_factors.update((f, x) for f, variables in level.from_factors for x in variables)
     assert from_factors == {(f, x) for f in graph.factors for x in graph.scope(f)}
     assert from_variables == {(x, f) for f in graph.factors for x in graph.scope(f) if len(graph.scope(f)) > 1}
+
+
+def test_where_everyone_hears_everyone_it_is_a_star_round_the_first_agent() -> None:
+    tree = spanning_tree(GRAPH, Routes(GRAPH.agents))
+    assert tree.parent == {"a": None, "b": "a", "c": "a", "d": "a"}
+    assert tree.children["a"] == ("b", "c", "d")
+    assert tree.factors == {"a": ("f", "g", "h"), "b": ("g",), "c": ("h",), "d": ()}
+
+
+def test_it_follows_the_links_and_skips_agents_that_only_relay() -> None:
+    links = nx.Graph([("a", "mast"), ("mast", "d"), ("d", "c"), ("c", "b")])
+    tree = spanning_tree(GRAPH, Routes(GRAPH.agents, links))
+    assert tree.parent == {"a": None, "b": "c", "c": "d", "d": "a"}
+    assert tree.factors["d"] == ("g", "h")
+
+
+def test_agents_out_of_reach_are_refused() -> None:
+    with pytest.raises(TransportError):
+        spanning_tree(GRAPH, Routes(GRAPH.agents, nx.Graph([("a", "b"), ("c", "d")])))

@@ -1,21 +1,25 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.decoding import Edge, Message, decode
-from swarmbo.coordination.factor_update import factor_messages, one_pass_for
+from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.max_sum_plan import PartPlan
-from swarmbo.coordination.max_sum_program import PartAgent
-from swarmbo.coordination.program import Post, Program
+from swarmbo.coordination.max_sum_program import MaxSumPlan
 from swarmbo.coordination.solution import Solution, solution_of
 from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
-from swarmbo.coordination.variable_update import normalised, variable_messages
+from swarmbo.coordination.updates import (
+    Edge,
+    Vector,
+    messages_of_factor,
+    messages_of_variable,
+    normalised,
+    one_pass_for,
+)
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status, Traffic
 from swarmbo.settings import Settings, require
@@ -33,6 +37,10 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
     Each connected part of the graph is solved by itself. Where it is a tree, messages are undamped and as many rounds
     are taken as it needs (half its longest path), so the result is exact whatever ``rounds`` says. Where it has loops,
     the best joint choice over all rounds is kept, together with a last one that is decided variable by variable.
+
+    The report's ``rounds`` count renewals of messages, in each of which variables write to their factors and then
+    factors to their variables: on a tree until the last message is final, on loops until they stop. Agreeing on the
+    best choice so far and passing choices on at the end is not counted.
 
     Args:
         rounds: Most rounds on a part with loops, >= 1.
@@ -82,7 +90,7 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         value = total(factor_values(graph, checked, assignment))
         return solution_of(graph, assignment, value, statuses, most_rounds, traffic)
 
-    def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> "MaxSumPlan":
+    def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> MaxSumPlan:
         """What every agent works out for itself from the graph: its parts, their rounds, trees and order of decoding.
 
         Args:
@@ -90,7 +98,8 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
             sizes: Number of values by variable.
             routes: Who reaches whom.
         """
-        return MaxSumPlan(self, tuple(PartPlan(part, i, sizes, routes) for i, part in enumerate(graph.components)))
+        parts = tuple(PartPlan(part, i, sizes, routes) for i, part in enumerate(graph.components))
+        return MaxSumPlan(parts, self.rounds, self.damping, self.tolerance)
 
     def _solve_loopy(self, plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
         graph = plan.graph
@@ -115,29 +124,6 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         if total(factor_values(graph, tables, last)) > best_value:
             chosen = last
         return chosen, status, len(choices) - 1, plan.loopy_traffic(choices, last)
-
-
-@dataclass(frozen=True)
-class MaxSumPlan:
-    """The commonly known side of max-sum.
-
-    Args:
-        settings: Rounds, damping, tolerance.
-        parts: The connected parts of the graph.
-    """
-
-    settings: MaxSum
-    parts: tuple[PartPlan, ...]
-
-    def programs(self, agent: str, tables: Mapping[str, Table], post: Post) -> Iterable[Program]:
-        """What one agent does; see :class:`swarmbo.coordination.program.Plan`."""
-        for part in self.parts:
-            if agent in part.graph.agents:
-                side = PartAgent(part, agent, tables, post)
-                if part.graph.is_forest:
-                    yield side.on_tree()
-                else:
-                    yield side.on_loops(self.settings.rounds, self.settings.damping, self.settings.tolerance)
 
 
 def max_sum(
@@ -180,18 +166,14 @@ def solve_tree(plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
     """Max-sum on a connected part without loops, each message computed once, as soon as it is final."""
     graph, sizes = plan.graph, plan.sizes
     one_pass = one_pass_for(2 * sum(table.size for table in tables.values()))  # once to the root, once away from it
-    from_variables: dict[Edge, Message] = {}
-    from_factors: dict[Edge, Message] = {}
+    from_variables: dict[Edge, Vector] = {}
+    from_factors: dict[Edge, Vector] = {}
     for level in plan.levels:
         for x, recipients in level.from_variables:
-            factors, silent = graph.factors_of(x), np.zeros(sizes[x])
-            incoming = np.array([from_factors.get((f, x), silent) for f in factors])
-            outgoing = dict(zip(factors, variable_messages(incoming[None])[0], strict=True))
+            outgoing = messages_of_variable(graph, x, sizes[x], from_factors)
             from_variables.update({(f, x): outgoing[f] for f in recipients})
         for f, recipients in level.from_factors:
-            scope = graph.scope(f)
-            heard = [from_variables.get((f, x), np.zeros(sizes[x]))[None] for x in scope]
-            outgoing = dict(zip(scope, factor_messages(tables[f][None], heard, one_pass), strict=True))
-            from_factors.update({(f, x): normalised(outgoing[x])[0] for x in recipients})
+            outgoing = messages_of_factor(graph, f, tables[f], from_variables, one_pass)
+            from_factors.update({(f, x): normalised(outgoing[x]) for x in recipients})
     chosen = decode(graph, plan.order, tables, from_variables, from_factors)
     return chosen, "exact", len(plan.levels), plan.tree_traffic(chosen)

@@ -7,9 +7,9 @@ import pytest
 
 from swarmbo.coordination import MaxSum, exact, max_sum
 from swarmbo.coordination.decoding import decode, decoding_order
-from swarmbo.coordination.factor_update import numpy_one_pass
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.tables import factor_values, total
+from swarmbo.coordination.updates import numpy_one_pass
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import convert

@@ -1,0 +1,156 @@
+"""The formulas of max-sum: messages of factors and of variables, many of equal shape at once; changes, damping."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.coordination.tables import Table
+from swarmbo.graph import FactorGraph
+
+Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
+Vector = Float[np.ndarray, " n_values"]
+Messages = Float[np.ndarray, "n d"]
+
+# (tables (n, d, m), along (n, d), others (n, m)) -> max of tables + others over m, max of tables + along over d
+OnePass = Callable[[Table, Messages, Messages], tuple[Messages, Messages]]
+
+COMPILED_FROM = 2**24  # entries to be read in all, about 50 ms in NumPy; loading numba takes about a second, once
+
+
+def one_pass_for(n_entries: int) -> OnePass:
+    """The form to use when so many table entries are going to be read: both give the same bits."""
+    if n_entries < COMPILED_FROM:
+        return numpy_one_pass
+    from swarmbo.coordination.factor_update_numba import numba_one_pass  # late: numba is slow to load
+
+    return numba_one_pass
+
+
+def factor_messages(tables: Table, incoming: Sequence[Messages], one_pass: OnePass | None = None) -> list[Messages]:
+    """For every factor and each of its variables: the best the factor can do, given that variable's value.
+
+    r_k(x_k) = max over the other variables of [F(x) + sum over j != k of q_j(x_j)] (Hoang et al. 2018, eq. of
+    m_{I->i}). A table over x_1 … x_a is read as x_1 against all others: one pass gives r_1 and the maximum over x_1, a
+    table of one axis less, on which the rest recurses. Additions are taken in this one order.
+
+    Args:
+        tables: Tables of n factors, (n, d_1, …, d_a), in C order.
+        incoming: For each axis k the variables' messages (n, d_k).
+        one_pass: The form of the inner pass; :func:`numpy_one_pass` by default.
+
+    Returns:
+        For each axis k the messages (n, d_k), not normalised.
+    """
+    n = len(tables)
+    one_pass = one_pass or numpy_one_pass
+    outgoing: list[Messages] = []
+    rest = tables
+    for axis in range(len(incoming) - 1):
+        along = incoming[axis]
+        to_first, rest = one_pass(rest.reshape(n, along.shape[1], -1), along, _outer_sum(incoming[axis + 1 :]))
+        outgoing.append(to_first)
+    outgoing.append(rest.reshape(n, -1).copy())
+    return outgoing
+
+
+def numpy_one_pass(tables: Table, along: Messages, others: Messages) -> tuple[Messages, Messages]:
+    """The plain form: two sums, two maxima."""
+    return (tables + others[:, None, :]).max(axis=2), (tables + along[:, :, None]).max(axis=1)
+
+
+def variable_messages(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.ndarray, "n degree d"]:
+    """For each variable and each of its factors: the sum of what the other factors say.
+
+    Added as (sum of those before) + (sum of those after), never as total less own, which would be inf - inf where a
+    combination is forbidden.
+
+    Args:
+        incoming: The factors' messages to n variables of one degree, in the graph's order of factors.
+
+    Returns:
+        The variables' messages to the same factors.
+    """
+    degree = incoming.shape[1]
+    outgoing = np.zeros_like(incoming)
+    for k in range(1, degree):
+        np.add(outgoing[:, k - 1], incoming[:, k - 1], out=outgoing[:, k])
+    after = np.zeros_like(incoming[:, 0])
+    for k in range(degree - 2, -1, -1):
+        after = after + incoming[:, k + 1]
+        outgoing[:, k] += after
+    return outgoing
+
+
+def beliefs(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.ndarray, "n d"]:
+    """The sum of all factors' messages to each variable, added from the first to the last factor."""
+    return np.add.accumulate(incoming, axis=1)[:, -1]
+
+
+def normalised(messages: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+    """Messages less their maximum; those that forbid every value stay as they are."""
+    highest = messages.max(axis=-1, keepdims=True)
+    return messages - np.where(highest > -np.inf, highest, 0.0)
+
+
+def damped(
+    previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
+) -> Float[np.ndarray, "*n d"]:
+    """Share ``damping`` of the previous messages, in [0, 1), and the rest of the new ones.
+
+    What was forbidden once stays so: the variables' messages forbid more and more as rounds pass, never less, so the
+    new message forbids it too.
+    """
+    return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
+
+
+def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
+    """The largest absolute change of each message; infinite where a value has become forbidden."""
+    changes = np.zeros_like(new)
+    np.subtract(new, previous, out=changes, where=new != previous)
+    return np.abs(changes).max(axis=-1)
+
+
+def messages_of_factor(
+    graph: FactorGraph, factor: str, table: Table, from_variables: Mapping[Edge, Vector], one_pass: OnePass
+) -> dict[str, Vector]:
+    """One factor's messages by variable, not normalised.
+
+    Args:
+        graph: Scopes.
+        factor: Its name.
+        table: Its table.
+        from_variables: What its variables said. A message to a variable is final when all others have spoken; those
+            that have not are taken to say zero.
+        one_pass: The form of the inner pass.
+    """
+    incoming = [
+        from_variables.get((factor, variable), np.zeros(size))[None]
+        for variable, size in zip(graph.scope(factor), table.shape, strict=True)
+    ]
+    outgoing = factor_messages(table[None], incoming, one_pass)
+    return {variable: message[0] for variable, message in zip(graph.scope(factor), outgoing, strict=True)}
+
+
+def messages_of_variable(
+    graph: FactorGraph, variable: str, size: int, from_factors: Mapping[Edge, Vector]
+) -> dict[str, Vector]:
+    """One variable's messages by factor.
+
+    Args:
+        graph: Scopes.
+        variable: Its name.
+        size: Number of its values.
+        from_factors: What its factors said; those that have not spoken are taken to say zero.
+    """
+    factors, silent = graph.factors_of(variable), np.zeros(size)
+    incoming = np.array([from_factors.get((factor, variable), silent) for factor in factors])
+    return dict(zip(factors, variable_messages(incoming[None])[0], strict=True))
+
+
+def _outer_sum(messages: Sequence[Messages]) -> Messages:
+    """All sums of one entry from each message: (n, product of the d_k)."""
+    summed = messages[0]
+    for message in messages[1:]:
+        summed = (summed[:, :, None] + message[:, None, :]).reshape(len(summed), -1)
+    return summed
