@@ -30,6 +30,7 @@ class Field:
         argmax: Where that is.
         minimum: Its smallest value at the sites.
         reach_m: A distance to cover in one round that is sensible here.
+        digest: Of the data that it was made from, where the settings only name them; else empty.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Field:
     argmax: Float[np.ndarray, " 2"]
     minimum: float
     reach_m: float
+    digest: str = ""
 
     def value(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
         """The field at places on the map; places beyond its edge count as the edge."""

@@ -1,6 +1,7 @@
 """Fields that somebody measured: points in a CSV file, used as they are or interpolated."""
 
 import csv
+import hashlib
 import math
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from swarmbo_envs.robot_team.settings import MeasuredSettings
 
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
+_LARGEST = 1e12  # of coordinates and values; squares and products of a few stay far from overflow
+_NEAREST_M = 1e-6  # sites that are nearer are told apart by rounding at best
+_NEAREST_SHARE = 1e-3  # of the usual spacing; of two values at nearer sites, kriging makes up a summit hundreds as high
 
 
 def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field") -> Field:
@@ -27,12 +31,15 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
         at: Path of the settings, for messages.
 
     Raises:
-        ConfigError: If the file can't be read, a column is missing, a cell is not a finite number, or the sites are too
-            few: 2 for ``only``, 3 that are not on one line for ``interpolated``.
+        ConfigError: If the file can't be read, a column is missing, a cell is not a number below 1e12, two sites are
+            less than a micrometre apart or (``interpolated``) a thousandth of the usual distance between neighbours, or
+            the sites are too few: 2 for ``only``, 3 that are not on one line for ``interpolated``.
     """
     sites, values = _distinct(*_read(settings, at))
+    digest = hashlib.blake2b(np.column_stack([sites, values]).astype("<f8").tobytes(), digest_size=16).hexdigest()
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
+    _refuse_near_sites(sites, settings, at)
     size = sites.max(axis=0) - sites.min(axis=0)
     margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)  # sites on one line still span a map
     low, high = sites.min(axis=0) - margin, sites.max(axis=0) + margin
@@ -54,9 +61,10 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
             argmax=sites[values.argmax()],
             minimum=float(values.min()),
             reach_m=max(0.15 * float(size.max()), 1.5 * float(spacing.max())),
+            digest=digest,
         )
     hull, surface = Hull(sites, at), Kriging(sites, values)
-    candidates = hull.lattice(low, high, min(max_sites, _MAX_SITES))
+    candidates = _spread(hull, sites, low, high, min(max_sites, _MAX_SITES))
     maximum, argmax = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
     return Field(
         name=f"{title} (interpolated)",
@@ -67,12 +75,13 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
         sites=candidates,
         sites_only=False,
         interpolated=True,
-        points=hull.lattice(low, high, _MAX_EVALUATION_POINTS),
+        points=_spread(hull, sites, low, high, _MAX_EVALUATION_POINTS),
         surface=surface,
         maximum=maximum,
         argmax=argmax,
         minimum=float(surface(candidates).min()),
         reach_m=0.15 * float(size.max()),
+        digest=digest,
     )
 
 
@@ -146,21 +155,65 @@ class Hull:
         Args:
             low: South-west corner of the rectangle.
             high: North-east corner.
-            n_points: How many at most; there are nearly as many.
+            n_points: How many at most. There are nearly as many, unless these are few or the hull is a sliver between
+                the places; then there may be none.
         """
         ask = n_points
         best = self._covered(lattice(low, high, ask))
         while len(best) < 0.9 * n_points and ask < 16 * n_points:
-            ask = int(1.1 * ask)
+            ask = max(ask + 1, int(1.1 * ask))
             finer = self._covered(lattice(low, high, ask))
             if len(finer) > n_points:
                 break
-            best = finer
+            if len(finer) >= len(best):
+                best = finer
         return best
 
     def _covered(self, places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "j 2"]:
         beyond = (places - self._centre) / self._scale @ self._equations[:, :2].T + self._equations[:, 2]
         return places[(beyond <= 1e-9).all(axis=1)]
+
+
+def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Float[np.ndarray, "k 2"]:
+    """At most ``n_points`` of the sites, spread evenly: each next one is the farthest from those before it.
+
+    Args:
+        sites: Places, all different; the first is the one nearest to their mean.
+        n_points: How many at most, >= 1.
+    """
+    chosen = [int(((sites - sites.mean(axis=0)) ** 2).sum(axis=1).argmin())]
+    gap = np.full(len(sites), np.inf)
+    while len(chosen) < min(n_points, len(sites)):
+        gap = np.minimum(gap, ((sites - sites[chosen[-1]]) ** 2).sum(axis=1))
+        chosen.append(int(gap.argmax()))
+    return sites[np.sort(chosen)]
+
+
+def _spread(
+    hull: Hull, sites: Float[np.ndarray, "n 2"], low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n: int
+) -> Float[np.ndarray, "k 2"]:
+    """At most n places over the hull: a lattice, or the sites if it covers n / 2 at most and they are more."""
+    places = hull.lattice(low, high, n)
+    if len(places) > n / 2 or len(places) >= len(sites):
+        return places
+    return thinned(sites, n)
+
+
+def _refuse_near_sites(sites: Float[np.ndarray, "n 2"], settings: MeasuredSettings, at: str) -> None:
+    spacing, wanted = _distance_to_next(sites), _NEAREST_M
+    if settings.sites == "interpolated":
+        wanted = max(wanted, _NEAREST_SHARE * float(np.median(spacing)))
+    if spacing.min() >= wanted:
+        return
+    one = int(spacing.argmin())
+    squared = ((sites - sites[one]) ** 2).sum(axis=1)
+    squared[one] = np.inf
+    pair = f"{sites[one].tolist()} and {sites[squared.argmin()].tolist()}"
+    raise ConfigError(
+        f"got sites {pair}, {spacing[one]:.3g} m apart; wanted at least {wanted:.3g} m: give rows that belong to one "
+        "place the same coordinates, and their values are averaged",
+        at=f"{at}.csv",
+    )
 
 
 def _distance_to_next(sites: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
@@ -180,6 +233,12 @@ def _distinct(
 
 def _read(settings: MeasuredSettings, at: str) -> tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
     """Coordinates and values of all rows."""
+    if not settings.csv:
+        raise ConfigError(
+            "no file is given; wanted the path of a CSV file: --set environment.field.csv=FILE for the scenario "
+            "'measured', field={'csv': FILE, ...} in Python",
+            at=f"{at}.csv",
+        )
     wanted = {"x": settings.x, "y": settings.y, "value": settings.value}
     try:
         with Path(settings.csv).open(newline="", encoding="utf-8-sig") as file:
@@ -212,4 +271,6 @@ def _number(row: list[str], column: int, line: int, name: str, at: str) -> float
         number = math.nan
     if not math.isfinite(number):
         raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a finite number", at=at)
+    if abs(number) >= _LARGEST:
+        raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a number below 1e12 in size", at=at)
     return number

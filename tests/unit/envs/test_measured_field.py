@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
+from scipy.spatial import Delaunay
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.robot_team.fields import lattice
 from swarmbo_envs.robot_team.landscape import build_field
-from swarmbo_envs.robot_team.measured import Kriging
+from swarmbo_envs.robot_team.measured import Kriging, thinned
 
 
 @pytest.fixture
@@ -83,10 +84,45 @@ def test_candidates_of_an_interpolated_field_lie_in_the_hull_and_nearly_use_up_t
     X, _ = points
     field = build_field(table(sites="interpolated"), 500)
     assert 400 < len(field.sites) <= 500
-    from scipy.spatial import Delaunay
-
     grown = X.mean(axis=0) + (X - X.mean(axis=0)) * (1 + 1e-6)
     assert (Delaunay(grown).find_simplex(field.sites) >= 0).all()
+
+
+DIAMOND = "east,north,zinc\n0,10,1\n10,0,2\n20,10,3\n10,20,4\n"
+SLIVER = "east,north,zinc\n0,0,1\n500,280,2\n900,500,3\n200,111.5,2\n"
+
+
+@pytest.mark.parametrize("max_sites", range(4, 10))
+def test_a_small_cap_on_candidates_is_kept_without_getting_stuck(table, points, max_sites):
+    field = build_field(table(sites="interpolated"), max_sites)
+    assert max_sites / 2 <= len(field.sites) <= max_sites
+    assert len(np.unique(field.sites, axis=0)) == len(field.sites)
+    assert field.minimum == pytest.approx(field.value(field.sites).min())
+
+
+@pytest.mark.parametrize("text", [DIAMOND, SLIVER])
+@pytest.mark.parametrize("max_sites", [4, 5, 6, 7, 8, 9, 100])
+def test_where_a_lattice_misses_the_hull_there_are_candidates_in_the_hull_still(table, text, max_sites):
+    field = build_field(table(text, sites="interpolated"), max_sites)
+    assert 4 <= len(field.sites) <= max_sites
+    assert len(field.points) >= 4
+    corners = np.loadtxt(text.splitlines()[1:], delimiter=",")
+    if text == DIAMOND and max_sites == 4:  # too few of the bounding box's corners lie in the hull
+        np.testing.assert_array_equal(field.sites, corners[:, :2])
+        assert field.minimum == pytest.approx(corners[:, 2].min())
+    grown = corners[:, :2].mean(axis=0) + (corners[:, :2] - corners[:, :2].mean(axis=0)) * (1 + 1e-6)
+    assert (Delaunay(grown).find_simplex(field.sites) >= 0).all()
+
+
+def test_thinned_sites_are_some_of_the_sites_and_leave_none_far_from_them(points):
+    X, _ = points
+    for n_points in (1, 4, 9, 60, 100):
+        kept = thinned(X, n_points)
+        assert len(kept) == min(n_points, len(X))
+        assert {tuple(site) for site in kept} <= {tuple(site) for site in X}
+        apart = np.hypot(*(kept[:, None] - kept[None]).transpose(2, 0, 1)) + np.diag(np.full(len(kept), np.inf))
+        to_next = np.hypot(*(X[:, None] - kept[None]).transpose(2, 0, 1)).min(axis=1)
+        assert to_next.max() <= apart.min()  # else the far one had been taken before the last
 
 
 def test_rows_at_one_place_are_averaged(table):
@@ -124,6 +160,36 @@ def test_a_byte_order_mark_blank_lines_and_spaces_are_no_trouble(table):
         ("east,north,zinc\n1,2,3\n1,2,4\n", {}, r"\$\.field\.csv: got 1 distinct sites in .*; wanted at least 2"),
         ("east,north,zinc\n1,1,3\n2,2,4\n3,3,4\n", {"sites": "interpolated"}, r"\$\.field\.sites: .* on one line"),
         ("east,north,zinc\n1,1,3\n2,2,4\n", {"sites": "interpolated"}, r"\$\.field\.sites: got 2 distinct sites"),
+        (
+            "east,north,zinc\n0,0,1\n10,0,2\n10.000000001,0,5\n0,10,4\n",
+            {"sites": "interpolated"},
+            r"\$\.field\.csv: got sites \[10\.0, 0\.0\] and \[10\.000000001, 0\.0\], 1e-09 m apart; wanted at least",
+        ),
+        (
+            "east,north,zinc\n0,0,1\n1e-200,0,2\n",
+            {},
+            r"\[0\.0, 0\.0\] and \[1e-200, 0\.0\], 0 m apart; wanted at least 1e-06",
+        ),
+        (
+            "east,north,zinc\n0,0,1\n1e4,0,2\n1e4,6.9,5\n0,1e4,4\n5e3,5e3,0\n",
+            {"sites": "interpolated"},
+            r"\[10000\.0, 0\.0\] and \[10000\.0, 6\.9\], 6\.9 m apart; wanted at least 7\.0",
+        ),
+        (
+            "east,north,zinc\n0,0,1\n1e200,0,2\n",
+            {},
+            r"\$\.field\.x: line 3, column 'east': got '1e200'; wanted a number below",
+        ),
+        (
+            "east,north,zinc\n0,-1e12,1\n1,0,2\n",
+            {},
+            r"\$\.field\.y: line 2, column 'north': got '-1e12'; wanted a number below",
+        ),
+        (
+            "east,north,zinc\n0,0,1\n1,0,1e200\n",
+            {},
+            r"\$\.field\.value: line 3, column 'zinc': got '1e200'; wanted a num",
+        ),
         (b"\xff\xfe\x00east", {}, r"\$\.field\.csv: cannot read"),
         ("east,north,zinc\n1,2,3\n1,3,1\n", {"sites": "all"}, r"\$\.field\.sites: got 'all'"),
         ("east,north,zinc\n1,2,3\n1,3,1\n", {"colour": 1}, r"\$\.field: unknown key 'colour'"),
@@ -133,6 +199,20 @@ def test_bad_files_are_refused_in_one_line_with_the_path(table, text, more, mess
     with pytest.raises(ConfigError, match=message) as error:
         build_field(table(text, **more), 100)
     assert "\n" not in str(error.value)
+
+
+def test_numbers_just_below_the_bound_are_taken(table):
+    text = "east,north,zinc\n-9e11,-9e11,-9e11\n9e11,9e11,9e11\n9e11,-9e11,1\n"
+    for sites in ("only", "interpolated"):
+        field = build_field(table(text, sites=sites), 100)
+        assert np.isfinite(field.value(field.points)).all()
+
+
+def test_an_empty_path_says_how_to_give_a_file():
+    with pytest.raises(
+        ConfigError, match=r"^\$\.field\.csv: no file is given; .*--set environment\.field\.csv=FILE for .* 'measured'"
+    ):
+        build_field({"csv": "", "x": "x", "y": "y", "value": "v"}, 100)
 
 
 @pytest.mark.parametrize("path", ["nowhere.csv", ".", "with\0null"])
