@@ -29,9 +29,9 @@ class MeasuredSettings(Settings, frozen=True):
 
     Args:
         csv: Path of the file; relative to the current directory.
-        x: Column of the coordinate to the east, m.
-        y: Column of the coordinate to the north, m.
-        value: Column of the measured value.
+        x: Column of the coordinate to the east, m, above -1e12 and below 1e12.
+        y: Column of the coordinate to the north, likewise.
+        value: Column of the measured value, likewise in its unit.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
             smooth interpolant (ordinary kriging) anywhere in the sites' bounding box.
@@ -50,11 +50,11 @@ class DrawSettings(Settings, frozen=True):
 
     Args:
         kernel: Its covariance function.
-        lengthscale_m: Its lengthscale, m, > 0.
-        std: Prior standard deviation, > 0.
-        mean: Prior mean.
+        lengthscale_m: Its lengthscale, 1e-6 to 1e12 m.
+        std: Prior standard deviation, 1e-12 to 1e12.
+        mean: Prior mean, -1e12 to 1e12.
         seed: Which draw; the field stays the same from reset to reset.
-        size_m: Width and height of the region, m, each > 0.
+        size_m: Width and height of the region, each 1e-6 to 1e12 m.
     """
 
     kernel: KernelName = "matern52"
@@ -65,11 +65,16 @@ class DrawSettings(Settings, frozen=True):
     size_m: Pair = (3000.0, 3000.0)
 
     def __post_init__(self) -> None:
-        require(self, "lengthscale_m", lambda value: value > 0, "a length > 0 m")
-        require(self, "std", lambda value: value > 0, "a number > 0")
-        require(self, "mean", lambda value: True, "a finite number")
+        require(self, "lengthscale_m", lambda value: 1e-6 <= value <= 1e12, "a length from 1e-6 to 1e12 m")
+        require(self, "std", lambda value: 1e-12 <= value <= 1e12, "a number from 1e-12 to 1e12")
+        require(self, "mean", lambda value: abs(value) <= 1e12, "a number from -1e12 to 1e12")
         require(self, "seed", lambda value: value >= 0, "an integer >= 0")
-        require(self, "size_m", lambda sides: all(0 < side < 1e12 for side in sides), "width and height > 0 m")
+        require(
+            self,
+            "size_m",
+            lambda sides: all(1e-6 <= side <= 1e12 for side in sides),
+            "width and height from 1e-6 to 1e12 m",
+        )
 
 
 class DrawnSettings(Settings, frozen=True):
@@ -105,13 +110,18 @@ class RobotTeamSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         require(self, "robots", lambda value: 1 <= value <= 256, "an integer from 1 to 256")
-        require(self, "speed_m_s", lambda value: value > 0, "a speed > 0 m/s")
-        require(self, "turn_rate_rad_s", lambda value: value > 0, "a turn rate > 0 rad/s")
-        require(self, "round_time_s", lambda value: value is None or value > 0, "a time > 0 s, or nothing")
+        require(self, "speed_m_s", lambda value: 1e-6 <= value <= 1e12, "a speed from 1e-6 to 1e12 m/s")
+        require(self, "turn_rate_rad_s", lambda value: 1e-6 <= value <= 1e6, "a turn rate from 1e-6 to 1e6 rad/s")
+        require(
+            self,
+            "round_time_s",
+            lambda value: value is None or 1e-6 <= value <= 1e12,
+            "a time from 1e-6 to 1e12 s, or nothing",
+        )
         require(self, "radio_range_m", lambda value: value is None or value > 0, "a distance > 0 m, or nothing")
-        require(self, "noise_std", lambda value: value >= 0, "a standard deviation >= 0")
+        require(self, "noise_std", lambda value: 0 <= value <= 1e12, "a standard deviation from 0 to 1e12")
         require(self, "failure_rate", lambda value: 0 <= value <= 1, "a probability from 0 to 1")
-        require(self, "travel_cost", lambda value: value >= 0, "a cost per metre >= 0")
+        require(self, "travel_cost", lambda value: 0 <= value <= 1e12, "a cost per metre from 0 to 1e12")
         require(self, "max_cycles", lambda value: value >= 1, "an integer >= 1")
         require(self, "max_sites", lambda value: 4 <= value <= 10**6, "an integer from 4 to 1000000")
         require(

@@ -59,7 +59,13 @@ def test_a_lattice_never_exceeds_its_cap_and_includes_the_corners(n_points, size
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"lengthscale_m": 0}, r"\$\.field\.gp\.lengthscale_m: got 0\.0; wanted a length > 0 m"),
+        ({"lengthscale_m": 0}, r"\$\.field\.gp\.lengthscale_m: got 0\.0; wanted a length from 1e-6 to 1e12 m"),
+        ({"lengthscale_m": 1e-300}, r"\$\.field\.gp\.lengthscale_m: got 1e-300; wanted a length from 1e-6 to 1e12 m"),
+        ({"lengthscale_m": 1e200}, r"\$\.field\.gp\.lengthscale_m"),
+        ({"std": 1e200}, r"\$\.field\.gp\.std: got 1e\+200; wanted a number from 1e-12 to 1e12"),
+        ({"std": 1e-200}, r"\$\.field\.gp\.std"),
+        ({"mean": -1e200}, r"\$\.field\.gp\.mean: got -1e\+200; wanted a number from -1e12 to 1e12"),
+        ({"size_m": [1e-300, 5]}, r"\$\.field\.gp\.size_m: got .*; wanted width and height from 1e-6 to 1e12 m"),
         ({"std": -1.0}, r"\$\.field\.gp\.std"),
         ({"mean": float("nan")}, r"\$\.field\.gp\.mean"),
         ({"kernel": "matern"}, r"\$\.field\.gp\.kernel"),
@@ -72,6 +78,16 @@ def test_a_lattice_never_exceeds_its_cap_and_includes_the_corners(n_points, size
 def test_bad_priors_are_refused_with_the_path(table, message):
     with pytest.raises(ConfigError, match=message):
         build_field({"gp": table}, 100)
+
+
+@pytest.mark.parametrize("lengthscale_m", [1e-6, 1e12])
+@pytest.mark.parametrize("std", [1e-12, 1e12])
+@pytest.mark.parametrize("size_m", [[1e-6, 1e-6], [1e-6, 1e12], [1e12, 1e12]])
+def test_priors_at_the_ends_of_their_ranges_are_drawn(lengthscale_m, std, size_m):
+    prior = {"lengthscale_m": lengthscale_m, "std": std, "size_m": size_m, "mean": -1e12}
+    field = build_field({"gp": prior}, 100)
+    assert np.isfinite(field.value(field.points)).all()
+    assert np.isfinite([field.maximum, field.minimum, *field.argmax]).all()
 
 
 @pytest.mark.parametrize("table", [{}, {"elevation": "jacksboro", "gp": {}}, {"cvs": "a.csv"}])
