@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium
+import msgspec
 import networkx as nx
 import numpy as np
 from gymnasium.error import ResetNeeded
@@ -22,6 +23,7 @@ from swarmbo_envs.robot_team.landscape import build_field
 from swarmbo_envs.robot_team.observation import observation_box, observe
 from swarmbo_envs.robot_team.radio import links_in_range
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
+from swarmbo_envs.robot_team.snapshot import from_state, to_state
 from swarmbo_envs.robot_team.world import World
 
 Array = NDArray[np.float64]
@@ -66,7 +68,7 @@ site nearest to that place) |
       site nearest to the place asked for, among those it can reach in the round; robots choose in the order of their
       numbers, and no site is measured twice. If a robot can reach none, it drives towards the nearest and measures
       nothing. A site at which a measurement failed stays open. With ``interpolated`` the field between the sites is
-      kriged.
+      kriged; no two sites may then be nearer than a thousandth of the usual distance between neighbours.
     * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
 
     Starts, noise and failures come from streams of their own, named by seed, robot and round: two methods that are
@@ -77,16 +79,19 @@ site nearest to that place) |
         field: Table as above; None for the default landscape.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, kept apart from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
-        speed_m_s: Largest speed, > 0.
-        turn_rate_rad_s: Largest turn rate, > 0.
-        round_time_s: Time to drive in a round, > 0. Default: enough to turn about and cover 15 % of the map's longer
-            side, or with ``sites = "only"`` 1.5 times the largest distance between neighbouring sites if that is more.
+        speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
+        turn_rate_rad_s: Largest turn rate, 1e-6 to 1e6 rad/s.
+        round_time_s: Time to drive in a round, 1e-6 to 1e12 s. Default: enough to turn about and cover 15 % of the
+            map's longer side, or with ``sites = "only"`` 1.5 times the largest distance between neighbouring sites if
+            that is more.
         radio_range_m: Largest distance at which two robots hear each other, > 0. Default: half the map's diagonal.
-        noise_std: Standard deviation of the measurement noise, unit of the field, >= 0.
+        noise_std: Standard deviation of the measurement noise, unit of the field, 0 to 1e12.
         failure_rate: Probability that a measurement fails, 0 to 1.
-        travel_cost: Cost per metre driven, unit of the field, >= 0.
+        travel_cost: Cost per metre driven, unit of the field, 0 to 1e12.
         max_cycles: Rounds of an episode, >= 1.
-        max_sites: Largest number of candidate sites on a map that can be measured everywhere, 4 to 1000000.
+        max_sites: Largest number of candidate sites on a map that can be measured everywhere, 4 to 1000000. Candidates
+            are a lattice; on an interpolated map of which that covers at most half as many places, the measured sites,
+            thinned evenly, if those are more.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
     Raises:
@@ -150,7 +155,6 @@ site nearest to that place) |
         settings = convert(given, RobotTeamSettings)
         self.settings = settings
         self.field = build_field(settings.field, settings.max_sites)
-        self.max_cycles = settings.max_cycles
         self.render_mode = settings.render_mode
         self.possible_agents = [f"robot_{i}" for i in range(settings.robots)]
         self.agents: list[str] = []
@@ -168,6 +172,16 @@ site nearest to that place) |
     def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The box of an agent's observations; the same object on each call."""
         return self._observation_spaces[agent]
+
+    @property
+    def max_cycles(self) -> int:
+        """Rounds of an episode; setting it changes the settings."""
+        return self.settings.max_cycles
+
+    @max_cycles.setter
+    def max_cycles(self, value: int) -> None:
+        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, RobotTeamSettings)
+        self._world = World(self.settings, self.field, self.possible_agents)
 
     @property
     def round_time_s(self) -> float:
@@ -216,10 +230,12 @@ site nearest to that place) |
             actions: A place on the map for each live agent.
 
         Returns:
-            Observations, rewards, terminations, truncations and infos. All empty once the episode is over.
+            Observations, rewards, terminations, truncations and infos. All empty once the episode is over, when no
+            agent is live and ``actions`` must be empty too.
 
         Raises:
-            ConfigError: If an agent's action is missing, has another shape, is not finite or lies outside its space.
+            ConfigError: If a live agent's action is missing, has another shape, is not finite or lies outside its
+                space, or an action is for an agent that is not live, as none is once the episode is over.
         """
         episode = self._current()
         agents = self.agents
@@ -276,9 +292,7 @@ site nearest to that place) |
 
     def get_state(self) -> dict[str, Any]:
         """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
-        state = self._current().to_state(self.field.name)
-        state["json"]["max_cycles"] = self.max_cycles
-        return state
+        return to_state(self._current(), self._world)
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments wrote.
@@ -287,10 +301,10 @@ site nearest to that place) |
             state: From ``get_state``.
 
         Raises:
-            StateVersionError: If it was written by another version, or in another world.
+            StateVersionError: If it was written by another version or with other arguments (the message says which), if
+                a CSV file has other data now, or if it is not a whole state. This environment stays as it was.
         """
-        episode = Episode.from_state(state, self.field.name, self.settings.robots, len(self.field.sites))
-        self._episode, self.max_cycles = episode, state["json"]["max_cycles"]
+        self._episode = episode = from_state(state, self._world)
         self.agents = self.possible_agents.copy() if episode.running else []
 
     def render(self) -> Any:

@@ -1,7 +1,9 @@
 """What happens in a round: robots drive, and measure where they get to."""
 
+import json
 from typing import Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -9,7 +11,7 @@ from swarmbo import rng
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.fields import Field
-from swarmbo_envs.robot_team.settings import RobotTeamSettings
+from swarmbo_envs.robot_team.settings import RobotTeamSettings, field_settings
 from swarmbo_envs.robot_team.starts import checked_starts, spread_starts
 
 _SLACK = 1 + 1e-9  # a place exactly at the limit of time is within it, whatever the rounding
@@ -34,6 +36,18 @@ class World:
         self.round_time_s = settings.round_time_s or turn_about_s + field.reach_m / settings.speed_m_s
         self.radio_range_m = settings.radio_range_m or 0.5 * float(np.hypot(*(field.high - field.low)))
         self._starts = checked_starts(settings, field)
+
+    def description(self) -> dict[str, Any]:
+        """What makes it this world, as plain JSON: all settings, with defaults filled in.
+
+        How it is shown is left out. A CSV file counts by its data, not by its path.
+        """
+        table = msgspec.to_builtins(field_settings(self.settings.field))
+        if "csv" in table:
+            table["csv"] = f"data {self.field.digest}"
+        plain = {**msgspec.to_builtins(self.settings), "field": table}
+        del plain["render_mode"]
+        return json.loads(json.dumps(plain))  # tuples become lists, as in a state that was written to a file
 
     def begin(self, seed: int, number: int) -> Episode:
         """An episode with every robot at its start and nothing measured yet.
