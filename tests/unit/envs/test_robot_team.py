@@ -79,6 +79,30 @@ def test_every_candidate_is_reached_and_no_other_site_is(seed):
         assert infos["robot_1"]["reached"] == (tuple(site) in offered)
 
 
+def test_a_robot_that_is_late_pays_for_the_way_that_it_drove():
+    env = robot_team_v0.parallel_env(
+        robots=1, field=PLAIN, starts=[[100, 100]], round_time_s=40.0, travel_cost=0.25, noise_std=1.0
+    )
+    env.reset(seed=0)
+    _, rewards, _, _, infos = env.step(at(env, [1600, 1500]))
+    info = infos["robot_0"]
+    assert not info["reached"]
+    assert info["distance"] > 100
+    assert info["cost"] == 0.25 * info["distance"]
+    assert rewards["robot_0"] == info["measurement"] - info["cost"]
+
+
+def test_robots_see_the_share_of_rounds_left():
+    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, max_cycles=4)
+    env.reset(seed=0)
+    seen = []
+    while env.agents:
+        observations = env.step(at(env, [500, 500], [600, 600]))[0]
+        seen.append([observation[4] for observation in observations.values()])
+    assert seen == [[0.75, 0.75], [0.5, 0.5], [0.25, 0.25], [0.0, 0.0]]
+    np.testing.assert_array_equal(env.state()[[4, 9]], [0.0, 0.0])
+
+
 def test_noise_and_failures_of_a_robot_do_not_depend_on_where_anybody_goes():
     arguments = {"robots": 2, "field": PLAIN, "noise_std": 2.0, "failure_rate": 0.3}
     luck = []
@@ -114,6 +138,17 @@ def test_without_a_seed_the_next_episode_differs_and_repeats_with_the_seed():
     np.testing.assert_equal(again.reset(seed=0)[0], first)
     np.testing.assert_equal(again.reset()[0], second)
     assert any((first[agent] != second[agent]).any() for agent in env.agents)
+
+
+def test_the_next_episode_has_noise_and_failures_of_its_own():
+    starts = [[100.0 * i, 100.0] for i in range(16)]
+    episodes = {}
+    for name, luck in (("noise", {"noise_std": 1.0}), ("failures", {"failure_rate": 0.5})):
+        env = robot_team_v0.parallel_env(robots=16, field=PLAIN, starts=starts, **luck)
+        infos = [env.reset(seed=0)[1], env.reset()[1]]
+        episodes[name] = [np.array([info["measurement"] for info in episode.values()]) for episode in infos]
+    assert (episodes["noise"][0] != episodes["noise"][1]).all()
+    assert (np.isnan(episodes["failures"][0]) != np.isnan(episodes["failures"][1])).any()
 
 
 def test_unseeded_environments_differ():
@@ -227,6 +262,15 @@ def test_missing_and_unknown_agents_are_refused():
         env.candidates("robot_7")
 
 
+def test_once_the_episode_is_over_only_no_actions_are_accepted():
+    env = robot_team_v0.parallel_env(robots=1, field=PLAIN, max_cycles=1)
+    env.reset(seed=0)
+    env.step({"robot_0": np.zeros(2)})
+    assert env.step({}) == ({}, {}, {}, {}, {})
+    with pytest.raises(ConfigError, match=r"\$\.actions\.robot_0: got an action, but this agent is not live"):
+        env.step({"robot_0": np.zeros(2)})
+
+
 def test_nothing_works_before_reset():
     env = robot_team_v0.parallel_env(robots=1, field=PLAIN, render_mode="ansi")
     for call in (lambda: env.step({}), env.state, env.render, env.get_state, env.interaction_graph):
@@ -241,10 +285,15 @@ def test_nothing_works_before_reset():
         ({"robotz": 3}, r"^unknown key 'robotz'; did you mean 'robots'"),
         ({"robots": 2.5}, r"\$\.robots: got 2\.5"),
         ({"robots": "four"}, r"\$\.robots: got 'four'"),
-        ({"noise_std": -1.0}, r"\$\.noise_std: got -1\.0; wanted a standard deviation >= 0"),
+        ({"noise_std": -1.0}, r"\$\.noise_std: got -1\.0; wanted a standard deviation from 0 to 1e12"),
         ({"noise_std": float("nan")}, r"\$\.noise_std: got nan"),
         ({"failure_rate": 1.5}, r"\$\.failure_rate: got 1\.5; wanted a probability"),
+        ({"noise_std": 1e300}, r"\$\.noise_std: got 1e\+300"),
         ({"speed_m_s": 0}, r"\$\.speed_m_s"),
+        ({"speed_m_s": 1e300}, r"\$\.speed_m_s: got 1e\+300; wanted a speed from 1e-6 to 1e12 m/s"),
+        ({"turn_rate_rad_s": 1e-300}, r"\$\.turn_rate_rad_s: got 1e-300; wanted a turn rate from 1e-6 to 1e6 rad/s"),
+        ({"round_time_s": 1e300}, r"\$\.round_time_s: got 1e\+300; wanted a time from 1e-6 to 1e12 s, or nothing"),
+        ({"travel_cost": 1e300}, r"\$\.travel_cost: got 1e\+300"),
         ({"turn_rate_rad_s": -1}, r"\$\.turn_rate_rad_s"),
         ({"round_time_s": 0.0}, r"\$\.round_time_s"),
         ({"radio_range_m": -5.0}, r"\$\.radio_range_m"),
@@ -265,6 +314,19 @@ def test_bad_arguments_are_refused_in_one_line_with_the_path(arguments, message)
     with pytest.raises(ConfigError, match=message) as error:
         robot_team_v0.parallel_env(**{"field": PLAIN, **arguments})
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("speed_m_s", [1e-6, 1e12])
+@pytest.mark.parametrize("turn_rate_rad_s", [1e-6, 1e6])
+@pytest.mark.parametrize("round_time_s", [1e-6, 1e12, None])
+def test_limits_at_the_ends_of_their_ranges_are_driven(speed_m_s, turn_rate_rad_s, round_time_s):
+    limits = {"speed_m_s": speed_m_s, "turn_rate_rad_s": turn_rate_rad_s, "round_time_s": round_time_s}
+    env = robot_team_v0.parallel_env(robots=2, field=PLAIN, travel_cost=1e12, noise_std=1e12, **limits)
+    env.reset(seed=0)
+    observations, rewards, _, _, _ = env.step(at(env, [500, 500], [600, 600]))
+    assert np.isfinite([*observations.values()]).all()
+    assert np.isfinite([*rewards.values()]).all()
+    assert len(env.candidates("robot_0")) >= 0
 
 
 def test_more_robots_than_measured_sites_are_refused(line):
