@@ -63,7 +63,7 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     markov_order: int = 2
     exploration: Exploration = "annealed"
     exploration_scale: float = 1.0
-    noise_ratio_floor: float = 0.1
+    noise_ratio_floor: float = 1.0
     delta: float = 0.1
     candidates: int = 64
     table_entries: int = 2**18

@@ -10,7 +10,7 @@ from typing import Literal
 
 Exploration = Literal["annealed", "practical", "theory"]
 
-ANNEALED_FROM, ANNEALED_TO = 3.0, 1.5  # of sqrt(beta): chosen on the landscapes of docs/comparison.md, other seeds
+ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes of docs/comparison.md, other seeds
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Moment:
 def beta(kind: Exploration, moment: Moment, delta: float = 0.1) -> float:
     """The weight of the variance under the root in GP-UCB: mean + sqrt(beta variance).
 
-    ``annealed``: sqrt(beta) falls evenly from 3 in the first round to 1.5 in the last, so that a team with a fixed
-    number of rounds looks around first and then closes in; 2.25 throughout where the number is unknown.
+    ``annealed``: sqrt(beta) falls evenly from 5 in the first round to 1 in the last, so that a team with a fixed
+    number of rounds looks around first and then closes in; 3 throughout where the number is unknown.
     ``practical``: 0.2 d log(2t) with t measurements (Kandasamy et al. 2015, section 4).
     ``theory``: 2 log(|D| t^2 pi^2 / (6 delta)) (Srinivas et al. 2010, theorem 1).
 
@@ -51,7 +51,7 @@ def beta(kind: Exploration, moment: Moment, delta: float = 0.1) -> float:
     Example:
         >>> moment = Moment(round=1, horizon=25, n_data=50, n_dims=2, n_sites=1000)
         >>> round(beta("practical", moment), 4), beta("annealed", moment)
-        (1.8421, 9.0)
+        (1.8421, 25.0)
     """
     t = max(moment.n_data, 1)
     if kind == "practical":
