@@ -5,6 +5,7 @@ Modules that load numpy are imported inside the commands, so that ``--help`` is 
 
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,11 +167,10 @@ def sweep(
         except KeyboardInterrupt:
             typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
             raise typer.Exit(130) from None
-        counts = {
-            status: sum(outcome.status == status for outcome in outcomes) for status in ("done", "resumed", "skipped")
-        }
-        typer.echo(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {out}")
-        if any(outcome.status == "failed" for outcome in outcomes):
+        counts = Counter(outcome.status for outcome in outcomes)
+        told = ["done", "resumed", "skipped", *(["failed"] if counts["failed"] else [])]
+        typer.echo(", ".join(f"{counts[status]} {status}" for status in told) + f": {out}")
+        if counts["failed"]:
             raise typer.Exit(1)
 
 

@@ -135,8 +135,10 @@ def compare(
 
     Raises:
         RunFolderError: If there are no complete runs.
-        ConfigError: If a method that is named was not run.
+        ConfigError: If a method that is named was not run, or the level is not between 0 and 1.
     """
+    if not 0 < level < 1:
+        raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
         raise RunFolderError("no run is complete and knows the truth; nothing to compare")

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import METRIC_TEXT, METRICS, Comparison, ComparisonRow
+from swarmbo.metrics import FEWEST_PAIRS
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
@@ -62,7 +63,7 @@ def _cells(row: ComparisonRow) -> list[str]:
     if (pairs := row.difference) is None:
         return [mean, "reference" if row.method == row.reference else "no common seed", "", ""]
     interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
-    verdict = "unclear"
+    verdict = "unclear" if pairs.n_pairs >= FEWEST_PAIRS else f"needs {FEWEST_PAIRS} pairs"
     if pairs.is_clear:
         verdict = row.reference if pairs.mean > 0 else row.method
     return [mean, f"{pairs.mean:+.4g}", interval, verdict]

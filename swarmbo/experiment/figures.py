@@ -9,7 +9,7 @@ from swarmbo import plotting
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import Comparison, RegretTrace
 from swarmbo.experiment.folder import RunFolder
-from swarmbo.experiment.world_record import read_world
+from swarmbo.experiment.world_record import read_truth, read_world
 from swarmbo.plotting import Difference, RegretCurves, World
 from swarmbo.spaces import Domain
 
@@ -21,7 +21,7 @@ def world_of(folder: RunFolder) -> World:
         RunFolderError: If it is missing or damaged.
     """
     record = read_world(folder)
-    arrays = folder.read_arrays("world.npz")
+    arrays = read_truth(folder)
     return World(
         domain=Domain(np.array(record.low), np.array(record.high)),
         name=record.name,
@@ -44,13 +44,17 @@ def draw_run(path: Path) -> list[Path]:
         The files written; none before the first round is logged.
 
     Raises:
-        RunFolderError: If no run lies there, or it is damaged.
+        RunFolderError: If no run lies there, it is damaged, or the figures cannot be written.
     """
     folder = RunFolder.open(path)
     records = folder.records()
     if not records:
         return []
-    return plotting.write_figures(records, world_of(folder), folder.scenario().belief, path / "figures")
+    world, belief, into = world_of(folder), folder.scenario().belief, path / "figures"
+    try:
+        return plotting.write_figures(records, world, belief, into)
+    except OSError as error:
+        raise RunFolderError(f"{into}: figures cannot be written: {error.strerror or error}") from error
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> Path:

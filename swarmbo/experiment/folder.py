@@ -29,7 +29,6 @@ _OWN_FILES = (
     "world.json",
     "world.npz",
     "checkpoint.json",
-    "scenario.toml",
 )
 _OWN_PATTERNS = ("checkpoint-*.npz", "*.partial")
 
@@ -77,7 +76,8 @@ class RunFolder:
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            occupied = any(name.name != ".lock" for name in path.iterdir())
+            ours = {".lock", "scenario.toml.partial"}  # the latter of a run that was killed before it began
+            occupied = any(file.name not in ours for file in path.iterdir())
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be made: {error.strerror}; choose another --out") from error
         if occupied and not among_others:
@@ -105,13 +105,17 @@ class RunFolder:
         return (path / "scenario.toml").is_file()
 
     def clear(self) -> None:
-        """Delete the run, and nothing that is not a run's."""
+        """Delete the run, and nothing that is not a run's.
+
+        Its scenario goes last: a folder that is killed half cleared still holds a run, which can be cleared again.
+        """
         for name in _OWN_FILES:
             (self.path / name).unlink(missing_ok=True)
         for pattern in _OWN_PATTERNS:
             for file in self.path.glob(pattern):
                 file.unlink()
         shutil.rmtree(self.path / "figures", ignore_errors=True)
+        (self.path / "scenario.toml").unlink(missing_ok=True)
 
     def scenario(self) -> Scenario:
         """The resolved scenario.
@@ -131,11 +135,17 @@ class RunFolder:
         return read_toml(self.path / "scenario.toml").get("versions", {})
 
     def lines(self) -> list[bytes]:
-        """The complete lines of the log, without their line ends. A torn last line is left out."""
+        """The complete lines of the log, without their line ends. A torn last line is left out.
+
+        Raises:
+            RunFolderError: If the log cannot be read, or a line before the last is damaged.
+        """
         try:
             text = (self.path / "rounds.jsonl").read_bytes()
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise RunFolderError(f"{self.path / 'rounds.jsonl'}: cannot be read: {error.strerror}") from error
         lines = text.split(b"\n")[:-1]
         if lines and not _is_record(lines[-1], len(lines) - 1):
             lines.pop()

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from swarmbo.errors import ConfigError
+from swarmbo.kinds import DEFAULT_KINDS
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Replace settings of a scenario.
 
-    An override of a table's ``kind`` that changes it starts the table afresh: what the file said of the other kind does
-    not carry over. Such overrides come first, so that ``kind`` and settings of the new kind may be given in any order.
+    An override of a table's ``kind`` that changes it (from the default, where the table states none) starts the table
+    afresh: what the file said of the other kind does not carry over. Such overrides come first, so that ``kind`` and
+    settings of the new kind may be given in any order.
 
     Args:
         data: The tables of a scenario; left as they are.
@@ -36,7 +38,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
             if not isinstance(table, dict):
                 at = ".".join(("$", *path[: depth + 1]))
                 raise ConfigError(f"got {table!r}; wanted a table, for the override of {'.'.join(path)}", at=at)
-        if path[-1] == "kind" and table.get("kind") != value:
+        if path[-1] == "kind" and table.get("kind", DEFAULT_KINDS.get(path[0])) != value:
             table.clear()
         table[path[-1]] = value
     return out

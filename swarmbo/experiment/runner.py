@@ -170,9 +170,14 @@ def _differences(there: Scenario, wanted: Scenario) -> str:
 
 def _drive(scenario: Scenario, folder: RunFolder, env: Environment, team: Team, watch: Watcher) -> Summary:
     folder.cut_torn_line()
+    began = time.perf_counter()
+    observations, infos = env.reset(seed=scenario.seed)
+    reset_seconds = time.perf_counter() - began
+    # Asked for after the reset: a world may draw its field there.
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     run = _Run(scenario, folder, env, team, truth, folder.lines(), watch)
-    moment = _begin(run)
+    keep_world(folder, scenario, team, infos, truth)
+    moment = _begin(run, observations, infos, reset_seconds)
     while moment.record.round < scenario.rounds and env.agents:
         moment = _round(run, moment)
     summary = summarise(scenario, folder.records(), folder.timings(), truth)
@@ -180,25 +185,22 @@ def _drive(scenario: Scenario, folder: RunFolder, env: Environment, team: Team, 
     return summary
 
 
-def _begin(run: _Run) -> _Moment:
-    """Go to the last checkpoint that the log covers, or to the start."""
+def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any], reset_seconds: float) -> _Moment:
+    """Go to the last checkpoint that the log covers, or learn from what the reset brought."""
     env, team = run.env, run.team
-    began = time.perf_counter()
-    observations, infos = env.reset(seed=run.scenario.seed)
-    measured = time.perf_counter()
-    keep_world(run.folder, run.scenario, team, infos, run.truth)
     checkpoint = read_checkpoint(run.folder)
     if checkpoint is not None and checkpoint.round < len(run.logged):
         env.unwrapped.set_state(checkpoint.world)
         team.load_state_dict(checkpoint.team)
         record = msgspec.json.decode(run.logged[checkpoint.round], type=RoundRecord)
         return _Moment(record, dict.fromkeys(env.agents), {})
+    began = time.perf_counter()
     team.begin(infos)
     team.refit()
     learned = time.perf_counter()
     record = record_reset(team, infos, run.truth)
     recorded = time.perf_counter()
-    run.watch(record, _log(run, record, Timing(0, 0.0, measured - began, learned - measured, recorded - learned)))
+    run.watch(record, _log(run, record, Timing(0, 0.0, reset_seconds, learned - began, recorded - learned)))
     return _Moment(record, observations, infos)
 
 

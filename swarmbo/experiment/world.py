@@ -61,7 +61,7 @@ def make_environment(scenario: Scenario) -> Environment:
         pettingzoo.spec("parallel", name)
     except PettingZooRegistryError:
         broken = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
-        near = difflib.get_close_matches(name, environment_ids(), n=1, cutoff=0.0)
+        near = difflib.get_close_matches(name, plug_in_ids(), n=1, cutoff=0.0)
         hint = f", perhaps {near[0]!r}" if near else ""
         got = name if len(name) <= 60 else f"{name[:59]}…"
         raise ConfigError(

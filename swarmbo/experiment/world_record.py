@@ -1,7 +1,9 @@
 """What figures and metrics need of the world of a run: ``world.json`` and ``world.npz``."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -78,7 +80,7 @@ def keep_world(
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)
         return
-    there = folder.read_arrays("world.npz")
+    there = read_truth(folder)
     same_arrays = there.keys() == arrays.keys() and all(np.array_equal(there[name], arrays[name]) for name in there)
     if read_world(folder) != record or not same_arrays:
         raise RunFolderError(
@@ -97,4 +99,21 @@ def read_world(folder: RunFolder) -> WorldRecord:
     try:
         return msgspec.json.decode(path.read_bytes(), type=WorldRecord)
     except (OSError, msgspec.DecodeError) as error:
-        raise RunFolderError(f"{path}: cannot be read ({error}); resume the run to write it again") from error
+        raise _unreadable(path, error) from error
+
+
+def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
+    """The arrays of the world of a run; none where it does not tell the truth.
+
+    Raises:
+        RunFolderError: If they are missing or damaged.
+    """
+    try:
+        return folder.read_arrays("world.npz")
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        raise _unreadable(folder.path / "world.npz", error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> RunFolderError:
+    how = f"delete world.json and summary.json there, and `swarmbo resume {path.parent}` writes them again"
+    return RunFolderError(f"{path}: cannot be read ({error}); {how}")

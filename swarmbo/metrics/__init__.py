@@ -7,7 +7,11 @@ from swarmbo.metrics.regret import (
     score_round as score_round,
     simple_regret as simple_regret,
 )
-from swarmbo.metrics.statistics import PairedDifference as PairedDifference, paired_difference as paired_difference
+from swarmbo.metrics.statistics import (
+    FEWEST_PAIRS as FEWEST_PAIRS,
+    PairedDifference as PairedDifference,
+    paired_difference as paired_difference,
+)
 from swarmbo.metrics.traffic import (
     agreement_traffic as agreement_traffic,
     sharing_traffic as sharing_traffic,

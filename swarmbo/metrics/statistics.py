@@ -9,6 +9,8 @@ from scipy import stats
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.rng import stream
 
+FEWEST_PAIRS = 6  # n differences have one sign by chance with probability 2^(1 - n): over 5 % with fewer
+
 
 class PairedDifference(msgspec.Struct, frozen=True):
     """Mean difference of two methods over the seeds that both have run.
@@ -29,8 +31,14 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval lies on one side of zero."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+        """Whether the interval lies on one side of zero, with at least ``FEWEST_PAIRS`` pairs.
+
+        No interval of a few differences reaches beyond the least and the largest of them, so with two pairs every other
+        interval would lie on one side of zero by chance.
+        """
+        if self.low is None or self.high is None or self.n_pairs < FEWEST_PAIRS:
+            return False
+        return self.low > 0 or self.high < 0
 
 
 def paired_difference(
@@ -84,14 +92,15 @@ def paired_difference(
 def _interval(differences: np.ndarray, level: float, resamples: int, seed: int) -> tuple[float | None, float | None]:
     if len(differences) < 2 or not np.isfinite(differences).all():
         return None, None
-    if np.ptp(differences) == 0:  # BCa divides by their spread
-        return float(differences[0]), float(differences[0])
+    start, spread = differences[0], np.ptp(differences)
+    if spread == 0:  # BCa divides by it
+        return float(start), float(start)
     interval = stats.bootstrap(
-        (differences,),
+        ((differences - start) / spread,),  # of size 1: the powers of a tiny or nearly constant sample are all rounding
         np.mean,
         confidence_level=level,
         n_resamples=resamples,
         method="BCa",
         rng=stream(seed, "bootstrap"),
     ).confidence_interval
-    return float(interval.low), float(interval.high)
+    return float(start + spread * interval.low), float(start + spread * interval.high)

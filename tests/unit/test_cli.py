@@ -168,7 +168,7 @@ def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_p
     scenario = folder / "seed-001" / "scenario.toml"
     scenario.write_text(scenario.read_text().replace("seed = 1", "seed = 7"))
     result = invoke("sweep", "robots", *small, status=1)
-    assert "1 skipped" in result.stdout
+    assert "1 skipped, 1 failed" in result.stdout
     assert "holds another run" in result.stderr
 
 

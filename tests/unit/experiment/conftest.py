@@ -91,7 +91,8 @@ class Bump(ParallelEnv):
 
     def _truth(self):
         points = np.stack(np.meshgrid(*[np.linspace(0, 1, 7)] * 2), axis=-1).reshape(-1, 2)
-        return GroundTruth(points, bump(points), 1.0 + MISCHIEF.shift, np.array([0.7, 0.7]), "u", "km", "bump", bump)
+        name, maximum = f"bump of seed {self.seed}", 1.0 + MISCHIEF.shift  # no seed, no truth, before the reset
+        return GroundTruth(points, bump(points), maximum, np.array([0.7, 0.7]), "u", "km", name, bump)
 
     def _get_state(self):
         return {"json": {"seed": self.seed, "round": self.round, "agents": self.agents}, "arrays": {}}

@@ -91,6 +91,17 @@ def test_folders_without_runs_are_refused(tmp_path):
         find_runs([tmp_path / "nowhere"])
 
 
+def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_compared(tmp_path, bump_scenario):
+    for kind in ("independent", "random"):
+        for seed in (0, 1):
+            run(bump_scenario(coordination=kind, seed=seed, rounds=2), tmp_path / f"{kind}-{seed}")
+    for table in comparison_tables(compare([tmp_path], reference="random")):
+        assert list(table.columns[-1].cells) == ["needs 6 pairs", ""]
+    with pytest.raises(ConfigError) as caught:
+        compare([tmp_path / "random-0"], level=1.5)
+    assert caught.value.at == "--level"
+
+
 def method(coordination, belief=None):
     return {"belief": {"kind": "exact", **(belief or {})}, "coordination": coordination}
 

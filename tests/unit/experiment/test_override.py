@@ -79,3 +79,8 @@ def test_commas_inside_a_value_do_not_separate(value):
 def test_empty_alternatives_are_refused(text):
     with pytest.raises(ConfigError):
         split_alternatives(text)
+
+
+def test_a_kind_that_is_the_default_of_a_table_without_one_changes_nothing_else():
+    data = {"belief": {"kernel": "rbf"}}
+    assert apply_overrides(data, ["belief.kind=exact"]) == {"belief": {"kernel": "rbf", "kind": "exact"}}

@@ -100,6 +100,29 @@ def test_clearing_deletes_the_run_and_nothing_else(folder):
     assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
 
 
+def test_a_run_that_was_killed_while_its_scenario_was_written_can_begin_again(tmp_path, bump_scenario):
+    (tmp_path / "scenario.toml.partial").write_text("nam")
+    assert RunFolder.create(tmp_path, bump_scenario()).scenario() == bump_scenario()
+
+
+def test_a_clearing_that_stops_anywhere_leaves_a_run_that_can_be_cleared(folder, monkeypatch):
+    def stops(path, **_):
+        raise KeyboardInterrupt
+
+    folder.append(line(0), TIMING)
+    folder.write_arrays("checkpoint-000001.npz", {})
+    monkeypatch.setattr("shutil.rmtree", stops)
+    with pytest.raises(KeyboardInterrupt):
+        folder.clear()
+    assert RunFolder.holds_run(folder.path)
+
+
+def test_a_log_that_cannot_be_read_is_named(folder):
+    (folder.path / "rounds.jsonl").mkdir()
+    with pytest.raises(RunFolderError, match=r"rounds\.jsonl: cannot be read"):
+        folder.records()
+
+
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match="no such folder"):
         RunFolder.open(tmp_path / "nowhere")

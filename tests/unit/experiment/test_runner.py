@@ -8,6 +8,7 @@ import pytest
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.experiment import RunFolder, check, resume, run
 from swarmbo.experiment.checkpoint import read_checkpoint
+from swarmbo.experiment.figures import draw_run
 from swarmbo.experiment.lock import locked
 from swarmbo.experiment.runner import assemble
 from swarmbo.experiment.world_record import read_world
@@ -200,6 +201,46 @@ def test_a_logged_line_that_does_not_come_out_again_stops_the_resume(crashed):
     (folder / "rounds.jsonl").write_bytes(b"\n".join(lines))
     with pytest.raises(RunFolderError, match="round 2 came out different"):
         resume(folder)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK", b"\x7fELF\x02\x01"])
+def test_a_damaged_truth_says_what_to_do_and_that_helps(crashed, content):
+    folder, whole = crashed()
+    if content is None:
+        (folder / "world.npz").unlink()
+    else:
+        (folder / "world.npz").write_bytes(content)
+    for use in (resume, draw_run):
+        with pytest.raises(RunFolderError, match=r"world\.npz: cannot be read .*; delete world\.json"):
+            use(folder)
+    (folder / "world.json").unlink()
+    resume(folder)
+    assert log(folder) == whole
+
+
+def test_a_damaged_world_of_a_complete_run_says_what_to_do_and_that_helps(tmp_path, bump_scenario):
+    folder = tmp_path / "run"
+    run(bump_scenario(), folder)
+    whole, world = log(folder), (folder / "world.json").read_bytes()
+    (folder / "world.json").write_bytes(b"{")
+    with pytest.raises(RunFolderError, match=r"delete world\.json and summary\.json there, and `swarmbo resume"):
+        draw_run(folder)
+    for name in ("world.json", "summary.json"):
+        (folder / name).unlink()
+    resume(folder)
+    assert (log(folder), (folder / "world.json").read_bytes()) == (whole, world)
+
+
+def test_figures_that_cannot_be_written_are_an_error_of_one_line(crashed):
+    folder, _ = crashed()
+    (folder / "figures").write_text("")
+    with pytest.raises(RunFolderError, match="figures cannot be written: File exists"):
+        draw_run(folder)
+
+
+def test_the_truth_is_that_of_the_world_after_its_reset(tmp_path, bump_scenario):
+    run(bump_scenario(seed=17), tmp_path / "run")
+    assert read_world(RunFolder(tmp_path / "run")).name == "bump of seed 17"
 
 
 def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(crashed):

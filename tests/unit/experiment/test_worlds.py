@@ -39,6 +39,13 @@ def test_an_unknown_id_names_one_that_there_is():
     assert caught.value.at == "$.environment.id"
 
 
+def test_an_id_like_none_is_not_answered_with_a_game_that_cannot_measure():
+    with pytest.raises(ConfigError) as caught:
+        make(id="atari/pong")
+    assert "perhaps" in caught.value.message
+    assert "perhaps 'atari" not in caught.value.message
+
+
 @pytest.mark.parametrize("name", ["", "a b c!", "x" * 1000, "swarmbo/robot_team-v99"])
 def test_a_malformed_id_is_refused_alike(name):
     with pytest.raises(ConfigError) as caught:

@@ -52,7 +52,7 @@ def test_the_same_data_give_the_same_interval_and_swapping_mirrors_the_mean():
 
 
 def test_equal_differences_have_an_interval_without_width():
-    difference = paired_difference(by_seed([3.0, 4.0, 5.0]), by_seed([1.0, 2.0, 3.0]))
+    difference = paired_difference(by_seed(range(3, 9)), by_seed(range(1, 7)))
     assert (difference.low, difference.high) == (2.0, 2.0)
     assert difference.is_clear
 
@@ -66,6 +66,23 @@ def test_two_pairs_have_an_interval_and_one_has_none():
     assert two.low <= two.mean <= two.high
     one = paired_difference({4: 3.0}, {4: 1.0})
     assert (one.mean, one.low, one.high, one.is_clear) == (2.0, None, None, False)
+
+
+@pytest.mark.parametrize(("n_pairs", "is_clear"), [(2, False), (5, False), (6, True)])
+def test_a_few_pairs_that_agree_by_chance_are_not_clear(n_pairs, is_clear):
+    """Signs of n fair coins agree with probability 2^(1 - n): more than 5 % for five, less for six."""
+    difference = paired_difference(by_seed(range(1, n_pairs + 1)), by_seed([0.0] * n_pairs))
+    assert difference.low > 0
+    assert difference.is_clear is is_clear
+
+
+@pytest.mark.parametrize(("shift", "size"), [(1e9, 1e-6), (0.0, 1e-200), (0.0, 1e200)])
+def test_the_interval_moves_and_grows_with_the_differences(shift, size):
+    """Third powers of small differences vanish and those of large ones overflow; the interval must not."""
+    around_zero = paired_difference(by_seed([0.0, 1.0, 3.0, 4.0]), by_seed([0.0] * 4))
+    ours = paired_difference(by_seed([shift, shift + size, shift + 3 * size, shift + 4 * size]), by_seed([0.0] * 4))
+    assert ours.low == pytest.approx(shift + size * around_zero.low, rel=1e-15 if shift else 1e-9)
+    assert ours.high == pytest.approx(shift + size * around_zero.high, rel=1e-15 if shift else 1e-9)
 
 
 def test_a_difference_that_is_not_a_number_has_no_interval():
