@@ -39,10 +39,10 @@ def test_an_unknown_id_names_one_that_there_is():
     assert caught.value.at == "$.environment.id"
 
 
-def test_an_id_like_none_is_not_answered_with_a_game_that_cannot_measure():
+def test_an_id_like_none_is_answered_with_a_world_that_measures_not_with_a_game():
     with pytest.raises(ConfigError) as caught:
-        make(id="atari/pong")
-    assert "perhaps" in caught.value.message
+        make(id="nope")
+    assert "; wanted an environment of `swarmbo list`" in caught.value.message
     assert "perhaps 'atari" not in caught.value.message
 
 
