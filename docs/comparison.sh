@@ -10,8 +10,8 @@ sweep() { swarmbo sweep "$@" --seeds 20 --jobs 2 --set "$methods" --out "$out" -
 sweep robots
 sweep robots-window
 sweep robots-topobathy
-sweep measured --set name=oxford-ph --set rounds=8 --set "environment.field.csv=$oxford" \
+sweep measured --set name=oxford-ph --set rounds=4 --set "environment.field.csv=$oxford" \
     --set environment.field.value=ph --set environment.field.unit=pH
-sweep measured --set name=meuse-zinc --set rounds=12 --set "environment.field.csv=$meuse" \
+sweep measured --set name=meuse-zinc --set rounds=6 --set "environment.field.csv=$meuse" \
     --set environment.field.value=zinc_ppm --set environment.field.unit=ppm
 swarmbo compare "$out" --reference exact --csv "$out/comparison.csv" --figure "$out/comparison.png"

@@ -1,7 +1,7 @@
 """Agents that agree by messages: each owns some factors and variables, and hears of the rest only what others say."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from numpy.typing import ArrayLike
 
@@ -83,6 +83,7 @@ class Agent:
         self._mailbox[message.key] = message
 
 
+@runtime_checkable
 class Coordination(Protocol):
     """Settings of a method that runs on agents: ``MaxSum(…)`` and ``Exact(…)`` are two."""
 
@@ -91,6 +92,7 @@ class Coordination(Protocol):
         ...
 
 
+@runtime_checkable
 class Transport(Protocol):
     """What agents need of a transport: :class:`swarmbo.transport.InProcessTransport` is one."""
 

@@ -37,11 +37,11 @@ class Domain:
         """Number of coordinates d."""
         return self.low.size
 
-    def to_unit(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    def to_unit(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """Physical coordinates to the unit cube."""
         return (X - self.low) / (self.high - self.low)
 
-    def from_unit(self, U: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    def from_unit(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """The unit cube to physical coordinates."""
         return self.low + U * (self.high - self.low)
 

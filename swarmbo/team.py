@@ -1,12 +1,13 @@
 """A team: asks for joint queries, learns from their outcomes, and drives a PettingZoo environment."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 from scipy.stats import qmc
 
@@ -24,8 +25,9 @@ from swarmbo.world import World
 _STATE_VERSION = 1
 _N_DEFAULT_CANDIDATES = 512
 
-Locations = Mapping[str, Float[np.ndarray, " d"]]
-Places = Mapping[str, Float[np.ndarray, "k d"]]
+Outcome = SupportsFloat | None
+Locations = Mapping[str, ArrayLike]  # (d,) each
+Places = Mapping[str, ArrayLike]  # (k, d) each
 
 
 class Team:
@@ -224,7 +226,7 @@ class Team:
     def tell(
         self,
         query: Query | str,
-        outcomes: Mapping[str, float | None] | None = None,
+        outcomes: Mapping[str, Outcome] | None = None,
         *,
         locations: Locations | None = None,
         failed: bool = False,
@@ -260,7 +262,7 @@ class Team:
         else:
             del self._pending[query_id]
 
-    def attach(self, locations: Float[np.ndarray, "n d"], outcomes: Float[np.ndarray, " n"]) -> None:
+    def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
         """Learn measurements that were never asked for: earlier surveys, other instruments.
 
         Args:
@@ -409,7 +411,7 @@ class Team:
             raise ShapeError(f"location of {agent!r}: got {location!r}; wanted {self.domain.n_dims} finite numbers")
         return place
 
-    def _learn(self, infos: Mapping[str, Mapping[str, Any]], points: Locations) -> None:
+    def _learn(self, infos: Mapping[str, Mapping[str, Any]], points: Mapping[str, np.ndarray]) -> None:
         """Take the measurements out of an environment's infos; agents with a point that do not report have failed."""
         places: dict[str, np.ndarray] = {}
         outcomes: dict[str, float] = {}
@@ -424,7 +426,7 @@ class Team:
                 outcomes[agent] = number
         self._add(places, outcomes)
 
-    def _add(self, places: Locations, outcomes: Mapping[str, float]) -> None:
+    def _add(self, places: Mapping[str, np.ndarray], outcomes: Mapping[str, float]) -> None:
         """Learn what agents measured and move them to where they did, in the team's order."""
         told = [agent for agent in self.agents if agent in outcomes]
         good = [agent for agent in told if np.isfinite(outcomes[agent])]
@@ -443,6 +445,6 @@ class Team:
             self.last_sharing += multicast_traffic(routes, agent, others, len(report))
 
 
-def _number(outcome: float | None) -> float:
+def _number(outcome: Outcome) -> float:
     """An outcome as a float; NaN where there is none."""
     return np.nan if outcome is None else float(outcome)

@@ -2,13 +2,14 @@
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from swarmbo.errors import ShapeError
 
 _LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave float64
 
 
-def checked_points(X: Float[np.ndarray, "m d"], n_dims: int) -> Float[np.ndarray, "m d"]:
+def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
     """A copy of points as floats.
 
     Args:
@@ -27,7 +28,7 @@ def checked_points(X: Float[np.ndarray, "m d"], n_dims: int) -> Float[np.ndarray
     return points
 
 
-def checked_outcomes(y: Float[np.ndarray, " n"], n_points: int) -> Float[np.ndarray, " n"]:
+def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
     """A copy of outcomes as floats.
 
     Args:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from swarmbo.belief.cholesky import factorise, solve_lower
 from swarmbo.belief.data import checked_outcomes, checked_points
@@ -130,7 +131,7 @@ class ExactGP(FactorisedGP):
         wait = self.settings.refit_every if self.is_fitted else 1
         return self.tells_since_fit >= wait
 
-    def update(self, X: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"]) -> "ExactGP":
+    def update(self, X: ArrayLike, y: ArrayLike) -> "ExactGP":
         """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
 
         Args:

@@ -1,7 +1,7 @@
 """What an agent does while agreeing, written as one sequential program that waits for messages."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.tables import Table
@@ -22,6 +22,7 @@ class Outcome(NamedTuple):
 Program = Generator[tuple[Key, ...], dict[Key, Message], Outcome]
 
 
+@runtime_checkable
 class Plan(Protocol):
     """What every agent knows beforehand: scopes, owners, numbers of values, who relays to whom. No table."""
 

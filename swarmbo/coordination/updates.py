@@ -148,7 +148,7 @@ def messages_of_variable(
     return dict(zip(factors, variable_messages(incoming[None])[0], strict=True))
 
 
-def _outer_sum(messages: Sequence[Messages]) -> Messages:
+def _outer_sum(messages: Sequence[Messages]) -> Float[np.ndarray, "n joint"]:
     """All sums of one entry from each message: (n, product of the d_k)."""
     summed = messages[0]
     for message in messages[1:]:

@@ -1,7 +1,7 @@
 """Maps of what the team believes, beside the truth where it is known, with what the robots did."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from swarmbo.plotting.surface import Lattice, frame_map, lattice_over, plot_fiel
 from swarmbo.records import RoundRecord
 
 
+@runtime_checkable
 class Belief(Protocol):
     """Anything with a posterior over the plane."""
 

@@ -10,6 +10,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.settings import resolve
 from swarmbo_envs import robot_team_v0
 
 FIELD = {"gp": {"lengthscale_m": 300.0, "std": 10.0, "mean": 50.0, "size_m": [1000.0, 800.0], "seed": 3}}
@@ -233,7 +234,7 @@ def test_settings_may_be_names_objects_or_tables_and_wrong_ones_are_refused():
     with pytest.raises(ConfigError, match=r"\$\.coordination\.kind: got 'max-summ'"):
         field_team(coordination="max-summ")
     with pytest.raises(ConfigError, match=r"\$\.belief: got MaxSum settings"):
-        field_team(belief=sb.MaxSum())
+        resolve(sb.MaxSum(), sb.ExactGPSettings, "$.belief")
     with pytest.raises(ConfigError, match="no name twice"):
         sb.Team.for_field(["a", "a"], low=[0.0], high=[1.0])
     with pytest.raises(ConfigError, match=r"\$\.seed"):

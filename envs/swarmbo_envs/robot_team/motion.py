@@ -122,7 +122,7 @@ def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Fl
         x += chord * np.cos(heading + turn / 2)
         y += chord * np.sin(heading + turn / 2)
         heading += turn
-    return np.array([x, y, wrap_angle(heading)])
+    return np.array([x, y, wrap_angle(heading).item()])
 
 
 def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 2"]:
@@ -142,4 +142,4 @@ def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Floa
 
 def wrap_angle(angle: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
     """The same direction in [-pi, pi)."""
-    return np.mod(np.asarray(angle) + np.pi, _FULL_TURN) - np.pi
+    return np.asarray(np.mod(np.asarray(angle) + np.pi, _FULL_TURN) - np.pi)
