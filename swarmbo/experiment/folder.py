@@ -201,7 +201,7 @@ class RunFolder:
         """Write arrays, whole or not at all."""
         partial = self.path / f"{name}.partial"
         with partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
+            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self.path / name)
