@@ -198,7 +198,13 @@ class RunFolder:
         self._replace(name, msgspec.json.format(msgspec.json.encode(value)) + b"\n")
 
     def write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
-        """Write arrays, whole or not at all."""
+        """Write arrays of numbers, whole or not at all.
+
+        Raises:
+            ValueError: If one holds Python objects, which could only be pickled.
+        """
+        if objects := [key for key, array in arrays.items() if array.dtype.hasobject]:
+            raise ValueError(f"{name}: arrays {objects} hold objects; wanted numbers")
         partial = self.path / f"{name}.partial"
         with partial.open("wb") as file:
             np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]

@@ -1,6 +1,6 @@
 """What is read off the records of a run: regret, map error, traffic, travel, and statistics over seeds."""
 
-from swarmbo.metrics.field_error import map_error as map_error, map_rmse as map_rmse
+from swarmbo.metrics.field_error import map_rmse as map_rmse
 from swarmbo.metrics.regret import (
     cumulative_regret as cumulative_regret,
     mean_regret as mean_regret,
@@ -12,9 +12,5 @@ from swarmbo.metrics.statistics import (
     PairedDifference as PairedDifference,
     paired_difference as paired_difference,
 )
-from swarmbo.metrics.traffic import (
-    agreement_traffic as agreement_traffic,
-    sharing_traffic as sharing_traffic,
-    total_traffic as total_traffic,
-)
+from swarmbo.metrics.traffic import agreement_traffic as agreement_traffic, sharing_traffic as sharing_traffic
 from swarmbo.metrics.travel import distance_travelled as distance_travelled

@@ -1,12 +1,9 @@
 """Map error: how far the belief's mean is from the field."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ShapeError
-from swarmbo.records import RoundRecord
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
@@ -26,9 +23,3 @@ def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> 
     if mean.ndim != 1 or mean.shape != values.shape or not mean.size:
         raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two equal vectors")
     return float(np.sqrt(np.mean((mean - values) ** 2)))
-
-
-def map_error(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Map RMSE after each round; NaN where it is unknown."""
-    errors = [None if record.score is None else record.score.map_rmse for record in records]
-    return np.array([np.nan if error is None else error for error in errors])

@@ -13,8 +13,3 @@ def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:
 def sharing_traffic(records: Sequence[RoundRecord]) -> Traffic:
     """What it took to pass every measurement to the other agents, over all rounds."""
     return sum((record.sharing for record in records), Traffic())
-
-
-def total_traffic(records: Sequence[RoundRecord]) -> Traffic:
-    """All messages of a run."""
-    return agreement_traffic(records) + sharing_traffic(records)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
-from swarmbo.records import GroundTruth, RoundRecord
+from swarmbo.records import RoundRecord
 from swarmbo.spaces import Domain
 
 
@@ -36,20 +36,6 @@ class World:
     values: Float[np.ndarray, " m"] | None = None
     maximum: float | None = None
     argmax: Float[np.ndarray, " d"] | None = None
-
-    @classmethod
-    def of_truth(cls, truth: GroundTruth, domain: Domain) -> "World":
-        """The world of a simulated run."""
-        return cls(
-            domain=domain,
-            name=truth.name,
-            unit=truth.unit,
-            axis_unit=truth.axis_unit,
-            points=truth.points,
-            values=truth.values,
-            maximum=truth.maximum,
-            argmax=truth.argmax,
-        )
 
     def require_plane(self) -> None:
         """Refuse a world that has no map.

@@ -1,12 +1,9 @@
-import math
-
 import numpy as np
 import pytest
 from sklearn.metrics import root_mean_squared_error
 
 from swarmbo.errors import ShapeError
-from swarmbo.metrics import map_error, map_rmse
-from swarmbo.records import RoundRecord, Score
+from swarmbo.metrics import map_rmse
 
 
 def test_map_rmse_equals_scikit_learns():
@@ -21,11 +18,3 @@ def test_map_rmse_equals_scikit_learns():
 def test_unequal_or_empty_maps_are_refused(mean, values):
     with pytest.raises(ShapeError, match="wanted two equal vectors"):
         map_rmse(mean, values)
-
-
-def test_rounds_without_a_map_are_nan():
-    score = Score(simple_regret=1.0, batch_regret=1.0, total_regret=1.0, map_rmse=2.5)
-    records = [RoundRecord(round=0, samples=[]), RoundRecord(round=1, samples=[], score=score)]
-    errors = map_error(records)
-    assert math.isnan(errors[0])
-    assert errors[1] == 2.5

@@ -1,6 +1,6 @@
 import pytest
 
-from swarmbo.metrics import agreement_traffic, distance_travelled, sharing_traffic, total_traffic
+from swarmbo.metrics import agreement_traffic, distance_travelled, sharing_traffic
 from swarmbo.records import RoundRecord, Sample, SolveReport, Traffic
 
 
@@ -17,10 +17,9 @@ RECORDS = [
 ]
 
 
-def test_traffic_is_summed_by_purpose_and_the_purposes_add_up():
+def test_traffic_is_summed_by_purpose():
     assert agreement_traffic(RECORDS) == Traffic(14, 600, 21)
     assert sharing_traffic(RECORDS) == Traffic(5, 60, 6)
-    assert total_traffic(RECORDS) == Traffic(19, 660, 27)
 
 
 def test_distance_is_summed_for_each_agent_even_if_it_missed_a_round():
