@@ -57,16 +57,19 @@ def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Sum over all measurements so far of maximum less true value, for each round.
 
-    The measurements at reset, which no method chose, do not count. NaN from the first round on that has no score.
+    The measurements at reset, which no method chose, do not count, nor do those that failed. NaN from the first round on
+    that has measurements but no score.
     """
-    terms = [
-        0.0 if record.round == 0 else np.nan if record.score is None else record.score.total_regret
-        for record in records
-    ]
-    return np.cumsum(terms)
+    return np.cumsum([_total_regret(record) for record in records])
 
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:
     """Cumulative regret at the end, divided by the number of measurements it sums over; NaN if there is none."""
     count = sum(sample.measurement is not None for record in records[1:] for sample in record.samples)
     return float(cumulative_regret(records)[-1]) / count if count else float("nan")
+
+
+def _total_regret(record: RoundRecord) -> float:
+    if record.round == 0 or all(sample.measurement is None for sample in record.samples):
+        return 0.0  # also before the first success, when there is no score yet
+    return float("nan") if record.score is None else record.score.total_regret

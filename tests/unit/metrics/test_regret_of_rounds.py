@@ -58,9 +58,18 @@ def test_there_is_no_score_before_the_first_success_and_one_after_it():
 
 def test_cumulative_regret_is_unknown_from_the_first_unscored_round_on():
     start = scored(0, [1.0], None)
-    records = [start, RoundRecord(round=1, samples=[]), scored(2, [4.0], start)]
+    records = [start, RoundRecord(round=1, samples=[sample(2.0)]), scored(2, [4.0], start)]
     assert cumulative_regret(records)[0] == 0.0
     assert np.isnan(cumulative_regret(records)[1:]).all()
+
+
+def test_rounds_in_which_all_failed_before_the_first_success_add_nothing():
+    records = [scored(0, [1.0], None, failed={0})]
+    records.append(scored(1, [2.0], records[-1], failed={0}))
+    records.append(scored(2, [3.0, 6.0], records[-1]))
+    assert [record.score is None for record in records] == [True, True, False]
+    assert cumulative_regret(records).tolist() == [0.0, 0.0, 5.0]
+    assert mean_regret(records) == 2.5
 
 
 def test_mean_regret_without_chosen_measurements_is_nan():
