@@ -57,8 +57,8 @@ def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
     """Sum over all measurements so far of maximum less true value, for each round.
 
-    The measurements at reset, which no method chose, do not count, nor do those that failed. NaN from the first round on
-    that has measurements but no score.
+    The measurements at reset, which no method chose, do not count, nor do those that failed. NaN from the first round
+    on that has measurements but no score.
     """
     return np.cumsum([_total_regret(record) for record in records])
 
