@@ -1,0 +1,118 @@
+"""What agents agree on where domains are continuous: a sum of smooth functions, one per factor."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+
+Received = Sequence[Float[np.ndarray, "g m"]]
+
+
+@runtime_checkable
+class LocalFunctions(Protocol):
+    """Functions of factors on a box, to be maximised in sum. All coordinates are those of the unit cube.
+
+    Every method takes a stack of factors of equal size and m points for each: arrays (g, m, a). What it returns for one
+    factor must not depend, to the bit, on which other factors are in the stack.
+
+    A function may need a few numbers of its neighbours (factors that share a variable): in each of ``n_exchanges``
+    phases every factor publishes one number per point, and receives the sum over its neighbours. Phase p may use what
+    phases before p brought. While a factor moves its point, what it received stays fixed.
+
+    Attributes:
+        graph: Scopes and owners; n variables.
+        low: Lower corner (n,) of the box, within the unit cube, in the order of ``graph.variables``.
+        high: Upper corner (n,).
+        starts: Points (k, n) in the box worth starting from, best first; k may be 0.
+        n_exchanges: Number of phases; 0 where functions need nothing of each other.
+    """
+
+    @property
+    def graph(self) -> FactorGraph:
+        """Scopes and owners."""
+        ...
+
+    @property
+    def low(self) -> Float[np.ndarray, " n"]:
+        """Lower corner of the box."""
+        ...
+
+    @property
+    def high(self) -> Float[np.ndarray, " n"]:
+        """Upper corner of the box."""
+        ...
+
+    @property
+    def starts(self) -> Float[np.ndarray, "k n"]:
+        """Points worth starting from."""
+        ...
+
+    @property
+    def n_exchanges(self) -> int:
+        """Phases in which neighbours tell each other numbers."""
+        ...
+
+    def published(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> Float[np.ndarray, "g m"]:
+        """What each factor tells its neighbours in phase ``len(received)``."""
+        ...
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's term of the sum, given all that its neighbours published there."""
+        ...
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """What each factor climbs while what it received stays fixed, and its gradient.
+
+        Up to a constant in U this is the term of the sum, or a model of what the whole sum gains by moving this factor's
+        point, where its terms stand under the neighbours' roots too.
+        """
+        ...
+
+    def of(self, factors: Iterable[str]) -> "LocalFunctions":
+        """The same functions of some factors only: all that their owner may look at."""
+        ...
+
+
+def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
+    """Let all factors publish and receive, phase by phase.
+
+    Args:
+        functions: Of all factors.
+        stacks: All factors of the graph.
+        points: For each stack the factors' own points (g, m, a).
+
+    Returns:
+        For each stack what its factors received: one (g, m) array per phase.
+    """
+    graph = functions.graph
+    received: list[list[np.ndarray]] = [[] for _ in stacks]
+    if not functions.n_exchanges:
+        return [tuple(phases) for phases in received]
+    row = {factor: (s, g) for s, stack in enumerate(stacks) for g, factor in enumerate(stack.factors)}
+    for _ in range(functions.n_exchanges):
+        told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
+        for stack, got in zip(stacks, received, strict=True):
+            sums = [
+                np.sum([told[row[k][0]][row[k][1]] for k in graph.neighbours(factor)], axis=0)
+                if graph.neighbours(factor)
+                else np.zeros(told[0].shape[1])
+                for factor in stack.factors
+            ]
+            got.append(np.array(sums))
+    return [tuple(phases) for phases in received]
+
+
+def total_value(functions: LocalFunctions, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+    """The sum of all factors at joint points (m, n) of the unit cube."""
+    stacks = stacks_of(functions.graph)
+    points = [stack.take(U) for stack in stacks]
+    received = exchange(functions, stacks, points)
+    values = [functions.value(stack, X, got) for stack, X, got in zip(stacks, points, received, strict=True)]
+    return np.concatenate(values).sum(axis=0)

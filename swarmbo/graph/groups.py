@@ -1,0 +1,55 @@
+"""Factors of equal size, stacked along a leading axis, so that one array operation serves all of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.graph.factor_graph import FactorGraph
+
+
+@dataclass(frozen=True, eq=False)
+class FactorStack:
+    """Some factors of one graph whose scopes have the same size.
+
+    Args:
+        factors: Their names (g).
+        columns: For each factor the places of its variables in ``graph.variables`` (g, a), in scope order.
+    """
+
+    factors: tuple[str, ...]
+    columns: Int[np.ndarray, "g a"]
+
+    @property
+    def size(self) -> int:
+        """Number of variables a in each scope."""
+        return self.columns.shape[1]
+
+    def take(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "g m a"]:
+        """The coordinates of joint points that each factor sees."""
+        return np.ascontiguousarray(np.moveaxis(U[:, self.columns], 1, 0))
+
+
+def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple[FactorStack, ...]:
+    """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors.
+
+    Args:
+        graph: Scopes.
+        factors: Which; by default all.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"], "h": ["z", "x"]})
+        >>> [(stack.factors, stack.columns.tolist()) for stack in stacks_of(graph)]
+        [(('g',), [[2]]), (('f', 'h'), [[0, 1], [2, 0]])]
+    """
+    wanted = set(graph.factors if factors is None else factors)
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    by_size: dict[int, list[str]] = {}
+    for factor in graph.factors:
+        if factor in wanted:
+            by_size.setdefault(len(graph.scope(factor)), []).append(factor)
+    return tuple(
+        FactorStack(tuple(names), np.array([[place[variable] for variable in graph.scope(name)] for name in names]))
+        for _, names in sorted(by_size.items())
+    )
