@@ -70,8 +70,8 @@ class LocalFunctions(Protocol):
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """What each factor climbs while what it received stays fixed, and its gradient.
 
-        Up to a constant in U this is the term of the sum, or a model of what the whole sum gains by moving this factor's
-        point, where its terms stand under the neighbours' roots too.
+        Up to a constant in U this is the term of the sum, or a model of what the whole sum gains by moving this
+        factor's point, where it enters the neighbours' terms too.
         """
         ...
 
