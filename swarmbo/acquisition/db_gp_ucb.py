@@ -77,7 +77,8 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         require(
             self,
             "markov_order",
-            lambda v: v >= 0 and (2 * v + 1) ** (v + 1) <= self.table_entries,
+            # from order 8 on no table is large enough, and the power of a huge one would take for ever
+            lambda v: 0 <= v < 8 and (2 * v + 1) ** (v + 1) <= self.table_entries,
             f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
         )
 

@@ -172,6 +172,7 @@ def test_shortlists_shrink_so_that_tables_keep_to_their_budget():
     [
         ({"markov_order": -1}, "markov_order"),
         ({"markov_order": 5}, "markov_order"),
+        ({"markov_order": 2**62}, "markov_order"),  # at once: no such power is ever computed
         ({"delta": 1.0}, "delta"),
         ({"candidates": 0}, "candidates"),
         ({"exploration_scale": 0.0}, "exploration_scale"),
