@@ -3,8 +3,10 @@
 import itertools
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from hashlib import blake2b
 from multiprocessing import get_context
@@ -21,6 +23,10 @@ from swarmbo.experiment.scenario import Scenario, load
 from swarmbo.experiment.summary import read_summary
 
 _LONGEST_SLUG = 96
+_KILLED = (
+    "a process of the sweep was killed while this ran, perhaps for want of memory; "
+    "the same command goes on where it stopped and skips what is done"
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,8 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
         watch: Called when a trial ends, in the order in which they do.
 
     Returns:
-        What became of each, in the order of the trials. A trial that fails does not stop the others.
+        What became of each, in the order of the trials. A trial that fails does not stop the others, nor does a process
+        that is killed: the trials that ran then have failed, in all processes.
 
     Raises:
         ConfigError: If ``jobs`` is not at least 1.
@@ -111,21 +118,45 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
         if watch is not None:
             watch(outcome)
 
-    left: dict[int, Trial] = {}
+    left: deque[int] = deque()
     for number, trial in enumerate(trials):
         if _is_complete(trial):
             keep(number, Outcome(trial, "skipped"))
         else:
-            left[number] = trial
-    with ProcessPoolExecutor(min(jobs, max(1, len(left))), mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(_execute, trial): number for number, trial in left.items()}
+            left.append(number)
+    n_processes = min(jobs, len(left))
+    while left:  # again, in a fresh pool, where a process was killed: that breaks the pool it is of
+        _run_in_pool(trials, left, n_processes, keep)
+    return [outcomes[number] for number in range(len(trials))]
+
+
+def _run_in_pool(
+    trials: Sequence[Trial], left: deque[int], n_processes: int, keep: Callable[[int, Outcome], None]
+) -> None:
+    """Run trials until none is left or the pool breaks; what began is taken from ``left``."""
+    with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
+        running: dict[Future[Outcome], int] = {}
+        is_broken = False
         try:
-            for future in as_completed(futures):
-                keep(futures[future], future.result())
+            while running or (left and not is_broken):
+                # No more than can begin at once, so that those in the pool when it breaks are those that were hit.
+                while left and len(running) < n_processes and not is_broken:
+                    try:
+                        future = pool.submit(_execute, trials[left[0]])
+                    except BrokenProcessPool:  # a process was killed while it had nothing to do
+                        is_broken = True
+                    else:
+                        running[future] = left.popleft()
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number = running.pop(future)
+                    try:
+                        outcome = future.result()
+                    except BrokenProcessPool:
+                        is_broken, outcome = True, Outcome(trials[number], "failed", _KILLED)
+                    keep(number, outcome)
         except BaseException:  # also an interrupt: what has not begun shall not begin
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [outcomes[number] for number in range(len(trials))]
 
 
 def _is_complete(trial: Trial) -> bool:

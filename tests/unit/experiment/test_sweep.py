@@ -1,9 +1,14 @@
+import multiprocessing
+import threading
+import time
+
+import msgspec
 import pytest
 from threadpoolctl import threadpool_limits
 
 from swarmbo.errors import ConfigError
 from swarmbo.experiment import RunFolder, load, plan, run, sweep
-from swarmbo.experiment.sweep import folder_name, setting_slug
+from swarmbo.experiment.sweep import Trial, folder_name, setting_slug
 
 FILE = """
 name = "small"
@@ -87,6 +92,49 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch
     assert sorted(outcome.status for outcome in watched) == ["done", "failed", "resumed", "skipped"]
     assert [len(RunFolder(path).records()) for path in (half, done, other, fresh)] == [3, 3, 2, 3]
     assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
+
+
+def kill_workers():
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 60
+    while not path.is_file() and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small):
+    first, killed, last = plan(small, 3, out=tmp_path)
+    killed = Trial(msgspec.structs.replace(killed.scenario, rounds=60), killed.out)
+
+    def kill_in_mid_run():
+        wait_for(killed.out / "rounds.jsonl")
+        kill_workers()
+
+    killer = threading.Thread(target=kill_in_mid_run)
+    killer.start()
+    watched = []
+    outcomes = sweep([first, killed, last], watch=watched.append)
+    killer.join()
+    assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
+    assert watched == outcomes
+    assert "was killed" in outcomes[1].message
+    assert "the same command goes on" in outcomes[1].message
+    assert 0 < len(RunFolder(killed.out).records()) < 61
+    assert [outcome.status for outcome in sweep([first, killed, last])] == ["skipped", "resumed", "skipped"]
+    assert len(RunFolder(killed.out).records()) == 61
+
+
+def test_a_process_that_is_killed_between_two_trials_fails_none(tmp_path, small):
+    def kill_once(outcome):
+        if outcome.trial == trials[0]:
+            kill_workers()
+            time.sleep(1.0)  # the pool takes notice
+
+    trials = plan(small, 2, ["rounds=1"], tmp_path)
+    assert [outcome.status for outcome in sweep(trials, watch=kill_once)] == ["done", "done"]
 
 
 def test_results_depend_neither_on_the_number_of_jobs_nor_on_the_sweep(tmp_path, small):
