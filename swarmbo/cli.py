@@ -204,11 +204,17 @@ def compare(
 
 @contextmanager
 def _one_line_errors() -> Generator[None]:
-    """Bad input ends the command with one line and status 2, never with a traceback."""
+    """Bad input, and files that cannot be read or written, end the command with one line and status 2."""
     try:
         yield
     except SwarmboError as error:
         text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
+        typer.echo("swarmbo: " + _one_line(text), err=True)
+        raise typer.Exit(2) from None
+    except BrokenPipeError:  # whoever read the output has gone; typer ends quietly
+        raise
+    except OSError as error:
+        text = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
         typer.echo("swarmbo: " + _one_line(text), err=True)
         raise typer.Exit(2) from None
 

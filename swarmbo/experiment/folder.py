@@ -8,10 +8,11 @@
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -164,16 +165,21 @@ class RunFolder:
         """Shorten the log to its complete lines, so that the next one can follow."""
         length = sum(len(line) + 1 for line in self.lines())
         log = self.path / "rounds.jsonl"
-        if log.is_file() and log.stat().st_size != length:
-            os.truncate(log, length)
+        with self._writing("rounds.jsonl"):
+            if log.is_file() and log.stat().st_size != length:
+                os.truncate(log, length)
 
     def append(self, line: bytes, timing: Timing) -> None:
-        """Log a round. When this returns, it is on the disk."""
-        with (self.path / "rounds.jsonl").open("ab") as log:
+        """Log a round. When this returns, it is on the disk.
+
+        Raises:
+            RunFolderError: If it cannot be written, as whatever else is written here.
+        """
+        with self._writing("rounds.jsonl"), (self.path / "rounds.jsonl").open("ab") as log:
             log.write(line + b"\n")
             log.flush()
             os.fsync(log.fileno())
-        with (self.path / "timings.jsonl").open("ab") as log:
+        with self._writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
             log.write(msgspec.json.encode(timing) + b"\n")
 
     def timings(self) -> list[Timing]:
@@ -201,16 +207,13 @@ class RunFolder:
         """Write arrays of numbers, whole or not at all.
 
         Raises:
+            RunFolderError: If they cannot be written.
             ValueError: If one holds Python objects, which could only be pickled.
         """
         if objects := [key for key, array in arrays.items() if array.dtype.hasobject]:
             raise ValueError(f"{name}: arrays {objects} hold objects; wanted numbers")
-        partial = self.path / f"{name}.partial"
-        with partial.open("wb") as file:
+        with self._replacing(name) as file:
             np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path / name)
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
         """Arrays as they were written."""
@@ -218,12 +221,30 @@ class RunFolder:
             return dict(file)
 
     def _replace(self, name: str, content: bytes) -> None:
-        partial = self.path / f"{name}.partial"
-        with partial.open("wb") as file:
+        with self._replacing(name) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path / name)
+
+    @contextmanager
+    def _replacing(self, name: str) -> Generator[IO[bytes]]:
+        """A file that takes the place of another when it is whole and on the disk."""
+        partial = self.path / f"{name}.partial"
+        with self._writing(name):
+            with partial.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path / name)
+
+    @contextmanager
+    def _writing(self, name: str) -> Generator[None]:
+        """Name the file that cannot be written; of a full disk the system says no name."""
+        try:
+            yield
+        except OSError as error:
+            safe = (
+                f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if self.holds_run(self.path) else ""
+            )
+            raise RunFolderError(f"{self.path / name}: cannot be written: {error.strerror or error}{safe}") from error
 
 
 def versions() -> dict[str, str]:

@@ -28,9 +28,13 @@ def locked(folder: Path) -> Generator[None]:
     leaves no stale lock behind.
 
     Raises:
-        RunFolderError: If another process holds it.
+        RunFolderError: If another process holds it, or nothing can be written there.
     """
-    with (folder / ".lock").open("ab") as file:
+    try:
+        file = (folder / ".lock").open("ab")
+    except OSError as error:
+        raise RunFolderError(f"{folder / '.lock'}: cannot be written: {error.strerror}") from error
+    with file:
         try:
             _acquire(file)
         except OSError as error:

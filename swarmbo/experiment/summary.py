@@ -82,13 +82,15 @@ def read_summary(folder: RunFolder) -> Summary | None:
     """The summary of a complete run; None while rounds of it are missing from the log.
 
     Raises:
-        RunFolderError: If it is damaged.
+        RunFolderError: If it is damaged, or cannot be read.
     """
     path = folder.path / "summary.json"
     if not path.is_file():
         return None
     try:
         summary = msgspec.json.decode(path.read_bytes(), type=Summary)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise RunFolderError(f"{path}: is damaged ({error}); delete it and resume the run") from error
     return summary if len(folder.lines()) == summary.rounds + 1 else None

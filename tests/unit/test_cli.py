@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import re
 import subprocess
 import sys
@@ -86,6 +88,37 @@ def test_another_run_is_refused_and_replaced_with_force(invoke):
     assert refused.stderr.startswith("swarmbo: here: holds another run (it differs in seed)")
     assert refused.stderr.count("\n") == 1
     invoke("run", "robots", "--out", "here", "--seed", 9, "--force", "--no-figures", "--quiet", *SMALL)
+
+
+def test_a_file_where_a_folder_is_wanted_ends_a_command_with_one_line(invoke, tmp_path):
+    (tmp_path / "note").write_text("mine")
+    (tmp_path / "locked" / ".lock").mkdir(parents=True)
+    for arguments, place in (
+        (("run", "robots", "--out", "note", *SMALL), "note"),
+        (("run", "robots", "--out", "note/run", *SMALL), "note/run"),
+        (("run", "robots", "--out", "locked", *SMALL), "locked/.lock"),
+        (("run", "robots", "--out", "x" * 300, *SMALL), "x" * 300),
+        (("resume", "x" * 300), "x" * 300),
+        (("compare", "x" * 300), "x" * 300),
+    ):
+        refused = invoke(*arguments, status=2).stderr
+        assert refused.startswith(f"swarmbo: {place}"), refused
+        assert refused.count("\n") == 1
+    assert (tmp_path / "note").read_text() == "mine"
+
+
+def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(invoke, monkeypatch):
+    def full(file):
+        if calls.pop(0):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    calls = [False] * 9 + [True]
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        stopped = invoke("run", "robots", "--out", "here", "--quiet", "--no-figures", *SMALL, status=2).stderr
+    assert re.fullmatch(r"swarmbo: here/\S+: cannot be written: No space left on device.*\n", stopped)
+    assert not calls
+    invoke("resume", "here", "--no-figures", "--quiet")
 
 
 def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path):

@@ -1,3 +1,6 @@
+import errno
+import os
+
 import msgspec
 import numpy as np
 import pytest
@@ -121,6 +124,36 @@ def test_a_log_that_cannot_be_read_is_named(folder):
     (folder.path / "rounds.jsonl").mkdir()
     with pytest.raises(RunFolderError, match=r"rounds\.jsonl: cannot be read"):
         folder.records()
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("rounds.jsonl", lambda folder: folder.append(line(0), TIMING)),
+        ("summary.json", lambda folder: folder.write_json("summary.json", {})),
+        ("world.npz", lambda folder: folder.write_arrays("world.npz", {"a": np.ones(3)})),
+    ],
+)
+def test_a_disk_that_is_full_is_named_with_the_file(folder, monkeypatch, name, write):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system's: it does not say which file
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(RunFolderError, match=rf"run/{name}: cannot be written: No space left on device"):
+        write(folder)
+
+
+@pytest.mark.parametrize("name", ["rounds.jsonl", "timings.jsonl"])
+def test_a_log_that_cannot_be_written_is_named(folder, name):
+    (folder.path / name).mkdir()
+    with pytest.raises(RunFolderError, match=f"run/{name}: cannot be written: Is a directory.*resume"):
+        folder.append(line(0), TIMING)
+
+
+def test_a_lock_that_cannot_be_made_is_named(folder):
+    (folder.path / ".lock").mkdir()
+    with pytest.raises(RunFolderError, match=r"\.lock: cannot be written: Is a directory"), locked(folder.path):
+        pass
 
 
 def test_what_is_no_run_is_refused(tmp_path):
