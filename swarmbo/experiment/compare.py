@@ -38,7 +38,7 @@ class ComparisonRow(msgspec.Struct, frozen=True):
         n_seeds: How many.
         reference: The method that it is compared to.
         difference: This method less the reference, seed by seed; positive where the reference is better. None for the
-            reference itself, and where the two have no seed in common.
+            reference itself, and where the two have no seed in common or the reference was not run.
     """
 
     landscape: str

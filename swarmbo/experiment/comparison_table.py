@@ -13,6 +13,7 @@ from swarmbo.metrics import FEWEST_PAIRS
 def comparison_tables(comparison: Comparison) -> list[Table]:
     """One table per metric: a row per landscape and method, with the paired difference to the reference."""
     tables: list[Table] = []
+    with_reference = {row.landscape for row in comparison.rows if row.method == row.reference}
     for metric in METRICS:
         rows = [row for row in comparison.rows if row.metric == metric]
         if not rows:
@@ -29,7 +30,8 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             is_new = before is None or before.landscape != row.landscape
             if is_new and before is not None:
                 table.add_section()
-            table.add_row(row.landscape if is_new else "", row.method, str(row.n_seeds), *_cells(row))
+            cells = _cells(row, "no common seed" if row.landscape in with_reference else "reference not run here")
+            table.add_row(row.landscape if is_new else "", row.method, str(row.n_seeds), *cells)
         tables.append(table)
     return tables
 
@@ -58,10 +60,10 @@ def write_csv(comparison: Comparison, path: Path) -> Path:
     return path
 
 
-def _cells(row: ComparisonRow) -> list[str]:
+def _cells(row: ComparisonRow, why_none: str) -> list[str]:
     mean = f"{row.mean:.4g} {row.unit}".rstrip()
     if (pairs := row.difference) is None:
-        return [mean, "reference" if row.method == row.reference else "no common seed", "", ""]
+        return [mean, "reference" if row.method == row.reference else why_none, "", ""]
     interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
     verdict = "unclear" if pairs.n_pairs >= FEWEST_PAIRS else f"needs {FEWEST_PAIRS} pairs"
     if pairs.is_clear:

@@ -124,12 +124,16 @@ class RunFolder:
         Raises:
             RunFolderError: If it was damaged.
         """
+        path = self.path / "scenario.toml"
         try:
-            data = read_toml(self.path / "scenario.toml")
-            data.pop("versions", None)
+            data = read_toml(path)
+        except ConfigError as error:
+            raise RunFolderError(str(error)) from error
+        data.pop("versions", None)
+        try:
             return scenario_of(data)
         except ConfigError as error:
-            raise RunFolderError(f"{self.path / 'scenario.toml'}: {error.at}: {error.message}") from error
+            raise RunFolderError(f"{path}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
         """What wrote the run."""

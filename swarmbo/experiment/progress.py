@@ -77,7 +77,8 @@ class SweepProgress:
         self._count += 1
         self._display.advance(self._count, f"{outcome.status}: {outcome.trial.out}")
         if outcome.status == "failed":
-            self._display.say(f"swarmbo: {outcome.trial.out}: {' '.join(outcome.message.split())}")
+            place, message = str(outcome.trial.out), " ".join(outcome.message.split())
+            self._display.say(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
 
 
 def round_text(record: RoundRecord, traffic: Traffic) -> str:

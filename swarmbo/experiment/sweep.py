@@ -163,7 +163,10 @@ def _is_complete(trial: Trial) -> bool:
     if not RunFolder.holds_run(trial.out):
         return False
     folder = RunFolder.open(trial.out)
-    return folder.scenario() == trial.scenario and read_summary(folder) is not None
+    try:
+        return folder.scenario() == trial.scenario and read_summary(folder) is not None
+    except RunFolderError:  # damaged: running it fails with the same message, and the others go on
+        return False
 
 
 def _execute(trial: Trial) -> Outcome:

@@ -199,10 +199,17 @@ def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_p
     invoke("sweep", "robots", *small, "--quiet")
     (folder,) = (tmp_path / "out" / "robots").iterdir()
     scenario = folder / "seed-001" / "scenario.toml"
-    scenario.write_text(scenario.read_text().replace("seed = 1", "seed = 7"))
-    result = invoke("sweep", "robots", *small, status=1)
-    assert "1 skipped, 1 failed" in result.stdout
-    assert "holds another run" in result.stderr
+    whole = scenario.read_text()
+    for damaged, told in (
+        (whole.replace("seed = 1", "seed = 7"), "holds another run"),
+        (whole[:40], "is not TOML"),
+    ):
+        scenario.write_text(damaged)
+        result = invoke("sweep", "robots", *small, status=1)
+        assert "1 skipped, 1 failed" in result.stdout
+        (line,) = [line for line in result.stderr.splitlines() if told in line]
+        assert line.startswith(f"swarmbo: {folder.relative_to(tmp_path) / 'seed-001'}")
+        assert line.count("seed-001") == 1
 
 
 @pytest.mark.benchmark

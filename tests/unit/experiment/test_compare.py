@@ -102,6 +102,18 @@ def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_comp
     assert caught.value.at == "--level"
 
 
+def test_why_there_is_no_difference_is_told(tmp_path, bump_scenario):
+    for kind, seed, rounds in (("random", 0, 2), ("random", 0, 3), ("greedy", 1, 2)):
+        run(bump_scenario(coordination=kind, seed=seed, rounds=rounds), tmp_path / f"{kind}-{rounds}")
+    for table in comparison_tables(compare([tmp_path], reference="greedy")):
+        method, difference = table.columns[1].cells, table.columns[4].cells
+        assert list(zip(method, difference, strict=True)) == [
+            ("greedy", "reference"),
+            ("random", "no common seed"),
+            ("random", "reference not run here"),
+        ]
+
+
 def method(coordination, belief=None):
     return {"belief": {"kind": "exact", **(belief or {})}, "coordination": coordination}
 

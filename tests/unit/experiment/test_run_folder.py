@@ -163,10 +163,13 @@ def test_what_is_no_run_is_refused(tmp_path):
         RunFolder.open(tmp_path)
 
 
-def test_a_damaged_scenario_is_named(folder):
-    (folder.path / "scenario.toml").write_text("rounds = 0")
-    with pytest.raises(RunFolderError, match=r"scenario\.toml"):
+@pytest.mark.parametrize("damage", ["rounds = 0", "rounds = ", "\0"])
+def test_a_damaged_scenario_is_named_once(folder, damage):
+    (folder.path / "scenario.toml").write_text(damage)
+    with pytest.raises(RunFolderError) as caught:
         folder.scenario()
+    assert str(caught.value).startswith(f"{folder.path / 'scenario.toml'}: ")
+    assert str(caught.value).count(str(folder.path)) == 1
 
 
 def test_one_at_a_time_holds_a_folder_and_gives_it_back(folder):
