@@ -1,0 +1,144 @@
+"""What is learned from a history before a joint point is chosen, and what every acquisition of this kind offers.
+
+A model is a pure function of the history, the seed and what was learned before, so saving the latter makes a resumed
+team repeat the uninterrupted one.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.joint_situation import History, JointSituation
+from swarmbo.belief.additive import AdditiveGP
+from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.warping import Warp
+from swarmbo.graph import FactorGraph
+from swarmbo.rng import stream
+from swarmbo.settings import Settings
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """What a model carries over to the next one, besides the history; plain data.
+
+    Args:
+        hyperparameters: Of the belief.
+        fitted_at: Number of evaluations in the history when they were fitted; 0: not yet.
+        scopes: A learned decomposition, as groups of variables; None where the team's own graph is used.
+        decomposed_at: Number of evaluations when it was chosen.
+    """
+
+    hyperparameters: AdditiveHyperparameters
+    fitted_at: int
+    scopes: tuple[tuple[str, ...], ...] | None = None
+    decomposed_at: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A belief about the function, and how to read it in the unit of the outcomes.
+
+    Args:
+        belief: About outcomes, transformed where a warp is set; variables in the order of the team's graph. It knows
+            of points that are out for evaluation.
+        learned: To be handed to the next ``learn``.
+        warp: How totals were transformed before the belief saw them.
+        factor_warps: The same for the outcomes of each factor; empty where they were not.
+    """
+
+    belief: AdditiveGP
+    learned: Learned
+    warp: Warp = field(default_factory=Warp)
+    factor_warps: tuple[Warp, ...] = ()
+
+    def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes."""
+        belief = self.belief
+        if not self.factor_warps:
+            return self.warp.moments(*belief.posterior(X))
+        points = np.asarray(X, dtype=float)
+        mean, variance = np.zeros(len(points)), np.zeros(len(points))
+        for factor, scope, warp in zip(belief.graph.factors, belief.scopes, self.factor_warps, strict=True):
+            own_mean, own_std = warp.moments(*belief.factor_posterior(factor, points[:, list(scope)]))
+            mean, variance = mean + own_mean, variance + own_std**2  # factors seen by themselves are independent
+        return mean, np.sqrt(variance)
+
+
+class JointAcquisition(Settings, frozen=True, tag_field="kind"):
+    """Base of acquisitions that are sums of local functions over a factor graph."""
+
+    def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
+        """What the history says: here all of it, untransformed; hyper-parameters are refitted when due.
+
+        Args:
+            situation: What is known.
+            belief_settings: Kernel, priors, effort of the fit.
+            previous: What the last model learned; None at first.
+        """
+        belief, learned = learned_belief(situation, situation.graph, situation.history, belief_settings, previous)
+        return Model(belief.condition_on_pending(situation.pending), learned)
+
+    def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
+        """What agents maximise in sum.
+
+        Args:
+            situation: What is known.
+            model: Of the same situation.
+
+        Returns:
+            One function per factor of ``model.belief.graph``, whose variables are those of the team's graph in the same
+            order; its factors may be others.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what agents maximise")
+
+
+def learned_belief(
+    situation: JointSituation,
+    graph: FactorGraph,
+    history: History,
+    settings: AdditiveGPSettings,
+    previous: Learned | None,
+) -> tuple[AdditiveGP, Learned]:
+    """The belief that a history leads to.
+
+    Hyper-parameters are those learned before, unless there are none that fit the graph, they were found without any
+    data, or ``settings.refit_every`` evaluations came since.
+
+    Args:
+        situation: For the domain, the seed, and what outcomes are told.
+        graph: Scopes; variables in the order of the history's columns. With other scopes than the situation's only
+            totals are learned.
+        history: What the belief is to know: the situation's, or a transformed one or a part of it.
+        settings: Of the belief.
+        previous: What was learned before.
+
+    Returns:
+        The belief, and what the next one needs; its decomposition is carried over from ``previous``.
+    """
+    belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes)
+    totals, factors = history.totals, None
+    if graph.scopes == situation.graph.scopes:
+        factors = history.factors
+        # a total adds nothing to the outcomes of all its factors, and would tie the factors together
+        totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
+    if len(history):
+        belief = belief.update(history.X, totals=totals, factors=factors)
+    n = len(situation.history)
+    if previous is not None and _fits(previous.hyperparameters, graph):
+        belief = replace(belief, hyperparameters=previous.hyperparameters)
+        if previous.fitted_at and n - previous.fitted_at < settings.refit_every:
+            return belief, previous
+    fitted_at = 0
+    if belief.n_data:
+        warm = belief.hyperparameters if previous is not None and previous.fitted_at else None
+        belief, fitted_at = belief.fit(stream(situation.seed, "belief", "fit", evaluations=n), warm=warm), n
+    scopes, decomposed_at = (previous.scopes, previous.decomposed_at) if previous is not None else (None, 0)
+    return belief, Learned(belief.hyperparameters, fitted_at, scopes, decomposed_at)
+
+
+def _fits(hyperparameters: AdditiveHyperparameters, graph: FactorGraph) -> bool:
+    sizes = tuple(len(graph.scope(factor)) for factor in graph.factors)
+    return tuple(map(len, hyperparameters.lengthscales)) == sizes
