@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from swarmbo.errors import RunFolderError, StateVersionError
-from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.folder import CHECKPOINTS, RunFolder
 
 STATE_VERSION = 1
 
@@ -51,7 +51,7 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
         "world": checkpoint.world["json"],
     }
     folder.write_text("checkpoint.json", json.dumps(plain))  # of the standard library: generator states exceed 64 bits
-    for old in folder.path.glob("checkpoint-*.npz"):
+    for old in folder.path.glob(CHECKPOINTS):
         if old.name != arrays_name:
             old.unlink()
 

@@ -7,7 +7,6 @@
 
 import os
 import platform
-import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +30,8 @@ _OWN_FILES = (
     "world.npz",
     "checkpoint.json",
 )
-_OWN_PATTERNS = ("checkpoint-*.npz", "*.partial")
+_OWN_FIGURES = ("belief.png", "regret.png", "traffic.png", "run.gif")
+CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -106,17 +106,29 @@ class RunFolder:
         return (path / "scenario.toml").is_file()
 
     def clear(self) -> None:
-        """Delete the run, and nothing that is not a run's.
+        """Delete the run, and nothing that is not a run's: files that others put there or among the figures stay.
 
         Its scenario goes last: a folder that is killed half cleared still holds a run, which can be cleared again.
+
+        Raises:
+            RunFolderError: If a file cannot be deleted.
         """
-        for name in _OWN_FILES:
-            (self.path / name).unlink(missing_ok=True)
-        for pattern in _OWN_PATTERNS:
-            for file in self.path.glob(pattern):
-                file.unlink()
-        shutil.rmtree(self.path / "figures", ignore_errors=True)
-        (self.path / "scenario.toml").unlink(missing_ok=True)
+        figures = self.path / "figures"
+        own = [self.path / f"{name}{end}" for name in _OWN_FILES for end in ("", ".partial")]
+        own += [self.path / "scenario.toml.partial"]
+        own += [file for end in ("", ".partial") for file in self.path.glob(CHECKPOINTS + end)]
+        own += [figures / name for name in _OWN_FIGURES] if figures.is_dir() else []
+        for file in own:
+            self._delete(file)
+        if figures.is_dir() and not figures.is_symlink() and not any(figures.iterdir()):
+            figures.rmdir()
+        self._delete(self.path / "scenario.toml")
+
+    def _delete(self, file: Path) -> None:
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"{file}: cannot be deleted: {error.strerror}; choose another --out") from error
 
     def scenario(self) -> Scenario:
         """The resolved scenario.

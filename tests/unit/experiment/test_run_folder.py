@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from swarmbo.errors import RunFolderError
+from swarmbo.experiment import run
+from swarmbo.experiment.figures import draw_run
 from swarmbo.experiment.folder import RunFolder, Timing
 from swarmbo.experiment.lock import locked
 from swarmbo.records import RoundRecord, Sample
@@ -95,12 +97,44 @@ def test_a_folder_that_holds_anything_is_not_made_into_a_run(tmp_path, bump_scen
 
 
 def test_clearing_deletes_the_run_and_nothing_else(folder):
+    mine = {"notes.txt", "thesis.partial", "checkpoint-best.npz", "figures/belief.svg", "figures/paper/belief.png"}
+    (folder.path / "figures" / "paper").mkdir(parents=True)
+    for name in mine:
+        (folder.path / name).write_text("mine")
     folder.append(line(0), TIMING)
     folder.write_arrays("checkpoint-000001.npz", {})
-    (folder.path / "figures").mkdir()
-    (folder.path / "notes.txt").write_text("mine")
+    for name in ("checkpoint-000002.npz.partial", "summary.json.partial", "figures/belief.png", "figures/run.gif"):
+        (folder.path / name).write_text("torn")
     folder.clear()
-    assert [path.name for path in folder.path.iterdir()] == ["notes.txt"]
+    left = {path.relative_to(folder.path).as_posix() for path in folder.path.rglob("*") if path.is_file()}
+    assert left == mine
+
+
+def test_clearing_leaves_nothing_of_a_run_that_was_drawn(tmp_path, bump_scenario):
+    run(bump_scenario(rounds=1), tmp_path / "run")
+    drawn = {path.name for path in draw_run(tmp_path / "run")}
+    assert drawn == {path.name for path in (tmp_path / "run" / "figures").iterdir()}
+    RunFolder.open(tmp_path / "run").clear()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_what_cannot_be_cleared_is_named(folder):
+    (folder.path / "world.json").mkdir()
+    with pytest.raises(RunFolderError, match=r"run/world\.json: cannot be deleted"):
+        folder.clear()
+    assert RunFolder.holds_run(folder.path)
+
+
+def test_a_run_deletes_no_checkpoint_but_its_own(tmp_path, bump_scenario):
+    (tmp_path / "run").mkdir()
+
+    def keep_a_copy(record, was_logged):
+        if record.round == 1:
+            (tmp_path / "run" / "checkpoint-best.npz").write_text("mine")
+
+    run(bump_scenario(rounds=3), tmp_path / "run", watch=keep_a_copy)
+    checkpoints = {path.name for path in (tmp_path / "run").glob("checkpoint-*.npz")}
+    assert checkpoints == {"checkpoint-000003.npz", "checkpoint-best.npz"}
 
 
 def test_a_run_that_was_killed_while_its_scenario_was_written_can_begin_again(tmp_path, bump_scenario):
@@ -109,12 +143,13 @@ def test_a_run_that_was_killed_while_its_scenario_was_written_can_begin_again(tm
 
 
 def test_a_clearing_that_stops_anywhere_leaves_a_run_that_can_be_cleared(folder, monkeypatch):
-    def stops(path, **_):
+    def stops(path):
         raise KeyboardInterrupt
 
+    (folder.path / "figures").mkdir()
     folder.append(line(0), TIMING)
     folder.write_arrays("checkpoint-000001.npz", {})
-    monkeypatch.setattr("shutil.rmtree", stops)
+    monkeypatch.setattr("pathlib.Path.rmdir", stops)
     with pytest.raises(KeyboardInterrupt):
         folder.clear()
     assert RunFolder.holds_run(folder.path)
