@@ -46,6 +46,10 @@ class SolveReport(msgspec.Struct, frozen=True):
         value: Sum of the factors at the chosen assignment; None where no factors were used.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown.
         traffic: What crossed the links for it.
+        primal_residual: How far the factors' own copies of variables were from their consensus at the end, in sides of
+            the box, root mean square; None for methods without copies.
+        dual_residual: How far the consensus still moved in the last round, likewise.
+        polish_gain: By how much climbing from the consensus raised ``value``; None where nothing was polished.
     """
 
     status: Status
@@ -53,6 +57,9 @@ class SolveReport(msgspec.Struct, frozen=True):
     value: float | None = None
     gap: float | None = None
     traffic: Traffic = Traffic()
+    primal_residual: float | None = None
+    dual_residual: float | None = None
+    polish_gain: float | None = None
 
     @property
     def messages(self) -> int:

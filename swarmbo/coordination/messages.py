@@ -119,7 +119,81 @@ class Decided(Message, frozen=True, tag="decided"):
     about: ClassVar = ("variable",)
 
 
-AnyMessage = FromVariable | FromFactor | Conditioned | Choice | Report | Verdict | FactorTable | Eliminated | Decided
+class Copy(Message, frozen=True, tag="copy"):
+    """A factor's own value of a variable plus its scaled dual, for every start, to the variable's owner."""
+
+    factor: str
+    variable: str
+    entries: bytes
+
+    about: ClassVar = ("factor", "variable")
+
+
+class Consensus(Message, frozen=True, tag="consensus"):
+    """The mean of what its factors said of a variable, for every start, to a factor's owner."""
+
+    factor: str
+    variable: str
+    entries: bytes
+
+    about: ClassVar = ("factor", "variable")
+
+
+class Published(Message, frozen=True, tag="published"):
+    """What a factor tells a neighbour before both move on: one number for every start."""
+
+    factor: str
+    neighbour: str
+    entries: bytes
+
+    about: ClassVar = ("factor", "neighbour")
+
+
+class Slope(Message, frozen=True, tag="slope"):
+    """A factor's derivative by a variable at the joint point being polished."""
+
+    factor: str
+    variable: str
+    entries: bytes
+
+    about: ClassVar = ("factor", "variable")
+
+
+class Tally(Message, frozen=True, tag="tally"):
+    """Up the spanning tree: sums over the factors behind a link, such as values at points that are compared."""
+
+    agent: str
+    entries: bytes
+
+    about: ClassVar = ("agent",)
+
+
+class Ruling(Message, frozen=True, tag="ruling"):
+    """Down the spanning tree: what the root made of the sums, such as the best start, whether to go on, a step."""
+
+    agent: str
+    entries: bytes
+
+    about: ClassVar = ("agent",)
+
+
+AnyMessage = (
+    FromVariable
+    | FromFactor
+    | Conditioned
+    | Choice
+    | Report
+    | Verdict
+    | FactorTable
+    | Eliminated
+    | Decided
+    | Copy
+    | Consensus
+    | Published
+    | Slope
+    | Tally
+    | Ruling
+)
 
 
 class Codec:

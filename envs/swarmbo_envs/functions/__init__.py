@@ -1,0 +1,4 @@
+"""Test functions as worlds: a library of sums with known maxima, and any function of your own."""
+
+from swarmbo_envs.functions.additive_function import AdditiveFunction as AdditiveFunction
+from swarmbo_envs.functions.library import FUNCTIONS as FUNCTIONS, get as get

@@ -1,0 +1,199 @@
+"""A function that is a sum of terms, each over some variables, with a maximum that is known."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import qmc
+
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.rng import stream
+
+Term = Callable[[Float[np.ndarray, "m a"]], Float[np.ndarray, " m"]]
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveFunction:
+    """f(x) = Σ_i f_i(x_{V_i}) on a box, to be maximised.
+
+    Args:
+        name: For titles.
+        low: Lower bounds (n,), one per variable.
+        high: Upper bounds (n,).
+        scopes: For each factor the variables it sees, by their index from 0.
+        terms: For each factor its term, points (m, a) in scope order -> values (m,).
+        argmax: A place (n,) of the maximum; None where it is not known.
+        maximum: The largest value; None where it is not known.
+        is_unbounded: Whether the terms are defined everywhere, with this maximum everywhere: then a moved optimum is a
+            plain shift of the axes.
+        variables: Names of the variables; by default ``x0``, ``x1``, …
+
+    Example:
+        >>> f = AdditiveFunction.from_terms(
+        ...     {"near": lambda X: -((X[:, 0] - 1.0) ** 2), "far": lambda X: -((X[:, 0] - X[:, 1]) ** 2)},
+        ...     scopes={"near": [0], "far": [0, 1]},
+        ...     low=[0.0, 0.0],
+        ...     high=[2.0, 2.0],
+        ... )
+        >>> f.factor_values(np.array([[1.0, 0.0]])).tolist()
+        [[0.0, -1.0]]
+    """
+
+    name: str
+    low: Float[np.ndarray, " n"]
+    high: Float[np.ndarray, " n"]
+    scopes: Mapping[str, tuple[int, ...]]
+    terms: Mapping[str, Term] = field(repr=False)
+    argmax: Float[np.ndarray, " n"] | None = None
+    maximum: float | None = None
+    is_unbounded: bool = False
+    variables: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        low, high = np.array(self.low, dtype=float), np.array(self.high, dtype=float)
+        if low.ndim != 1 or low.shape != high.shape or not (np.isfinite([low, high]).all() and (low < high).all()):
+            raise ConfigError(f"got low {low.tolist()} and high {high.tolist()}; wanted finite low < high", "$.bounds")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if not self.variables:
+            object.__setattr__(self, "variables", tuple(f"x{j}" for j in range(len(low))))
+        if set(self.scopes) != set(self.terms) or not self.scopes:
+            raise ConfigError(f"got scopes of {list(self.scopes)} and terms of {list(self.terms)}; wanted the same")
+        for factor, scope in self.scopes.items():
+            if not scope or len(set(scope)) < len(scope) or not all(0 <= j < len(low) for j in scope):
+                raise ConfigError(f"got {list(scope)}; wanted indices from 0 to {len(low) - 1}", f"$.scopes.{factor}")
+
+    @classmethod
+    def from_terms(
+        cls,
+        terms: Mapping[str, Term],
+        scopes: Mapping[str, Sequence[int]],
+        low: Sequence[float],
+        high: Sequence[float],
+        *,
+        maximum: float | None = None,
+        argmax: Sequence[float] | None = None,
+        name: str = "function",
+    ) -> "AdditiveFunction":
+        """Your own sum.
+
+        Args:
+            terms: For each factor a function of points (m, a).
+            scopes: For each factor the indices of its variables.
+            low: Lower bounds (n,).
+            high: Upper bounds (n,).
+            maximum: If you know it; regret is not scored without it.
+            argmax: Where it is.
+            name: For titles.
+        """
+        place = None if argmax is None else np.array(argmax, dtype=float)
+        own = {factor: tuple(scope) for factor, scope in scopes.items()}
+        return cls(name, np.array(low), np.array(high), own, dict(terms), place, maximum)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables n."""
+        return len(self.low)
+
+    def factor_values(self, X: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m k"]:
+        """The terms at points.
+
+        Raises:
+            ShapeError: If points have another number of variables.
+        """
+        points = np.asarray(X, dtype=float)
+        if points.ndim != 2 or points.shape[1] != self.n_variables:
+            raise ShapeError(f"X: got shape {points.shape}; wanted (m, {self.n_variables})")
+        return np.column_stack([np.asarray(self.terms[f](points[:, list(s)])) for f, s in self.scopes.items()])
+
+    def value(self, X: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """The sum at points."""
+        return self.factor_values(X).sum(axis=1)
+
+    def spread(self) -> float:
+        """Largest less smallest value over 4,096 quasi-random points: the range that relative noise refers to."""
+        sobol = qmc.Sobol(self.n_variables, rng=stream(0, "spread"))
+        values = self.value(self.low + sobol.random(4096) * (self.high - self.low))
+        return float(values.max() - values.min())
+
+    def moved(self, seed: int) -> "AdditiveFunction":
+        """The same function with its maximum elsewhere: uniform in the middle 80 % of the box, by a seed.
+
+        Functions that are defined everywhere are shifted. Others are bent: every axis is mapped onto itself by
+        u -> k u / (1 - u + k u), monotone and smooth, with k such that the new place goes where the maximum was. A
+        coordinate of the maximum on the edge of the box stays there. The maximum keeps its value in both.
+        """
+        return self._bent(seed, move=True, rescale=False)
+
+    def rescaled(self, seed: int) -> "AdditiveFunction":
+        """The same function with its axes stretched around the maximum, by factors of 1/2 to 2 drawn from a seed.
+
+        Functions that are defined everywhere are stretched evenly; others by u -> u^p first, p from 1/2 to 2, and then
+        bent so that the maximum stays in place.
+        """
+        return self._bent(seed, move=False, rescale=True)
+
+    def _bent(self, seed: int, *, move: bool, rescale: bool) -> "AdditiveFunction":
+        if self.argmax is None:
+            raise ConfigError(f"{self.name}: its maximum is not known, so it can't be moved", at="$.environment.moved")
+        n, sides = self.n_variables, self.high - self.low
+        old = (self.argmax - self.low) / sides
+        new = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old
+        powers = 2.0 ** stream(seed, "rescaled axes").uniform(-1.0, 1.0, n) if rescale else np.ones(n)
+        if not self.is_unbounded:
+            fixed = (old <= 0.0) | (old >= 1.0)
+            new = np.where(fixed, old, new)
+        terms: dict[str, Term] = {}
+        for factor, scope in self.scopes.items():
+            index = list(scope)
+            if self.is_unbounded:
+                inner = _Stretched(
+                    self.terms[factor], self.low[index] + new[index] * sides[index], self.argmax[index], powers[index]
+                )
+            else:
+                inner = _Bent(self.terms[factor], self.low[index], sides[index], old[index], new[index], powers[index])
+            terms[factor] = inner
+        return AdditiveFunction(
+            name=self.name + (", moved" if move else "") + (", rescaled" if rescale else ""),
+            low=self.low,
+            high=self.high,
+            scopes=self.scopes,
+            terms=terms,
+            argmax=self.low + new * sides,
+            maximum=self.maximum,
+            is_unbounded=self.is_unbounded,
+            variables=self.variables,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretched:
+    """x -> term(old + factor (x - new))."""
+
+    term: Term
+    new: Float[np.ndarray, " a"]
+    old: Float[np.ndarray, " a"]
+    factor: Float[np.ndarray, " a"]
+
+    def __call__(self, X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
+        return self.term(self.old + self.factor * (X - self.new))
+
+
+@dataclass(frozen=True, eq=False)
+class _Bent:
+    """x -> term(bent x), each axis onto itself; see ``AdditiveFunction.moved``."""
+
+    term: Term
+    low: Float[np.ndarray, " a"]
+    sides: Float[np.ndarray, " a"]
+    old: Float[np.ndarray, " a"]
+    new: Float[np.ndarray, " a"]
+    power: Float[np.ndarray, " a"]
+
+    def __call__(self, X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
+        inside = (self.old > 0.0) & (self.old < 1.0)
+        old, at = np.where(inside, self.old, 0.5), np.where(inside, self.new, 0.5) ** self.power
+        k = np.where(inside, old * (1.0 - at) / (at * (1.0 - old)), 1.0)
+        u = np.clip((X - self.low) / self.sides, 0.0, 1.0) ** self.power
+        return self.term(self.low + self.sides * (k * u / (1.0 - u + k * u)))
