@@ -1,0 +1,43 @@
+"""Sums of upper confidence bounds: what Add-GP-UCB and DEC-HBO maximise."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.belief_functions import BeliefFunctions
+from swarmbo.acquisition.box_functions import Received
+from swarmbo.graph import FactorStack
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConfidenceBounds(BeliefFunctions):
+    """The local functions mu_i + sqrt(beta_i) sigma_i.
+
+    Args:
+        sqrt_beta: Weight of each factor's standard deviation.
+    """
+
+    sqrt_beta: Mapping[str, float]
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's bound, in the unit the belief is about."""
+        self.check_owned(stack)
+        moments = self.belief.local(stack, U)
+        return moments.mean + self._weights(stack) * np.sqrt(moments.var + self.variance_floor(stack))
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's bound and its gradient."""
+        self.check_owned(stack)
+        moments = self.belief.local(stack, U, gradient=True)
+        assert moments.dmean is not None
+        assert moments.dvar is not None
+        weights, std = self._weights(stack), np.sqrt(moments.var + self.variance_floor(stack))
+        slope = (weights / (2.0 * std))[..., None]
+        return moments.mean + weights * std, moments.dmean + slope * moments.dvar
+
+    def _weights(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
+        return np.array([self.sqrt_beta[factor] for factor in stack.factors])[:, None]

@@ -1,0 +1,125 @@
+"""DuMBO: bounds of factors that tell their neighbours how uncertain they are (Bardou et al. 2024)."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.additive_schedules import BetaName, finite_beta, practical_beta
+from swarmbo.acquisition.belief_functions import BeliefFunctions
+from swarmbo.acquisition.box_functions import Received
+from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.acquisition.model import JointAcquisition, Model
+from swarmbo.graph import FactorStack
+from swarmbo.settings import require
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NeighbourhoodBounds(BeliefFunctions):
+    """The local functions mu_i + sqrt(beta) S_i with S_i² = sum over k in N_i of w_k, w_k = sigma_k² / |N_k|².
+
+    N_i are the factors that share a variable with factor i, itself included. Factors publish their w; coupled ones
+    then publish 1/S. What was not received yet counts as 0.
+
+    What a coupled factor climbs is mu_i + sqrt(beta) (S_i + w_i/2 x sum of the neighbours' 1/S_k): its own term, and
+    theirs to first order in w_i. Where all copies agree with the point of the exchange, the sum of the gradients is
+    therefore that of the sum of the functions. Without coupling the second part is missing.
+
+    Args:
+        sqrt_beta: Weight of S_i.
+        coupled: Whether to take the neighbours' terms into the gradient.
+    """
+
+    sqrt_beta: float
+    coupled: bool
+
+    @property
+    def n_exchanges(self) -> int:
+        """One phase for variances, and one for the neighbours' roots if coupled."""
+        return 2 if self.coupled else 1
+
+    def published(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> Float[np.ndarray, "g m"]:
+        """First w_i, then 1/S_i."""
+        self.check_owned(stack)
+        shared = self._shared_variance(stack, self.belief.local(stack, U).var)
+        return shared if not received else 1.0 / np.sqrt(shared + received[0])
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """mu_i + sqrt(beta) S_i."""
+        self.check_owned(stack)
+        moments = self.belief.local(stack, U)
+        others = received[0] if received else 0.0
+        return moments.mean + self.sqrt_beta * np.sqrt(self._shared_variance(stack, moments.var) + others)
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """What a factor climbs, and its gradient."""
+        self.check_owned(stack)
+        moments = self.belief.local(stack, U, gradient=True)
+        assert moments.dmean is not None
+        assert moments.dvar is not None
+        shared = self._shared_variance(stack, moments.var)
+        root = np.sqrt(shared + (received[0] if received else 0.0))
+        climbed, slope = root, 0.5 / root
+        if self.coupled and len(received) > 1:
+            climbed, slope = climbed + 0.5 * received[1] * shared, slope + 0.5 * received[1]
+        slope = slope * self.sqrt_beta / self._neighbourhood(stack) ** 2
+        return moments.mean + self.sqrt_beta * climbed, moments.dmean + slope[..., None] * moments.dvar
+
+    def _shared_variance(self, stack: FactorStack, variance: Float[np.ndarray, "g m"]) -> Float[np.ndarray, "g m"]:
+        return (variance + self.variance_floor(stack)) / self._neighbourhood(stack) ** 2
+
+    def _neighbourhood(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
+        return np.array([self._sizes[factor] for factor in stack.factors])[:, None]
+
+    @cached_property
+    def _sizes(self) -> dict[str, float]:
+        """|N_i| by factor."""
+        return {factor: 1.0 + len(self.graph.neighbours(factor)) for factor in self.graph.factors}
+
+
+class DuMBO(JointAcquisition, frozen=True, tag="dumbo"):
+    """mu + sqrt(beta) sum_i sqrt(sum over k in N_i of sigma_k² / |N_k|²) (Bardou et al. 2024, eqs. (8) and (9)).
+
+    On a complete graph of factors the root is that of the sum of all variances; on disjoint factors it is Add-GP-UCB's
+    sum. As printed, a factor moves as if its variance stood in its own root only, so that where the agents agree is in
+    general no stationary point of the acquisition; ``coupled`` repairs this with a second number per neighbour.
+
+    With outcomes of the sum, factors' errors are correlated, and the standard deviation of the sum may exceed the
+    paper's bound on it, so its theorem 3.5 and what follows from it hold for outcomes of single factors only. Agents
+    that agree by ADMM find stationary points, not always the maximum.
+
+    Args:
+        coupled: Whether neighbours also exchange 1/S_k and use the full gradient.
+        beta: ``practical``: 0.2 d log(2t) with d the number of all variables, as the authors' program has it.
+            ``theory``: 2 log(|D| pi² t² / (6 delta)).
+        exploration_scale: Factor on sqrt(beta), > 0; 1 is the paper's.
+        delta: Failure probability in ``theory``, in (0, 1).
+        grid: Points along each variable, >= 2, that make the domain D finite in ``theory``.
+    """
+
+    coupled: bool = False
+    beta: BetaName = "practical"
+    exploration_scale: float = 1.0
+    delta: float = 0.1
+    grid: int = 100
+
+    def __post_init__(self) -> None:
+        require(self, "exploration_scale", lambda v: v > 0.0, "a number > 0")
+        require(self, "delta", lambda v: 0.0 < v < 1.0, "a number between 0 and 1")
+        require(self, "grid", lambda v: v >= 2, "an integer >= 2")
+
+    def local_functions(self, situation: JointSituation, model: Model) -> NeighbourhoodBounds:
+        """The factors' bounds."""
+        n_dims, t = len(model.belief.graph.variables), model.belief.n_data
+        if self.beta == "practical":
+            beta = practical_beta(n_dims, t)
+        else:
+            beta = finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
+        sqrt_beta = self.exploration_scale * math.sqrt(beta)
+        return NeighbourhoodBounds.on_cube(model.belief, sqrt_beta=sqrt_beta, coupled=self.coupled)
