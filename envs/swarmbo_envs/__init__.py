@@ -1,6 +1,9 @@
 """Simulated worlds for teams that sense, as PettingZoo environments. Usable without the optimiser."""
 
-_ENTRY_POINTS = {"swarmbo/robot_team-v0": "swarmbo_envs.robot_team_v0"}
+_ENTRY_POINTS = {
+    "swarmbo/function-v0": "swarmbo_envs.function_v0",
+    "swarmbo/robot_team-v0": "swarmbo_envs.robot_team_v0",
+}
 
 
 def register_all() -> list[str]:
@@ -12,7 +15,7 @@ def register_all() -> list[str]:
     Example:
         >>> import pettingzoo, swarmbo_envs
         >>> swarmbo_envs.register_all()
-        ['swarmbo/robot_team-v0']
+        ['swarmbo/function-v0', 'swarmbo/robot_team-v0']
         >>> env = pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=2)
         >>> observations, infos = env.reset(seed=0)
         >>> env.agents

@@ -36,8 +36,8 @@ class AdditiveFunction:
         ...     low=[0.0, 0.0],
         ...     high=[2.0, 2.0],
         ... )
-        >>> f.factor_values(np.array([[1.0, 0.0]])).tolist()
-        [[0.0, -1.0]]
+        >>> f.factor_values(np.array([[0.5, 0.0]])).tolist()
+        [[-0.25, -0.25]]
     """
 
     name: str

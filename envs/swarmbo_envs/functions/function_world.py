@@ -1,0 +1,392 @@
+"""An additive function as a PettingZoo environment."""
+
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+import gymnasium
+import msgspec
+import networkx as nx
+import numpy as np
+from gymnasium.error import ResetNeeded
+from jaxtyping import Float
+from numpy.typing import ArrayLike, NDArray
+from pettingzoo import ParallelEnv
+from scipy.stats import qmc
+
+from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.records import GroundTruth
+from swarmbo.rng import stream
+from swarmbo.settings import convert
+from swarmbo_envs.functions.additive_function import AdditiveFunction
+from swarmbo_envs.functions.library import get
+from swarmbo_envs.functions.ownership import share_out
+from swarmbo_envs.functions.settings import FunctionSettings
+
+Array = NDArray[np.float64]
+Infos = dict[str, dict[str, Any]]
+
+_STATE_VERSION = 1
+_N_TRUTH_POINTS = 1024
+_LARGEST = 1e12  # what an observation shows of a measurement is cut off here
+
+
+class _Episode(msgspec.Struct):
+    """Where an episode stands."""
+
+    seed: int
+    number: int
+    round: int
+    running: bool
+    setting: list[float]
+    last: list[float]  # last good measurement of each agent; NaN while there is none
+    best: list[float]  # best true value after each round; NaN while there is none
+
+
+class FunctionWorld(ParallelEnv[str, Array, Array]):
+    """Agents set the variables of a function together; each round it is evaluated once, at the joint point.
+
+    | | |
+    |---|---|
+    | Agents | ``agent_0`` ..., fixed; by default one per factor that brings variables of its own |
+    | Action | values of the agent's own variables: Box, physical, float64 |
+    | Observation | Box, float64: own values, last good measurement (the lower bound while there is none), share of \
+rounds left |
+    | State | values of all variables, and the share of rounds left |
+    | Reward | own measurement; with totals an equal share of the total; 0 if the evaluation failed |
+    | End | all agents are truncated after ``max_cycles`` rounds |
+
+    ``infos[agent]`` after a step; ``reset`` evaluates nothing:
+
+    | key | type | meaning |
+    |---|---|---|
+    | ``measurement`` | float | the total, the same for all; or the sum of the agent's own factors; NaN if it failed |
+    | ``factors`` | dict | with ``outcomes = "per-factor"``: the outcome of each factor that the agent owns |
+    | ``location`` | array | the values that were set |
+    | ``cost`` | float | 0 |
+    | ``error`` | str | why an evaluation failed, if it did |
+
+    Args:
+        function: Name of a function of the library, or an ``AdditiveFunction``.
+        parameters: Of that function, such as ``{n_variables = 24}``.
+        moved: Whether its optimum is moved to a random place.
+        rescaled: Whether its axes are stretched at random.
+        function_seed: Of what is random in the function; not of the noise.
+        outcomes: ``total`` or ``per-factor``.
+        structure: Whether ``factor_graph`` tells the factors, or ``hidden`` only the variables.
+        agents: How many agents share the factors; None for as many as own a variable.
+        noise_std: Standard deviation of the noise of a total, unit of the function, 0 to 1e12. Of a factor's outcome it
+            is that over the square root of the number of factors, so that their sum is as noisy as a total.
+        relative_noise: The same as a share of the function's ``spread()``; added to ``noise_std``.
+        failure_rate: Probability that an evaluation fails.
+        max_cycles: Rounds of an episode, >= 1.
+        render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
+
+    Raises:
+        ConfigError: If an argument is wrong; the message has its path.
+
+    Example:
+        >>> from swarmbo_envs import function_v0
+        >>> env = function_v0.parallel_env(function="camel", max_cycles=2)
+        >>> observations, infos = env.reset(seed=0)
+        >>> actions = {"agent_0": np.array([0.0898]), "agent_1": np.array([-0.7127])}
+        >>> *_, infos = env.step(actions)
+        >>> round(infos["agent_0"]["measurement"], 4)
+        1.0316
+
+    Version history:
+        * v0: first version (0.1.0).
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+        "name": "function_v0",
+        "render_modes": ["rgb_array", "ansi", "human"],
+        "is_parallelizable": True,
+        "render_fps": 4,
+    }
+
+    def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
+        name = function if isinstance(function, str) else function.name
+        self.settings = convert({"function": name, **settings}, FunctionSettings)
+        s = self.settings
+        if isinstance(function, AdditiveFunction):
+            function = function.moved(s.function_seed) if s.moved else function
+            self.function = function.rescaled(s.function_seed) if s.rescaled else function
+        else:
+            try:
+                self.function = get(function, moved=s.moved, rescaled=s.rescaled, seed=s.function_seed, **s.parameters)
+            except ConfigError as error:
+                raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
+        f = self.function
+        self._scopes = {factor: tuple(f.variables[j] for j in scope) for factor, scope in f.scopes.items()}
+        told = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
+        self._owners = share_out(f.variables, told, s.agents)
+        self._noise_std = s.noise_std + (s.relative_noise * f.spread() if s.relative_noise else 0.0)
+        self.render_mode = s.render_mode
+        self.possible_agents = list(self._owners.agents)
+        self.agents: list[str] = []
+        place = {variable: j for j, variable in enumerate(f.variables)}
+        self._columns = {agent: [place[v] for v in self._owners.of(agent)] for agent in self.possible_agents}
+        self._action_spaces = {
+            agent: gymnasium.spaces.Box(f.low[columns], f.high[columns], dtype=np.float64)
+            for agent, columns in self._columns.items()
+        }
+        self._observation_spaces = {
+            agent: gymnasium.spaces.Box(
+                np.concatenate([f.low[columns], [-_LARGEST, 0.0]]),
+                np.concatenate([f.high[columns], [_LARGEST, 1.0]]),
+                dtype=np.float64,
+            )
+            for agent, columns in self._columns.items()
+        }
+        self.state_space = gymnasium.spaces.Box(np.append(f.low, 0.0), np.append(f.high, 1.0), dtype=np.float64)
+        self._episode: _Episode | None = None
+
+    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The box of an agent's observations; the same object on each call."""
+        return self._observation_spaces[agent]
+
+    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The box of an agent's own variables; the same object on each call."""
+        return self._action_spaces[agent]
+
+    @property
+    def max_cycles(self) -> int:
+        """Rounds of an episode; setting it changes the settings."""
+        return self.settings.max_cycles
+
+    @max_cycles.setter
+    def max_cycles(self, value: int) -> None:
+        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, FunctionSettings)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a total, unit of the function."""
+        return self._noise_std
+
+    def factor_graph(self) -> dict[str, Any]:
+        """What agents are told of the function, as plain data.
+
+        Returns:
+            ``bounds`` and ``variable_owners`` by variable, ``outcomes``, and ``scopes`` and ``owners`` by factor, None
+            if the structure is hidden.
+        """
+        f, is_known = self.function, self.settings.structure == "known"
+        return {
+            "bounds": {v: (float(low), float(high)) for v, low, high in zip(f.variables, f.low, f.high, strict=True)},
+            "variable_owners": dict(self._owners.variables),
+            "scopes": {factor: list(scope) for factor, scope in self._scopes.items()} if is_known else None,
+            "owners": dict(self._owners.factors) if is_known else None,
+            "outcomes": self.settings.outcomes,
+        }
+
+    def interaction_graph(self) -> "nx.Graph[str]":
+        """Who hears whom: agents that share a variable's factor; everyone where the structure is hidden."""
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from(self.possible_agents)
+        if self.settings.structure == "hidden" or self.settings.outcomes == "total":
+            graph.add_edges_from((a, b) for a in self.possible_agents for b in self.possible_agents if a < b)
+            return graph
+        for factor, scope in self._scopes.items():
+            owners = {self._owners.factors[factor], *(self._owners.variables[variable] for variable in scope)}
+            graph.add_edges_from((a, b) for a in owners for b in owners if a < b)
+        return graph
+
+    def ground_truth(self) -> GroundTruth | None:
+        """The noise-free function over joint points, for metrics and figures; None where its maximum is not known."""
+        f = self.function
+        if f.maximum is None or f.argmax is None:
+            return None
+        sobol = qmc.Sobol(f.n_variables, rng=stream(0, "truth points"))
+        points = f.low + sobol.random(_N_TRUTH_POINTS) * (f.high - f.low)
+        return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
+        """Begin an episode, all variables in the middle of their ranges. Nothing is evaluated.
+
+        Args:
+            seed: Of noise and failures, >= 0. None goes on to the next episode of the last seed given; the very first
+                episode without any seed is random.
+            options: Not used.
+        """
+        old = self._episode
+        if seed is not None:
+            seed, number = int(seed), 0
+        elif old is not None:
+            seed, number = old.seed, old.number + 1
+        else:
+            seed, number = secrets.randbits(62), 0
+        middle = ((self.function.low + self.function.high) / 2.0).tolist()
+        self._episode = _Episode(seed, number, 0, True, middle, [np.nan] * len(self.possible_agents), [])
+        self.agents = self.possible_agents.copy()
+        self._show_to_human()
+        return self._observe(), {agent: {} for agent in self.agents}
+
+    def step(
+        self, actions: Mapping[str, ArrayLike]
+    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
+        """Evaluate the function at the joint point.
+
+        Raises:
+            ConfigError: If a live agent's action is missing, has another shape, is not finite or lies outside its
+                space, or an action is for an agent that is not live.
+        """
+        episode, agents = self._current(), self.agents
+        point = self._joint(actions)
+        if not agents:
+            return {}, {}, {}, {}, {}
+        episode.round += 1
+        episode.setting = point.tolist()
+        infos = self._evaluate(episode, point)
+        share = len(agents) if self.settings.outcomes == "total" else 1
+        rewards: dict[str, float] = {}
+        for i, (agent, info) in enumerate(infos.items()):
+            outcome = info["measurement"]
+            rewards[agent] = 0.0 if np.isnan(outcome) else outcome / share
+            if not np.isnan(outcome):
+                episode.last[i] = outcome
+        over = episode.round >= self.max_cycles
+        observations = self._observe()
+        if over:
+            episode.running, self.agents = False, []
+        self._show_to_human()
+        return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
+
+    def _evaluate(self, episode: _Episode, point: Float[np.ndarray, " n"]) -> Infos:
+        error = ""
+        try:
+            values = self.function.factor_values(point[None])[0].astype(float)
+        except Exception as problem:  # noqa: BLE001  a simulation that crashes is an outcome: it failed, and says why
+            values, error = np.full(len(self._scopes), np.nan), f"{type(problem).__name__}: {problem}"
+        so_far = episode.best[-1] if episode.best else np.nan
+        true = float(values.sum())
+        episode.best.append(float(np.fmax(so_far, true if np.isfinite(true) else np.nan)))
+        names = {"episode": episode.number, "round": episode.round}
+        luck = stream(episode.seed, "environment", "failure", **names).random()
+        if luck < self.settings.failure_rate:
+            values, error = np.full_like(values, np.nan), "lost"
+        rng = stream(episode.seed, "environment", "noise", **names)
+        by_factor = self._noise_std / np.sqrt(len(values)) * rng.standard_normal(len(values))
+        of_total = self._noise_std * stream(episode.seed, "environment", "total noise", **names).standard_normal()
+        noisy = values + by_factor
+        total = float(values.sum() + of_total)
+        infos: Infos = {}
+        for agent, columns in self._columns.items():
+            info: dict[str, Any] = {"location": point[columns], "cost": 0.0}
+            if self.settings.outcomes == "total":
+                outcome = total
+            else:
+                own = {
+                    factor: float(value)
+                    for factor, value in zip(self._scopes, noisy, strict=True)
+                    if self._owners.factors[factor] == agent
+                }
+                outcome, info["factors"] = float(sum(own.values())), own
+            info["measurement"] = outcome if np.isfinite(outcome) else np.nan
+            if np.isnan(info["measurement"]):
+                info["error"] = error or f"the function returned {outcome}"
+            infos[agent] = info
+        return infos
+
+    def _joint(self, actions: Mapping[str, ArrayLike]) -> Float[np.ndarray, " n"]:
+        point = np.array(self._current().setting)
+        for agent in actions:
+            if agent not in self.agents:
+                raise ConfigError("got an action, but this agent is not live", at=f"$.actions.{agent}")
+        for agent in self.agents:
+            at, space = f"$.actions.{agent}", self._action_spaces[agent]
+            if agent not in actions:
+                raise ConfigError("got no action; wanted one per live agent", at=at)
+            try:
+                values = np.asarray(actions[agent], dtype=float)
+            except (TypeError, ValueError):
+                raise ConfigError(f"got {actions[agent]!r}; wanted {space.shape[0]} numbers", at=at) from None
+            slack = 1e-6 * np.maximum(np.abs(space.low), np.abs(space.high))  # it may have been rounded to float32
+            if values.shape != space.shape:
+                raise ConfigError(f"got shape {values.shape}; wanted {space.shape}", at=at)
+            if not ((values >= space.low - slack) & (values <= space.high + slack)).all():
+                raise ConfigError(
+                    f"got {values.tolist()}; wanted values from {space.low.tolist()} to {space.high.tolist()}", at=at
+                )
+            point[self._columns[agent]] = np.clip(values, space.low, space.high)
+        return point
+
+    def state(self) -> Array:
+        """The values of all variables, and the share of rounds left."""
+        return np.append(np.array(self._current().setting), self._share_left())
+
+    def _share_left(self) -> float:
+        return max(0.0, 1.0 - self._current().round / self.max_cycles)
+
+    def _observe(self) -> dict[str, Array]:
+        episode, left = self._current(), self._share_left()
+        setting = np.array(episode.setting)
+        last = np.clip(np.nan_to_num(np.array(episode.last), nan=-_LARGEST), -_LARGEST, _LARGEST)
+        return {
+            agent: np.concatenate([setting[columns], [last[i], left]])
+            for i, (agent, columns) in enumerate(self._columns.items())
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
+        episode = self._current()
+        plain = {"version": _STATE_VERSION, "world": self._description(), "seed": episode.seed}
+        plain |= {"number": episode.number, "round": episode.round, "running": episode.running}
+        arrays = {name: np.array(getattr(episode, name), dtype=float) for name in ("setting", "last", "best")}
+        return {"json": plain, "arrays": arrays}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state that an environment with the same arguments wrote.
+
+        Raises:
+            StateVersionError: If another version or another world wrote it.
+        """
+        plain, arrays = state["json"], state["arrays"]
+        if plain.get("version") != _STATE_VERSION:
+            raise StateVersionError(f"got a function state of version {plain.get('version')}; wanted {_STATE_VERSION}")
+        if plain.get("world") != self._description():
+            raise StateVersionError("got a state of another function world; use the same arguments")
+        sizes = {"setting": self.function.n_variables, "last": len(self.possible_agents), "best": int(plain["round"])}
+        for name, size in sizes.items():
+            if np.shape(arrays[name]) != (size,):
+                raise StateVersionError(f"got {name} of shape {np.shape(arrays[name])}; wanted ({size},)")
+        lists = {name: [float(x) for x in np.asarray(arrays[name])] for name in sizes}
+        self._episode = _Episode(plain["seed"], plain["number"], plain["round"], plain["running"], **lists)
+        self.agents = self.possible_agents.copy() if self._episode.running else []
+
+    def _description(self) -> dict[str, Any]:
+        settings = msgspec.to_builtins(self.settings)
+        settings.pop("render_mode")
+        return cast(dict[str, Any], settings) | {"name": self.function.name}
+
+    def render(self) -> Any:
+        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
+        episode = self._current()
+        if self.render_mode is None:
+            raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
+        if self.render_mode == "ansi":
+            return self._text()
+        if self.render_mode == "human":
+            self._show_to_human()
+            return None
+        from swarmbo_envs.functions.rendering import frame  # figures take a second to import
+
+        return frame(self.function, np.array(episode.setting), episode.best, self.max_cycles)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _text(self) -> str:
+        episode = self._current()
+        best = f"{episode.best[-1]:.6g}" if episode.best else "-"
+        return f"{self.function.name}: round {episode.round} of {self.max_cycles}, best true value {best}\n"
+
+    def _show_to_human(self) -> None:
+        if self.render_mode == "human":
+            sys.stdout.write(self._text())
+
+    def _current(self) -> _Episode:
+        if self._episode is None:
+            raise ResetNeeded("call reset() first")
+        return self._episode

@@ -1,0 +1,211 @@
+"""The function world keeps PettingZoo's contract and ours, whatever it tells of outcomes and structure."""
+
+import copy
+import json
+
+import numpy as np
+import pettingzoo
+import pytest
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test
+from pettingzoo.test.max_cycles_test import max_cycles_test
+
+import swarmbo_envs
+from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo_envs import function_v0
+from swarmbo_envs.functions import AdditiveFunction
+
+WORLDS = {
+    "totals": {"function": "powell", "parameters": {"n_variables": 8}, "noise_std": 1.0},
+    "per factor": {"function": "camel", "outcomes": "per-factor", "relative_noise": 0.01},
+    "hidden": {"function": "michalewicz", "parameters": {"n_variables": 4}, "structure": "hidden"},
+    "few agents": {"function": "rastrigin", "parameters": {"n_variables": 20}, "agents": 2, "moved": True},
+}
+
+
+@pytest.fixture(params=WORLDS)
+def module(request):
+    class Module:
+        @staticmethod
+        def parallel_env(**more):
+            return function_v0.parallel_env(**{**WORLDS[request.param], **more})
+
+        @staticmethod
+        def env(**more):
+            return function_v0.env(**{**WORLDS[request.param], **more})
+
+    return Module
+
+
+def rollout(env, seed=None, rounds=None):
+    generator = np.random.default_rng(0)
+    told = [] if seed is None else [env.reset(seed=seed)]
+    while env.agents and (rounds is None or len(told) < rounds):
+        boxes = {agent: env.action_space(agent) for agent in env.agents}
+        told += [env.step({agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()}), env.state()]
+    return told
+
+
+def assert_same(one, other):
+    np.testing.assert_equal(one, other)
+
+
+# agents own different numbers of variables; PettingZoo remarks on it and goes on
+own_sizes = pytest.mark.filterwarnings("ignore:Agents have different")
+
+
+@own_sizes
+def test_pettingzoo_parallel_api(module):
+    parallel_api_test(module.parallel_env(), num_cycles=30)
+
+
+@own_sizes
+def test_pettingzoo_aec_api(module):
+    api_test(module.env(), num_cycles=20)
+
+
+def test_pettingzoo_seeds(module):
+    seed_test(module.env, num_cycles=20)
+    parallel_seed_test(module.parallel_env, num_cycles=20)
+
+
+def test_pettingzoo_max_cycles(module):
+    max_cycles_test(module)
+
+
+def test_pettingzoo_render(module):
+    render_test(module.env)
+
+
+def test_same_seed_gives_the_same_episode_to_the_bit(module):
+    one = rollout(module.parallel_env(failure_rate=0.2), seed=0)
+    assert_same(one, rollout(module.parallel_env(failure_rate=0.2), seed=0))
+
+
+def test_a_copy_in_mid_episode_goes_on_alike(module):
+    env = module.parallel_env(failure_rate=0.2)
+    rollout(env, seed=5, rounds=9)
+    copied = copy.deepcopy(env)
+    ahead = rollout(copied)
+    assert_same(rollout(env), ahead)
+
+
+def test_a_written_state_goes_on_alike_in_another_environment(module):
+    env = module.parallel_env(failure_rate=0.2)
+    rollout(env, seed=5, rounds=9)
+    state = env.get_state()
+    plain = json.loads(json.dumps(state["json"]))
+    ahead = rollout(env)
+    fresh = module.parallel_env(failure_rate=0.2)
+    fresh.set_state({"json": plain, "arrays": state["arrays"]})
+    assert_same(rollout(fresh), ahead)
+    with pytest.raises(StateVersionError, match="another function world"):
+        module.parallel_env(failure_rate=0.3).set_state(state)
+
+
+def test_spaces_hold_everything_returned_and_rewards_add_up_to_the_outcome(module):
+    env = module.parallel_env(failure_rate=0.3)
+    told = rollout(env, seed=3)
+    for observations, *_ in told[:1] + told[1::2]:
+        assert all(env.observation_space(agent).contains(seen) for agent, seen in observations.items())
+    for state in told[2::2]:
+        assert env.state_space.contains(state)
+    for _, rewards, _, _, infos in told[1::2]:
+        outcomes = [info["measurement"] for info in infos.values()]
+        total = outcomes[0] if env.settings.outcomes == "total" else sum(outcomes)
+        assert sum(rewards.values()) == pytest.approx(0.0 if np.isnan(total) else total)
+        for agent, info in infos.items():
+            assert env.action_space(agent).contains(info["location"])
+            assert ("error" in info) == bool(np.isnan(info["measurement"]))
+
+
+def test_noise_free_outcomes_are_the_functions_values():
+    for outcomes in ("total", "per-factor"):
+        env = function_v0.parallel_env(function="camel", outcomes=outcomes, max_cycles=3)
+        env.reset(seed=0)
+        *_, infos = env.step({"agent_0": [1.0], "agent_1": [0.5]})
+        values = env.function.factor_values(np.array([[1.0, 0.5]]))[0]
+        if outcomes == "total":
+            assert infos["agent_0"]["measurement"] == infos["agent_1"]["measurement"] == values.sum()
+        else:
+            assert infos["agent_0"]["factors"] | infos["agent_1"]["factors"] == dict(
+                zip(env.function.scopes, values, strict=True)
+            )
+
+
+def test_the_spread_of_the_noise_is_the_one_asked_for():
+    env = function_v0.parallel_env(function="camel", noise_std=2.0, max_cycles=2000)
+    env.reset(seed=1)
+    total = env.function.value(np.zeros((1, 2)))[0]
+    measured = [env.step({"agent_0": [0.0], "agent_1": [0.0]})[4]["agent_0"]["measurement"] for _ in range(2000)]
+    assert np.std(measured) == pytest.approx(2.0, rel=0.06)
+    assert np.mean(measured) == pytest.approx(total, abs=0.15)
+
+
+def test_a_callable_that_crashes_or_returns_nonsense_fails_that_evaluation_only():
+    def moody(X):
+        if X[0, 0] < 0.3:
+            raise RuntimeError("no water")
+        return np.where(X[:, 0] > 0.7, np.inf, X[:, 0])
+
+    function = AdditiveFunction.from_terms({"f": moody}, {"f": [0]}, [0.0], [1.0])
+    env = function_v0.parallel_env(function=function, max_cycles=9)
+    env.reset(seed=0)
+    infos = [env.step({"agent_0": [x]})[4]["agent_0"] for x in (0.1, 0.5, 0.9)]
+    assert np.isnan(infos[0]["measurement"])
+    assert infos[0]["error"] == "RuntimeError: no water"
+    assert infos[1]["measurement"] == 0.5
+    assert infos[2]["error"] == "the function returned inf"
+    assert env.ground_truth() is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"function": "powel"}, r"\$\.function: got 'powel'; wanted one of"),
+        ({"parameters": {"n_variables": 6}}, r"\$\.n_variables: got 6 variables; wanted a multiple of 4"),
+        ({"parameters": {"size": 6}}, r"powell does not take these"),
+        ({"noise_std": -1.0}, r"\$\.noise_std: got -1.0"),
+        ({"agents": 7}, r"\$\.agents: got 7 agents; wanted at most 6"),
+        ({"structure": "hidden", "outcomes": "per-factor"}, r"\$\.outcomes"),
+        ({"max_cycle": 3}, "did you mean 'max_cycles'"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_their_path(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        function_v0.parallel_env(**settings)
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ({"agent_0": [0.0]}, r"\$\.actions\.agent_1: got no action"),
+        ({"agent_0": [0.0], "agent_1": [np.nan]}, r"\$\.actions\.agent_1: got \[nan\]"),
+        ({"agent_0": [0.0], "agent_1": [5.0]}, r"wanted values from \[-2.0\] to \[2.0\]"),
+        ({"agent_0": [0.0, 1.0], "agent_1": [0.0]}, r"got shape \(2,\); wanted \(1,\)"),
+        ({"agent_0": [0.0], "agent_1": [0.0], "agent_9": [0.0]}, "not live"),
+    ],
+)
+def test_wrong_actions_are_refused_and_nothing_happens(actions, message):
+    env = function_v0.parallel_env(function="camel")
+    env.reset(seed=0)
+    with pytest.raises(ConfigError, match=message):
+        env.step(actions)
+    assert env.get_state()["json"]["round"] == 0
+
+
+def test_every_agent_owns_a_variable_and_every_factor_has_one_owner(module):
+    env = module.parallel_env()
+    told = env.factor_graph()
+    assert set(told["variable_owners"].values()) == set(env.possible_agents)
+    if env.settings.structure == "known":
+        assert set(told["owners"]) == set(told["scopes"]) == set(env.function.scopes)
+    else:
+        assert told["scopes"] is told["owners"] is None
+    assert set(env.interaction_graph()) == set(env.possible_agents)
+
+
+def test_pettingzoo_makes_it_by_name():
+    swarmbo_envs.register_all()
+    env = pettingzoo.make("parallel", "swarmbo/function-v0", function="camel", max_cycles=7)
+    assert env.unwrapped.max_cycles == 7
+    assert str(env) == env.metadata["name"] == "function_v0"

@@ -1,0 +1,135 @@
+"""The library's functions have the maxima that they state."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.optimize import minimize
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs.functions import FUNCTIONS, get
+from swarmbo_envs.functions.library import TRIMODAL
+
+SMALL = {"rastrigin": {"n_variables": 20}, "michalewicz": {"n_variables": 5}}
+FORMS = {
+    "plain": {},
+    "moved": {"moved": True},
+    "rescaled": {"rescaled": True},
+    "both": {"moved": True, "rescaled": True},
+}
+
+# values from the literature and from multi-start searches, independent of the code's own constants
+KNOWN = {
+    "ackley": 0.0,
+    "ackley-positive": 4.710965,
+    "branin": -0.397887,
+    "camel": 1.0316285,
+    "drop-wave": 1.0,
+    "eggholder": 959.6406627,
+    "gsobol": -(2.0**-4),
+    "hartmann": 3.322368,
+    "powell": 0.0,
+    "rastrigin": 0.0,
+    "shekel": 10.53641,
+    "zakharov": 0.0,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_stated_place_has_the_stated_maximum(name, form):
+    f = get(name, seed=3, **FORMS[form], **SMALL.get(name, {}))
+    assert f.value(f.argmax[None])[0] == pytest.approx(f.maximum, abs=1e-7 * max(1.0, abs(f.maximum)))
+    assert ((f.low <= f.argmax) & (f.argmax <= f.high)).all()
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_maximum_is_the_one_of_the_literature(name):
+    assert get(name).maximum == pytest.approx(KNOWN[name], abs=1e-5 * max(1.0, abs(KNOWN[name])))
+
+
+def test_michalewicz_10_has_the_separable_optimum_of_the_literature():
+    assert get("michalewicz").maximum == pytest.approx(9.6601517, abs=1e-6)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_point_found_is_better(name, form):
+    f = get(name, seed=5, **FORMS[form], **SMALL.get(name, {}))
+    rng = np.random.default_rng(0)
+    sides = f.high - f.low
+    anywhere = f.low + rng.random((5000, f.n_variables)) * sides
+    near = np.clip(f.argmax + 0.01 * rng.standard_normal((5000, f.n_variables)) * sides, f.low, f.high)
+    points = np.concatenate([anywhere, near])
+    values = f.value(points)
+    slack = 1e-7 * max(1.0, abs(f.maximum))
+    for start in points[np.argsort(values)[-3:]]:
+        found = minimize(
+            lambda x: -f.value(np.clip(x, f.low, f.high)[None])[0],
+            start,
+            method="Nelder-Mead" if f.n_variables <= 6 else "L-BFGS-B",
+            bounds=list(zip(f.low, f.high, strict=True)),
+            options={"maxiter": 200},
+        )
+        assert -found.fun <= f.maximum + slack
+    assert values.max() <= f.maximum + slack
+
+
+@pytest.mark.parametrize("setting", TRIMODAL)
+def test_trimodal_maximum_is_that_of_the_heavy_component_to_a_thousandth(setting):
+    d, size, groups = setting
+    f = get("trimodal", n_variables=d, size=size, groups=groups, seed=2)
+    assert f.value(f.argmax[None])[0] == pytest.approx(f.maximum, abs=1e-3)
+    assert len({j for scope in f.scopes.values() for j in scope}) == size * groups
+    assert f.maximum / groups == pytest.approx(np.log(0.8) - size / 2 * np.log(2 * np.pi * 0.01 * size**0.1))
+
+
+@given(
+    st.integers(0, 10_000), st.sampled_from(sorted(FORMS)), st.sampled_from(["powell", "camel", "hartmann", "branin"])
+)
+@settings(max_examples=40, deadline=None)
+def test_terms_add_up_and_scopes_hold_all_that_matters(seed, form, name):
+    f = get(name, seed=seed, **FORMS[form])
+    rng = np.random.default_rng(seed)
+    X = f.low + rng.random((3, f.n_variables)) * (f.high - f.low)
+    assert f.factor_values(X).sum(axis=1) == pytest.approx(f.value(X))
+    for k, scope in enumerate(f.scopes.values()):
+        other = f.low + rng.random((3, f.n_variables)) * (f.high - f.low)
+        other[:, list(scope)] = X[:, list(scope)]
+        assert (f.factor_values(other)[:, k] == f.factor_values(X)[:, k]).all()
+
+
+@pytest.mark.parametrize("name", ["powell", "hartmann", "rastrigin"])
+def test_moving_moves_the_optimum_and_depends_on_the_seed_alone(name):
+    plain, one, again, two = (
+        get(name),
+        get(name, moved=True, seed=1),
+        get(name, moved=True, seed=1),
+        get(name, moved=True, seed=2),
+    )
+    assert (one.argmax == again.argmax).all()
+    assert (one.argmax != two.argmax).all()
+    shares = (one.argmax - one.low) / (one.high - one.low)
+    assert ((shares > 0.099) & (shares < 0.901)).all()
+    assert np.abs(one.argmax - plain.argmax).max() > 0.1 * (plain.high - plain.low).max()
+
+
+def test_rescaling_changes_how_much_each_axis_matters_and_leaves_the_optimum():
+    plain, stretched = get("powell"), get("powell", rescaled=True, seed=4)
+    assert stretched.argmax == pytest.approx(plain.argmax)
+    step = np.eye(24)
+    drops = plain.value(stretched.argmax + step) / stretched.value(stretched.argmax + step)
+    assert drops.max() / drops.min() > 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("nonsense", {}, "wanted one of ackley"),
+        ("shekel", {"m": 4}, "wanted 5, 7 or 10"),
+        ("trimodal", {"size": 1}, "groups of >= 2"),
+        ("hartmann", {"n_variables": 5}, "wanted 6"),
+    ],
+)
+def test_what_the_library_does_not_have_is_refused(name, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        get(name, **settings)
