@@ -45,6 +45,7 @@ class JointSituation:
         round: 1 for the first decision.
         horizon: Number of rounds planned; None if unknown.
         seed: The team's seed, for named random streams.
+        initial: How many of the first evaluations belong to the initial design, which no method chose.
     """
 
     graph: FactorGraph
@@ -56,3 +57,4 @@ class JointSituation:
     round: int
     horizon: int | None
     seed: int
+    initial: int = 10
