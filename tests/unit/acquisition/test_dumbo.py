@@ -1,0 +1,128 @@
+"""DuMBO's neighbourhood bounds: identities of the paper, and what the coupled gradient repairs."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.acquisition.add_gp_ucb import AddGPUCB
+from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.dumbo import DuMBO
+from swarmbo.acquisition.model import Model
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.coordination.local_functions import exchange, total_value
+from swarmbo.coordination.parts import Parts
+from swarmbo.graph import stacks_of
+
+BELIEF = AdditiveGPSettings(max_iterations=20)
+RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
+MIXED = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
+DISJOINT = {"f": ["a", "b"], "g": ["c", "d"], "h": ["e"]}
+
+
+def sum_of_slopes(functions: BoxFunctions, U: np.ndarray) -> np.ndarray:
+    """The factors' gradients at a consensus, added up by variable."""
+    parts = Parts.of(functions.graph)
+    points = [stack.take(U) for stack in parts.stacks]
+    received = exchange(functions, parts.stacks, points)
+    rows = zip(parts.stacks, points, received, strict=True)
+    return parts.scatter([functions.value_and_gradient(*row)[1] for row in rows])
+
+
+def slope_of_the_sum(functions: BoxFunctions, U: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    out = np.empty_like(U)
+    for axis in range(U.shape[1]):
+        shift = step * np.eye(U.shape[1])[axis]
+        out[:, axis] = (total_value(functions, U + shift) - total_value(functions, U - shift)) / (2.0 * step)
+    return out
+
+
+def moments(model: Model, U: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Mean and variance of every factor, by the belief's own method for single factors."""
+    graph, X = model.belief.graph, model.belief.domain.from_unit(U)
+    place = {variable: i for i, variable in enumerate(graph.variables)}
+    return {f: model.belief.factor_posterior(f, X[:, [place[v] for v in graph.scope(f)]]) for f in graph.factors}
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    scopes=st.sampled_from([RING, MIXED]),
+    outcomes=st.sampled_from(["total", "per-factor"]),
+)
+def test_where_agents_agree_the_coupled_slopes_add_up_to_the_slope_of_the_acquisition(
+    situation_of, seed, scopes, outcomes
+) -> None:
+    situation, kind = situation_of(scopes, seed=seed, outcomes=outcomes, noise=3.0), DuMBO(coupled=True)
+    functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+    U = np.random.default_rng(seed).random((3, 5))
+    exact = slope_of_the_sum(functions, U)
+    np.testing.assert_allclose(sum_of_slopes(functions, U), exact, atol=2e-5 * np.abs(exact).max(), rtol=0)
+
+
+def test_without_coupling_they_do_not(situation_of) -> None:
+    situation, kind = situation_of(RING, noise=3.0), DuMBO()
+    functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+    U = np.random.default_rng(0).random((3, 5))
+    exact = slope_of_the_sum(functions, U)
+    assert np.abs(sum_of_slopes(functions, U) - exact).max() > 0.01 * np.abs(exact).max()
+
+
+def test_coupled_or_not_the_acquisition_is_the_same_and_is_the_papers(situation_of) -> None:
+    situation = situation_of(MIXED, t=20)
+    U = np.random.default_rng(5).random((6, 5))
+    model = DuMBO().learn(situation, BELIEF, None)
+    own = moments(model, U)
+    # eq. (8) by hand: f is beside g; g beside f and i; h beside i; i beside g and h
+    beside = {"f": "fg", "g": "fgi", "h": "hi", "i": "ghi"}
+    spread = sum(np.sqrt(sum(own[k][1] / len(beside[k]) ** 2 for k in beside[i])) for i in beside)
+    expected = sum(mean for mean, _ in own.values()) + np.sqrt(0.2 * 5 * np.log(2 * 20)) * spread
+    for coupled in (False, True):
+        functions = DuMBO(coupled=coupled).local_functions(situation, model)
+        np.testing.assert_allclose(total_value(functions, U), expected, rtol=1e-9)
+
+
+def test_on_a_complete_graph_the_root_is_of_the_sum_of_all_variances(situation_of) -> None:
+    scopes = {f"f{i}{j}": ["all", f"x{i}", f"x{j}"] for i, j in itertools.combinations(range(3), 2)}
+    situation, kind = situation_of(scopes, t=15), DuMBO(exploration_scale=2.0)
+    model = kind.learn(situation, BELIEF, None)
+    U = np.random.default_rng(6).random((5, 4))
+    own = moments(model, U)
+    bound = sum(mean for mean, _ in own.values()) + 2.0 * np.sqrt(0.2 * 4 * np.log(30)) * np.sqrt(
+        sum(var for _, var in own.values())
+    )
+    np.testing.assert_allclose(total_value(kind.local_functions(situation, model), U), bound, rtol=1e-9)
+
+
+def test_on_disjoint_factors_it_is_add_gp_ucb_to_the_bit_of_the_weight(situation_of) -> None:
+    situation = situation_of(DISJOINT, t=15)
+    model = DuMBO().learn(situation, BELIEF, None)
+    dumbo = DuMBO(beta="theory").local_functions(situation, model)
+    bounds = AddGPUCB().local_functions(situation, model)
+    same_weight = type(bounds)(
+        graph=bounds.graph,
+        low=bounds.low,
+        high=bounds.high,
+        starts=bounds.starts,
+        belief=bounds.belief,
+        sqrt_beta=dict.fromkeys(bounds.graph.factors, dumbo.sqrt_beta),
+    )
+    U = np.random.default_rng(7).random((5, 5))
+    np.testing.assert_allclose(total_value(dumbo, U), total_value(same_weight, U), rtol=1e-12)
+    for stack in stacks_of(dumbo.graph):
+        zeros = (np.zeros((len(stack.factors), 5)),)
+        slopes = [f.value_and_gradient(stack, stack.take(U), zeros)[1] for f in (dumbo, same_weight)]
+        np.testing.assert_allclose(*slopes, rtol=1e-10, atol=1e-12)
+
+
+def test_before_anything_was_received_neighbours_count_as_certain(situation_of) -> None:
+    situation, kind = situation_of(MIXED), DuMBO(coupled=True)
+    functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+    for stack in stacks_of(functions.graph):
+        X = np.random.default_rng(8).random((len(stack.factors), 4, stack.size))
+        nothing = tuple(np.zeros((len(stack.factors), 4)) for _ in range(2))
+        assert np.array_equal(functions.value(stack, X, ()), functions.value(stack, X, nothing))
+        for before, after in zip(
+            functions.value_and_gradient(stack, X, ()), functions.value_and_gradient(stack, X, nothing), strict=True
+        ):
+            assert np.array_equal(before, after)

@@ -1,0 +1,164 @@
+"""What all acquisitions of teams with a factor graph promise: gradients, independence of stacks, ownership, resume."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from swarmbo.acquisition.add_gp_ucb import AddGPUCB
+from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.dec_hbo import DECHBO
+from swarmbo.acquisition.dumbo import DuMBO
+from swarmbo.acquisition.expected_improvement import ExpectedImprovement
+from swarmbo.acquisition.model import JointAcquisition, Learned, Model
+from swarmbo.acquisition.thompson import Thompson
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.coordination.local_functions import LocalFunctions, exchange, total_value
+from swarmbo.errors import ConfigError, OwnershipError
+from swarmbo.graph import FactorStack, stacks_of
+from swarmbo.settings import convert
+
+KINDS = [
+    AddGPUCB(groups="learned", group_size=2),
+    DECHBO(),
+    DECHBO(beta="theory"),
+    DECHBO(beta="theory-continuous"),
+    DuMBO(),
+    DuMBO(coupled=True),
+    DuMBO(beta="theory"),
+    Thompson(n_features=64),
+    ExpectedImprovement(),
+]
+names = [f"{type(kind).__name__}-{getattr(kind, 'beta', '')}-{getattr(kind, 'coupled', '')}" for kind in KINDS]
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=names)
+BELIEF = AdditiveGPSettings(max_iterations=20)
+
+
+def functions_of(kind: JointAcquisition, situation) -> BoxFunctions:
+    return kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+
+
+@every_kind
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_the_gradient_is_that_of_what_a_factor_climbs(kind, outcomes, situation_of) -> None:
+    if isinstance(kind, AddGPUCB) and outcomes == "per-factor":
+        pytest.skip("groups are learned from totals only")
+    functions = functions_of(kind, situation_of(outcomes=outcomes, noise=3.0))
+    stacks = stacks_of(functions.graph)
+    U = np.random.default_rng(1).random((5, len(functions.graph.variables)))
+    points = [stack.take(U) for stack in stacks]
+    for stack, X, received in zip(stacks, points, exchange(functions, stacks, points), strict=True):
+        climbed, gradient = functions.value_and_gradient(stack, X, received)
+        for axis in range(stack.size):
+            step = np.zeros(stack.size)
+            step[axis] = 1e-5
+            up, _ = functions.value_and_gradient(stack, X + step, received)
+            down, _ = functions.value_and_gradient(stack, X - step, received)
+            scale = max(np.abs(gradient).max(), np.abs(climbed).max())
+            # sampled waves are single precision: their differences carry an error of 1e-7 / 1e-5 of the value
+            tolerance = 2e-2 if isinstance(kind, Thompson) else 1e-6
+            np.testing.assert_allclose(gradient[..., axis], (up - down) / 2e-5, atol=tolerance * scale, rtol=0)
+
+
+@every_kind
+def test_what_comes_out_for_a_factor_does_not_depend_on_the_others_in_the_stack(kind, situation_of) -> None:
+    functions = functions_of(kind, situation_of())
+    stacks = stacks_of(functions.graph)
+    U = np.random.default_rng(2).random((7, len(functions.graph.variables)))
+    points = [stack.take(U) for stack in stacks]
+    for stack, X, received in zip(stacks, points, exchange(functions, stacks, points), strict=True):
+        value, gradient = functions.value_and_gradient(stack, X, received)
+        plain = functions.value(stack, X, received)
+        for g, factor in enumerate(stack.factors):
+            (alone,) = stacks_of(functions.graph, [factor])
+            own = [phase[g : g + 1] for phase in received]
+            theirs = functions.of([factor])
+            one_value, one_gradient = theirs.value_and_gradient(alone, X[g : g + 1], own)
+            assert np.array_equal(one_value[0], value[g])
+            assert np.array_equal(one_gradient[0], gradient[g])
+            assert np.array_equal(theirs.value(alone, X[g : g + 1], own)[0], plain[g])
+            for phase in range(functions.n_exchanges):
+                told = functions.published(stack, X, received[:phase])
+                assert np.array_equal(theirs.published(alone, X[g : g + 1], own[:phase])[0], told[g])
+
+
+@every_kind
+def test_it_is_what_agents_agree_on_with_the_teams_variables_in_order(kind, situation_of) -> None:
+    situation = situation_of()
+    functions = functions_of(kind, situation)
+    assert isinstance(functions, LocalFunctions)
+    assert functions.graph.variables == situation.graph.variables
+    assert functions.graph.variable_owners == situation.graph.variable_owners
+    assert (functions.low == 0.0).all()
+    assert (functions.high == 1.0).all()
+    assert functions.starts.shape == (3, 5)
+    assert np.isfinite(total_value(functions, functions.starts)).all()
+
+
+@every_kind
+def test_an_owner_may_ask_for_its_own_factors_only(kind, situation_of) -> None:
+    functions = functions_of(kind, situation_of())
+    first, *_, last = functions.graph.factors
+    (stack,) = stacks_of(functions.graph, [last])
+    with pytest.raises(OwnershipError, match=f"asked for factor '{last}'"):
+        functions.of([first]).value(stack, np.zeros((1, 1, stack.size)), ())
+    with pytest.raises(OwnershipError, match=f"asked for factor '{last}'"):
+        functions.of([first]).value_and_gradient(stack, np.zeros((1, 1, stack.size)), ())
+
+
+@every_kind
+@pytest.mark.parametrize("t", [0, 1, 2])
+def test_hardly_any_data_is_enough(kind, t, situation_of) -> None:
+    functions = functions_of(kind, situation_of(t=t))
+    U = np.random.default_rng(3).random((4, 5))
+    assert np.isfinite(total_value(functions, U)).all()
+
+
+@every_kind
+def test_a_model_is_a_function_of_the_history_and_what_was_learned_before(kind, situation_of) -> None:
+    """A resumed team, which has only the record of what was learned, decides as the uninterrupted one."""
+
+    def decided(model: Model, situation) -> bytes:
+        functions = kind.local_functions(situation, model)
+        return total_value(functions, np.random.default_rng(4).random((6, 5))).tobytes()
+
+    first, second = situation_of(t=12), situation_of(t=14, pending=2)
+    learned = kind.learn(first, BELIEF, None).learned
+    record = msgspec.json.encode(learned)
+    goes_on = decided(kind.learn(second, BELIEF, learned), second)
+    resumed = decided(kind.learn(second, BELIEF, msgspec.json.decode(record, type=Learned)), second)
+    assert goes_on == resumed
+    assert goes_on != decided(kind.learn(first, BELIEF, None), first)
+
+
+@pytest.mark.parametrize(
+    ("table", "field"),
+    [
+        ({"kind": "add-gp-ucb", "group_size": 0}, "group_size"),
+        ({"kind": "add-gp-ucb", "groupings": 0}, "groupings"),
+        ({"kind": "add-gp-ucb", "learn_every": 0}, "learn_every"),
+        ({"kind": "add-gp-ucb", "delta": 1.0}, "delta"),
+        ({"kind": "add-gp-ucb", "exploration_scale": 0.0}, "exploration_scale"),
+        ({"kind": "dec-hbo", "grid": 1}, "grid"),
+        ({"kind": "dec-hbo", "delta": 0.0}, "delta"),
+        ({"kind": "dec-hbo", "derivative_a": 0.5}, "derivative_a"),
+        ({"kind": "dec-hbo", "derivative_b": 0.0}, "derivative_b"),
+        ({"kind": "dumbo", "exploration_scale": -1.0}, "exploration_scale"),
+        ({"kind": "dumbo", "grid": 0}, "grid"),
+        ({"kind": "thompson", "n_features": 3}, "n_features"),
+    ],
+)
+def test_a_setting_out_of_range_is_named(table, field) -> None:
+    with pytest.raises(ConfigError, match=rf"\$\.acquisition\.{field}"):
+        convert(table, AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement, at="$.acquisition")
+
+
+def test_a_base_without_functions_says_so(situation_of) -> None:
+    situation = situation_of(t=2)
+    with pytest.raises(NotImplementedError, match="what agents maximise"):
+        JointAcquisition().local_functions(situation, JointAcquisition().learn(situation, BELIEF, None))
+
+
+def test_functions_without_exchange_publish_nothing(situation_of) -> None:
+    functions = functions_of(DECHBO(), situation_of(t=2))
+    with pytest.raises(NotImplementedError, match="no phases"):
+        functions.published(FactorStack(("h",), np.array([[3]])), np.zeros((1, 1, 1)), ())

@@ -1,0 +1,134 @@
+"""What is learned from a history: when hyper-parameters are refitted, what totals are worth, points that are out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from swarmbo.acquisition.dec_hbo import DECHBO
+from swarmbo.acquisition.joint_situation import History
+from swarmbo.acquisition.model import Learned, Model
+from swarmbo.belief.additive import AdditiveGP
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.warping import Warp
+
+BELIEF = AdditiveGPSettings(max_iterations=20, refit_every=3)
+
+
+def learned_over(situation_of, rounds, settings=BELIEF) -> list[int]:
+    learned: Learned | None = None
+    fits = []
+    for t in rounds:
+        learned = DECHBO().learn(situation_of(t=t), settings, learned).learned
+        fits.append(learned.fitted_at)
+    return fits
+
+
+def test_hyperparameters_are_refitted_every_so_many_evaluations(situation_of) -> None:
+    assert learned_over(situation_of, [10, 11, 12, 13, 14, 17, 18]) == [10, 10, 10, 13, 13, 17, 17]
+
+
+def test_what_was_set_without_data_is_fitted_as_soon_as_there_is_some(situation_of) -> None:
+    assert learned_over(situation_of, [0, 1, 2], replace_settings(refit_every=100)) == [0, 1, 1]
+
+
+def replace_settings(**changes) -> AdditiveGPSettings:
+    return AdditiveGPSettings(max_iterations=20, **changes)
+
+
+def test_between_fits_data_are_learned_with_the_hyperparameters_of_the_last(situation_of) -> None:
+    first = DECHBO().learn(situation_of(t=10), BELIEF, None)
+    situation = situation_of(t=12)
+    second = DECHBO().learn(situation, BELIEF, first.learned)
+    assert second.belief.hyperparameters == first.belief.hyperparameters
+    assert second.belief.n_data == 12
+    empty = AdditiveGP.create(BELIEF, situation.graph, situation.domain)
+    by_hand = replace(empty, hyperparameters=first.belief.hyperparameters).update(
+        situation.history.X, situation.history.totals
+    )
+    X = situation.domain.from_unit(np.random.default_rng(0).random((4, 5)))
+    for one, other in zip(second.belief.posterior(X), by_hand.posterior(X), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_what_was_learned_for_another_graph_is_not_used(situation_of) -> None:
+    other = DECHBO().learn(situation_of({"f": ["a", "b", "c", "d", "e"]}, t=10), BELIEF, None).learned
+    assert DECHBO().learn(situation_of(t=11), BELIEF, other).learned.fitted_at == 11
+
+
+def test_points_that_are_out_take_variance_and_leave_the_mean(situation_of) -> None:
+    waiting = situation_of(pending=2)
+    model, plain = (DECHBO().learn(s, BELIEF, None) for s in (waiting, replace(waiting, pending=waiting.pending[:0])))
+    (mean, std), (plain_mean, plain_std) = model.posterior(waiting.pending), plain.posterior(waiting.pending)
+    np.testing.assert_allclose(mean, plain_mean, rtol=1e-9)
+    assert (std < 0.5 * plain_std).all()
+
+
+def test_a_total_told_with_all_factors_adds_nothing_and_does_not_tie_them(situation_of) -> None:
+    situation = situation_of(outcomes="per-factor")
+    h = situation.history
+    assert np.isfinite(h.totals).all()
+    alone = replace(situation, history=History(h.X, np.full(len(h), np.nan), h.factors))
+    with_totals, without = (DECHBO().learn(s, BELIEF, None).belief for s in (situation, alone))
+    assert not with_totals.is_tied
+    for one, other in zip(with_totals.posterior(h.X + 0.01), without.posterior(h.X + 0.01), strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_total_told_where_a_factor_failed_is_learned(situation_of) -> None:
+    situation = situation_of(outcomes="per-factor", t=12)
+    h = situation.history
+    factors = h.factors.copy()
+    factors[3, 1] = np.nan
+    belief = DECHBO().learn(replace(situation, history=History(h.X, h.totals, factors)), BELIEF, None).belief
+    assert belief.is_tied
+    assert np.isfinite(belief.totals).tolist() == [i == 3 for i in range(12)]
+
+
+def test_failed_evaluations_are_left_out(situation_of) -> None:
+    situation = situation_of(t=12)
+    h = situation.history
+    failed = History(h.X, np.where(np.arange(12) < 4, np.nan, h.totals), h.factors)
+    few = History(h.X[4:], h.totals[4:], h.factors[4:])
+    X = situation.domain.from_unit(np.random.default_rng(0).random((4, 5)))
+    one, other = (DECHBO().learn(replace(situation, history=hist), BELIEF, None) for hist in (failed, few))
+    assert one.belief.n_data == 8
+    assert one.learned.fitted_at == 12
+    for a, b in zip(one.posterior(X), other.posterior(X), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_transformed_totals_are_read_in_the_unit_of_the_outcomes(situation_of) -> None:
+    situation = situation_of(t=30)
+    h, warp = situation.history, Warp.fitted("power", situation.history.totals)
+    warped = replace(situation, history=History(h.X, warp.forward(h.totals), h.factors))
+    model = DECHBO().learn(warped, BELIEF, None)
+    mean, std = Model(model.belief, model.learned, warp).posterior(h.X)
+    z, z_var = model.belief.posterior(h.X)
+    draws = warp.backward(z + np.sqrt(z_var) * np.random.default_rng(0).standard_normal((20_000, 1)))
+    np.testing.assert_allclose(mean, draws.mean(axis=0), atol=5.0 * (std / np.sqrt(20_000)).max())
+    np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.1)
+
+
+def test_transformed_factors_add_up_in_the_unit_of_the_outcomes(situation_of) -> None:
+    situation = situation_of({"f": ["a", "b"], "g": ["c"]}, t=30, outcomes="per-factor", noise=1.0)
+    h = situation.history
+    warps = tuple(Warp.fitted("power", h.factors[:, i]) for i in range(2))
+    factors = np.array([warp.forward(h.factors[:, i]) for i, warp in enumerate(warps)]).T
+    model = DECHBO().learn(replace(situation, history=History(h.X, h.totals, factors)), BELIEF, None)
+    mean, std = Model(model.belief, model.learned, factor_warps=warps).posterior(h.X)
+    rng = np.random.default_rng(0)
+    draws = np.zeros((20_000, 30))
+    for factor, columns, warp in (("f", [0, 1], warps[0]), ("g", [2], warps[1])):
+        z, z_var = model.belief.factor_posterior(factor, h.X[:, columns])
+        draws += warp.backward(z + np.sqrt(z_var) * rng.standard_normal((20_000, 30)))
+    np.testing.assert_allclose(mean, draws.mean(axis=0), atol=5.0 * (std / np.sqrt(20_000)).max())
+    np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.1)
+
+
+def test_an_untransformed_model_says_what_its_belief_says(situation_of) -> None:
+    situation = situation_of()
+    model = DECHBO().learn(situation, BELIEF, None)
+    mean, var = model.belief.posterior(situation.history.X)
+    assert np.array_equal(model.posterior(situation.history.X)[0], mean)
+    assert model.posterior(situation.history.X)[1] == pytest.approx(np.sqrt(var))

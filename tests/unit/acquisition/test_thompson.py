@@ -1,0 +1,55 @@
+"""Thompson sampling: draws follow the posterior, and differ when they should."""
+
+import numpy as np
+
+from swarmbo.acquisition.thompson import Thompson
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.coordination.local_functions import total_value
+from swarmbo.graph import stacks_of
+
+BELIEF = AdditiveGPSettings(max_iterations=20)
+
+
+def test_sums_of_drawn_factors_have_the_posterior_of_the_sum(situation_of) -> None:
+    first = situation_of(t=10, noise=2.0)
+    kind = Thompson(n_features=256)
+    model = kind.learn(first, BELIEF, None)
+    U = np.random.default_rng(0).random((8, 5))
+    rounds = [type(first)(**{**vars(first), "round": r}) for r in range(1, 301)]
+    draws = np.array([total_value(kind.local_functions(situation, model), U) for situation in rounds])
+    mean, var = model.belief.posterior(first.domain.from_unit(U))
+    errors = (draws.mean(axis=0) - mean) / np.sqrt(var / len(draws))
+    assert np.abs(errors).max() < 4.0
+    ratio = draws.var(axis=0) / var
+    assert ratio.min() > 0.7
+    assert ratio.max() < 1.4
+
+
+def test_a_draw_is_the_same_function_wherever_and_whenever_it_is_asked(situation_of) -> None:
+    situation, kind = situation_of(), Thompson()
+    U = np.random.default_rng(0).random((6, 5))
+    once, again = (kind.local_functions(situation, kind.learn(situation, BELIEF, None)) for _ in range(2))
+    assert np.array_equal(total_value(once, U), total_value(again, U))
+    np.testing.assert_allclose(total_value(once, U)[2:3], total_value(once, U[2:3]), rtol=1e-5)
+
+
+def test_rounds_seeds_and_queries_that_are_out_each_bring_another_draw(situation_of) -> None:
+    kind, U = Thompson(), np.full((1, 5), 0.3)
+    base = situation_of()
+    model = kind.learn(base, BELIEF, None)
+    others = [
+        base,
+        type(base)(**{**vars(base), "round": 4}),
+        type(base)(**{**vars(base), "seed": 1}),
+        type(base)(**{**vars(base), "pending": situation_of(pending=1).pending}),
+    ]
+    values = {float(total_value(kind.local_functions(situation, model), U)[0]) for situation in others}
+    assert len(values) == 4
+
+
+def test_value_and_gradient_agree_on_the_value(situation_of) -> None:
+    situation, kind = situation_of(), Thompson()
+    functions = kind.local_functions(situation, kind.learn(situation, BELIEF, None))
+    for stack in stacks_of(functions.graph):
+        X = np.random.default_rng(1).random((len(stack.factors), 3, stack.size))
+        assert np.array_equal(functions.value(stack, X, ()), functions.value_and_gradient(stack, X, ())[0])
