@@ -1,11 +1,29 @@
 """What a query is worth, as local functions over the scopes of a factor graph."""
 
+from swarmbo.acquisition.add_gp_ucb import AddGPUCB as AddGPUCB
+from swarmbo.acquisition.box_functions import BoxFunctions as BoxFunctions
 from swarmbo.acquisition.chain import chains as chains, shortest_path_order as shortest_path_order
 from swarmbo.acquisition.db_gp_ucb import (
     DBGPUCB as DBGPUCB,
     LocalProblem as LocalProblem,
     local_acquisition as local_acquisition,
 )
+from swarmbo.acquisition.dec_hbo import DECHBO as DECHBO
+from swarmbo.acquisition.dumbo import DuMBO as DuMBO
+from swarmbo.acquisition.expected_improvement import ExpectedImprovement as ExpectedImprovement
+from swarmbo.acquisition.incumbents import incumbent as incumbent
+from swarmbo.acquisition.joint_situation import (
+    History as History,
+    JointSituation as JointSituation,
+    OutcomeMode as OutcomeMode,
+)
+from swarmbo.acquisition.model import (
+    JointAcquisition as JointAcquisition,
+    Learned as Learned,
+    Model as Model,
+    learned_belief as learned_belief,
+)
 from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta as beta
 from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
+from swarmbo.acquisition.thompson import Thompson as Thompson

@@ -1,0 +1,118 @@
+"""How often the papers' upper confidence bounds hold, in simulation: prints a table in Markdown.
+
+Functions are drawn exactly from an additive Gaussian process, evaluated at random points with noise, and bounded at
+other random points: once with the belief's hyper-parameters set to the truth, once with fitted ones.
+Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/coverage.py
+"""
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from swarmbo.acquisition import DECHBO, AddGPUCB, DuMBO, History, JointAcquisition, JointSituation, Learned
+from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.coordination.local_functions import total_value
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels import kernel_matrix
+from swarmbo.spaces import Domain
+
+DRAWS, POINTS, EVALUATIONS = 40, 500, (10, 30, 60)
+LENGTHSCALE, NOISE_VARIANCE = 0.4, 1e-3
+GRAPHS = {
+    "3 disjoint pairs": {"f": ["a", "b"], "g": ["c", "d"], "h": ["e", "i"]},
+    "ring of 6 pairs": {f"f{n}": [f"x{n}", f"x{(n + 1) % 6}"] for n in range(6)},
+}
+SETTINGS = AdditiveGPSettings(lengthscales="shared")
+
+
+def truth(graph: FactorGraph) -> AdditiveHyperparameters:
+    """Factors of equal variance 1 / n, one lengthscale."""
+    k = len(graph.factors)
+    return AdditiveHyperparameters(
+        kernels=(SETTINGS.kernel,) * k,
+        lengthscales=tuple((LENGTHSCALE,) * len(scope) for scope in graph.scopes),
+        outputscales=(1.0 / k,) * k,
+        noise_variances=(NOISE_VARIANCE,) * k,
+        total_noise_variance=NOISE_VARIANCE,
+        constants=(0.0,) * k,
+        scales=(1.0,) * k,
+    )
+
+
+def drawn(graph: FactorGraph, U: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The sum of one function per factor at points (m, n), drawn jointly."""
+    h, total = truth(graph), np.zeros(len(U))
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    for i, scope in enumerate(graph.scopes):
+        own = U[:, [place[variable] for variable in scope]]
+        K = kernel_matrix(h.kernels[i], own, own, h.lengthscale_array(i), h.outputscales[i])
+        K.flat[:: len(K) + 1] += 1e-9
+        total += np.linalg.cholesky(K) @ rng.standard_normal(len(K))
+    return total
+
+
+def methods(graph: FactorGraph) -> dict[str, JointAcquisition]:
+    """The papers' bounds that a graph allows, by name."""
+    kinds: dict[str, JointAcquisition] = {
+        "DEC-HBO, practical": DECHBO(),
+        "DEC-HBO, theory": DECHBO(beta="theory"),
+        "DuMBO, practical": DuMBO(),
+        "DuMBO, theory": DuMBO(beta="theory"),
+    }
+    if all(len(graph.factors_of(variable)) == 1 for variable in graph.variables):
+        kinds |= {"Add-GP-UCB, practical": AddGPUCB(), "Add-GP-UCB, theory": AddGPUCB(beta="theory")}
+    return dict(sorted(kinds.items()))
+
+
+def trial(graph: FactorGraph, t: int, seed: int, *, fitted: bool) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """One drawn function: by bound, whether it holds at each point, and its mean width in standard deviations."""
+    rng = np.random.default_rng([seed, t, len(graph.factors)])
+    n, k = len(graph.variables), len(graph.factors)
+    U = rng.random((t + POINTS, n))
+    f = drawn(graph, U, rng)
+    y = f[:t] + np.sqrt(NOISE_VARIANCE) * rng.standard_normal(t)
+    history = History(U[:t], y, np.full((t, k), np.nan))
+    now = JointSituation(
+        graph, Domain(np.zeros(n), np.ones(n)), history, np.zeros((0, n)), "total", None, 1, None, seed
+    )
+    model = JointAcquisition().learn(now, SETTINGS, None if fitted else Learned(truth(graph), fitted_at=t))
+    mean, std = model.posterior(U[t:])
+    bounds = {name: total_value(kind.local_functions(now, model), U[t:]) for name, kind in methods(graph).items()}
+    bounds["mu + 2 sigma"] = mean + 2.0 * std
+    holds = {name: bound >= f[t:] for name, bound in bounds.items()}
+    return holds, {name: float(((bound - mean) / std).mean()) for name, bound in bounds.items()}
+
+
+def cells(graph: FactorGraph, t: int, *, fitted: bool) -> dict[str, list[str]]:
+    """By bound: the share of points and of functions where it holds, and its width."""
+    trials = [trial(graph, t, seed, fitted=fitted) for seed in range(DRAWS)]
+    out: dict[str, list[str]] = {}
+    for name in trials[0][0]:
+        holds = np.array([held[name] for held, _ in trials])
+        width = np.mean([widths[name] for _, widths in trials])
+        out[name] = [f"{100 * holds.mean():.1f} %", f"{100 * holds.all(axis=1).mean():.0f} %", f"{width:.1f}"]
+    return out
+
+
+def main() -> None:
+    """Simulate and print."""
+    lines = [
+        f"Share of points, and of functions at all {POINTS} points, where f <= bound; mean of (bound - mu) / sigma. "
+        f"{DRAWS} functions a row.",
+        "",
+        "| | | | true hyper-parameters | | | fitted | | |",
+        "|---|---|---|---|---|---|---|---|---|",
+        "| graph | evaluations | bound | points | functions | width | points | functions | width |",
+    ]
+    with threadpool_limits(1, user_api="blas"):
+        for label, scopes in GRAPHS.items():
+            graph = FactorGraph.from_scopes(scopes)
+            for t in EVALUATIONS:
+                at_truth, at_fit = cells(graph, t, fitted=False), cells(graph, t, fitted=True)
+                lines += [
+                    f"| {label} | {t} | {name} | {' | '.join([*at_truth[name], *at_fit[name]])} |" for name in at_truth
+                ]
+    print("\n".join(lines))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
