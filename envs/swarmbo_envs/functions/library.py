@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import minimize
 
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import draw
@@ -287,7 +288,7 @@ def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 
 def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, seed: int = 0) -> AdditiveFunction:
     """A draw from an additive Gaussian process on [0, 1]^d: a chain of overlapping factors of neighbouring variables.
 
-    Its maximum is the best of coordinate-wise searches over grids from 64 starts: found, not proved.
+    Its maximum is the best of 16 local searches: found, not proved.
     """
     if not 1 <= size <= n_variables:
         raise ConfigError(f"got size {size}; wanted 1 to {n_variables}", at="$.environment.size")
@@ -309,21 +310,14 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
 
 
 def _search(function: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    X = function.low + rng.random((64, function.n_variables)) * (function.high - function.low)
-    for resolution in (33, 33, 33, 129, 129, 1025):
-        width = (function.high - function.low) * (1.0 if resolution == 33 else 8.0 / resolution)
-        for j in range(function.n_variables):
-            offsets = np.linspace(-0.5, 0.5, resolution) * width[j]
-            centre = X[:, j : j + 1] if resolution > 33 else np.full((len(X), 1), (function.low + function.high)[j] / 2)
-            grid = np.clip(
-                np.concatenate([X[:, j : j + 1], centre + offsets], axis=1), function.low[j], function.high[j]
-            )
-            trial = np.repeat(X, grid.shape[1], axis=0)
-            trial[:, j] = grid.ravel()
-            best = function.value(trial).reshape(grid.shape).argmax(axis=1)
-            X[:, j] = grid[np.arange(len(X)), best]
-    values = function.value(X)
-    return X[int(values.argmax())], float(values.max())
+    """The best of bounded searches from the best 16 of 4,096 random points."""
+    X = function.low + rng.random((4096, function.n_variables)) * (function.high - function.low)
+    starts = X[np.argsort(-function.value(X))[:16]]
+    bounds = list(zip(function.low, function.high, strict=True))
+    found = [minimize(lambda x: -function.value(x[None])[0], x, method="L-BFGS-B", bounds=bounds).x for x in starts]
+    places = np.clip(np.array(found), function.low, function.high)
+    values = function.value(places)
+    return places[int(values.argmax())], float(values.max())
 
 
 FUNCTIONS: dict[str, Callable[..., AdditiveFunction]] = {
