@@ -1,6 +1,10 @@
-"""What a user would do instead of coordinating: the same interface, none of the bargaining."""
+"""What a user would do instead of coordinating, and what others have built: the same interface, no bargaining."""
 
+from swarmbo.baselines.botorch_log_ei import BoTorchLogEI as BoTorchLogEI
+from swarmbo.baselines.cma_es import CMAES as CMAES
 from swarmbo.baselines.greedy import Greedy as Greedy
 from swarmbo.baselines.independent import Independent as Independent
 from swarmbo.baselines.lawn_mower import LawnMower as LawnMower
 from swarmbo.baselines.random import Random as Random
+from swarmbo.baselines.sobol import Sobol as Sobol
+from swarmbo.baselines.turbo import Turbo1 as Turbo1

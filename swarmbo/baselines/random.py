@@ -1,15 +1,20 @@
 """Anywhere."""
 
+from typing import Any
+
 import numpy as np
+from jaxtyping import Float
 
 from swarmbo.acquisition import DBGPUCB, Decision, Situation
+from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
 from swarmbo.settings import Settings
 
 
 class Random(Settings, frozen=True, tag_field="kind", tag="random"):
-    """Each agent picks one of the places it can reach, uniformly."""
+    """Each agent picks one of the places it can reach, or values of its own variables, uniformly."""
 
     def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
         """Choose with one named random stream per agent and round; the acquisition is not looked at."""
@@ -18,3 +23,12 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
             rng = stream(situation.seed, "random baseline", agent=agent, round=situation.round)
             points[agent] = situation.candidates[agent][rng.integers(len(situation.candidates[agent]))]
         return Decision(points, SolveReport(status="not_needed"))
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """A point of the unit cube, by one named random stream per agent; the acquisition is not looked at."""
+        graph, point = situation.graph, np.empty(situation.domain.n_dims)
+        for agent in dict.fromkeys(graph.variable_owners):
+            own = np.array([owner == agent for owner in graph.variable_owners])
+            rng = stream(situation.seed, "random baseline", agent=agent, evaluations=n_asked(situation))
+            point[own] = rng.random(int(own.sum()))
+        return point, SolveReport(status="not_needed")

@@ -1,0 +1,84 @@
+"""An evolution strategy."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.baselines.peer_packages import peer_package
+from swarmbo.baselines.seen_totals import seen_totals
+from swarmbo.records import SolveReport
+from swarmbo.rng import stream
+from swarmbo.settings import Settings, require
+
+_SAME = 1e-9  # of a side: a coordinate that went through physical units and back
+
+
+class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
+    """Covariance matrix adaptation, centralised, by its authors' package ``cma`` with its defaults and bounds.
+
+    It starts from the best point of the initial design. Nothing of it is stored: whole generations are told again in
+    the order of the history, so a decision is a function of history, points pending and seed. When the strategy stops
+    (it has converged, or sees no differences), it starts again from a random place with twice the population.
+
+    Source: Hansen & Ostermeier 2001; restarts: Auger & Hansen 2005 (IPOP).
+
+    Args:
+        step: Standard deviation of the first generation, as a share of the sides of the domain, in (0, 1].
+        population: Points in a generation, >= 2; None: 4 + floor(3 log n).
+    """
+
+    step: float = 0.25
+    population: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "step", lambda v: 0.0 < v <= 1.0, "a number in (0, 1]")
+        require(self, "population", lambda v: v is None or v >= 2, "an integer >= 2, or none")
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """The next point of the present generation, in the unit cube; the acquisition is not looked at.
+
+        While more points are out for evaluation than the generation has, further ones come from the same distribution.
+
+        Raises:
+            ConfigError: If the package ``cma`` is not installed.
+        """
+        U, y = seen_totals(situation)
+        n = situation.domain.n_dims
+        start = min(situation.initial, len(y))
+        known = np.isfinite(y[:start])
+        centre = U[:start][known][int(y[:start][known].argmax())] if known.any() else np.full(n, 0.5)
+        worst = np.nanmin(y) if np.isfinite(y).any() else 0.0
+        losses = -np.where(np.isfinite(y), y, worst)
+        restarts, told = 0, start
+        strategy = self._strategy(situation.seed, restarts, centre)
+        while True:
+            asked = np.array(strategy.ask())
+            size = len(asked)
+            if told + size > len(y):
+                break
+            rows = U[told : told + size]
+            points = np.where(np.abs(rows - asked) <= _SAME, asked, rows)
+            strategy.tell(list(points), losses[told : told + size].tolist())
+            told += size
+            if strategy.stop():
+                restarts += 1
+                fresh = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
+                strategy = self._strategy(situation.seed, restarts, fresh, 2 * size)
+        turn = len(y) - told + len(situation.pending)
+        while turn >= size:
+            asked, turn = np.array(strategy.ask()), turn - size
+        return np.clip(asked[turn], 0.0, 1.0), SolveReport(status="not_needed")
+
+    def _strategy(self, seed: int, restart: int, centre: Float[np.ndarray, " n"], population: int | None = None) -> Any:
+        rng = stream(seed, "cma-es baseline", "generations", restart=restart)
+        options: dict[str, Any] = {
+            "bounds": [0.0, 1.0],
+            "randn": lambda *shape: rng.standard_normal(shape),  # pyright: ignore[reportUnknownLambdaType]
+            "seed": np.nan,  # leaves NumPy's global state alone
+            "verbose": -9,
+        }
+        if (size := population or self.population) is not None:
+            options["popsize"] = size
+        return peer_package("cma", "cma-es").CMAEvolutionStrategy(centre, self.step, options)

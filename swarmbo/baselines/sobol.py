@@ -1,0 +1,39 @@
+"""A quasi-random sequence."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import qmc
+
+from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.baselines.seen_totals import n_asked
+from swarmbo.records import SolveReport
+from swarmbo.rng import stream
+from swarmbo.settings import Settings
+
+
+class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
+    """The scrambled Sobol sequence that the initial design is the beginning of, continued: no outcome is looked at.
+
+    Source: Owen 1998 (scrambling); Joe & Kuo 2008 (direction numbers), by SciPy.
+    """
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """The next point of the sequence, in the unit cube; the acquisition is not looked at."""
+        rng = stream(situation.seed, "initial design")
+        return sobol_point(rng, situation.domain.n_dims, n_asked(situation)), SolveReport(status="not_needed")
+
+
+def sobol_point(rng: np.random.Generator, n_dims: int, index: int) -> Float[np.ndarray, " n"]:
+    """One point of a scrambled Sobol sequence.
+
+    Args:
+        rng: Of the scrambling.
+        n_dims: Number of coordinates.
+        index: Which point, >= 0.
+    """
+    sequence = qmc.Sobol(n_dims, rng=rng)
+    if index:  # SciPy can't skip nothing
+        sequence.fast_forward(index)
+    return sequence.random(1)[0]
