@@ -4,7 +4,7 @@
     python docs/benchmark.py --table
 
 Each run adds a line of JSON to docs/benchmarks/PROBLEM.METHOD.jsonl: the simple regret (of the true value of the points
-evaluated, without noise) after every evaluation, and the seconds spent on deciding. Runs that are there are skipped.
+evaluated, without noise) after every evaluation, and the processor seconds spent on deciding. What is there is skipped.
 Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1: on busy cores more threads are slower, and change the last digits.
 """
 
@@ -106,14 +106,14 @@ class Evaluations:
 
 
 def run_peer(evaluations: Evaluations, settings: Any) -> float:
-    """Let a peer choose; the seconds that took."""
+    """Let a peer choose; the processor seconds that took."""
     problem, function, seed = evaluations.problem, evaluations.function, evaluations.seed
     graph, domain = graph_of(function, problem.is_known), Domain(function.low, function.high)
     n, seconds = function.n_variables, 0.0
     design = qmc.Sobol(n, rng=stream(seed, "initial design")).random_base2(4)[:INITIAL]
     X, totals = np.zeros((0, n)), np.zeros(0)
     for t in range(problem.looks[-1]):
-        start = time.perf_counter()
+        start = time.process_time()
         if t < INITIAL:
             point = design[t]
         else:
@@ -123,7 +123,7 @@ def run_peer(evaluations: Evaluations, settings: Any) -> float:
                 graph, domain, history, pending, "total", None, t - INITIAL + 1, problem.looks[-1], seed, INITIAL
             )
             point, _ = settings.decide_joint(situation, None)
-        seconds += time.perf_counter() - start
+        seconds += time.process_time() - start
         x = domain.from_unit(point)
         X, totals = np.concatenate([X, x[None]]), np.append(totals, evaluations(x).sum())
     return seconds
@@ -157,7 +157,7 @@ def cell(runs: list[dict[str, Any]], look: int) -> str:
 
 def table(folder: Path) -> Iterator[str]:
     """The lines of a table in Markdown."""
-    yield "| problem | method | seeds | simple regret, median [min, max] | | below 0.01 | s a decision |"
+    yield "| problem | method | seeds | simple regret, median [min, max] | | below 0.01 | processor s a decision |"
     yield "|---|---|---|---|---|---|---|"
     for problem, settings in PROBLEMS.items():
         methods = sorted(path.name.split(".")[1] for path in folder.glob(f"{problem}.*.jsonl"))
