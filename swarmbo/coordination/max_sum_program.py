@@ -108,7 +108,7 @@ class PartAgent:
                     assert isinstance(message, FromFactor)
                     self.from_factors[message.factor, x] = unpacked(message.entries)
             before, choices = choices, self._own_choices()
-            verdict, best_value_so_far = yield from self._agree(
+            verdict, best_value_so_far = yield from self.agree(
                 {f: (value,) for f, value in values.items()}, change, choices != before, tolerance, best_value_so_far
             )
             best = before if verdict.best else best
@@ -118,7 +118,7 @@ class PartAgent:
         values = yield from self._exchange_variable_messages(choices)
         decoded = yield from self._decode()
         both = {f: (values[f], self._value(f, decoded)) for f in self.factors}
-        verdict, _ = yield from self._agree(both, 0.0, False, tolerance, best_value_so_far)
+        verdict, _ = yield from self.agree(both, 0.0, False, tolerance, best_value_so_far)
         agreed = (best, choices, decoded)[verdict.best]
         return Outcome({x: agreed[x] for x in self.variables}, status, n_rounds)
 
@@ -140,7 +140,7 @@ class PartAgent:
             values[f] = self._value(f, said)
         return values
 
-    def _agree(
+    def agree(
         self,
         values: Mapping[str, tuple[float, ...]],
         change: float,

@@ -82,8 +82,7 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         statuses: list[Status] = []
         most_rounds, traffic = 0, Traffic()
         for part in plan.parts:
-            solve_part = solve_tree if part.graph.is_forest else self._solve_loopy
-            chosen, status, rounds, crossed = solve_part(part, {f: checked[f] for f in part.graph.factors})
+            chosen, status, rounds, crossed = self.solve_part(part, {f: checked[f] for f in part.graph.factors})
             assignment.update(chosen)
             statuses.append(status)
             most_rounds, traffic = max(most_rounds, rounds), traffic + crossed
@@ -100,6 +99,10 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         """
         parts = tuple(PartPlan(part, i, sizes, routes) for i, part in enumerate(graph.components))
         return MaxSumPlan(parts, self.rounds, self.damping, self.tolerance)
+
+    def solve_part(self, plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
+        """One connected part: its choice, status, rounds and traffic. The tables are taken as they are, unchecked."""
+        return solve_tree(plan, tables) if plan.graph.is_forest else self._solve_loopy(plan, tables)
 
     def _solve_loopy(self, plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
         graph = plan.graph

@@ -145,8 +145,9 @@ class Published(Message, frozen=True, tag="published"):
     factor: str
     neighbour: str
     entries: bytes
+    phase: int = 0
 
-    about: ClassVar = ("factor", "neighbour")
+    about: ClassVar = ("factor", "neighbour", "phase")
 
 
 class Slope(Message, frozen=True, tag="slope"):
