@@ -1,0 +1,151 @@
+"""Grids that are refined around an incumbent: which values a variable may take at each level, and when to go finer.
+
+A level is a set of values for each variable, the incumbent's always among them. On the first level it is a lattice over
+the whole box and the coordinates of the starts; afterwards a window of lattice points around the incumbent. When the
+best joint choice of a window lies inside it, all its lattice neighbours were compared and are no better: then the
+lattice is made finer. When it lies at an edge that is not the box's own, the window moves there, its lattice unchanged.
+
+That is a generating set search along the coordinates, and converges as one (Torczon 1997; with bounds, Lewis & Torczon
+1999): on a smooth function, where every level is solved exactly, to a point where no coordinate direction climbs; if
+it is concave too, to its maximum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.coordination.local_functions import LocalFunctions
+from swarmbo.errors import BudgetError
+from swarmbo.graph import FactorGraph, FactorStack
+
+CHUNK = 512  # points per evaluation: what comes out for a point may depend, in the last bit, on how many are asked
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How fine a part's grids are; part by part, as its largest factor allows.
+
+    Args:
+        coarse: Lattice points along each variable on the first level.
+        window: Points along each variable afterwards, an odd number >= 3.
+        refinement: By what the lattice is made finer, >= 2.
+    """
+
+    coarse: int
+    window: int
+    refinement: int
+
+    @classmethod
+    def of(
+        cls, part: FactorGraph, points: int, refinement: int, coarse_entries: int, window_entries: int, n_starts: int
+    ) -> "Resolution":
+        """What fits.
+
+        Args:
+            part: A connected part.
+            points: Lattice points wanted on the first level.
+            refinement: Wanted.
+            coarse_entries: Most entries of a factor's table on the first level.
+            window_entries: Most entries of a factor's table afterwards.
+            n_starts: Further values on the first level.
+
+        Raises:
+            BudgetError: If not even three points fit.
+        """
+        factor = max(part.factors, key=lambda name: len(part.scope(name)))
+        arity = len(part.scope(factor))
+        coarse = min(points, _root(coarse_entries, arity) - n_starts)
+        window = min(2 * refinement + 1, (_root(window_entries, arity) - 1) // 2 * 2 + 1)
+        for got, fewest, budget, field in (
+            (coarse, 3 + n_starts, coarse_entries, "coarse_entries"),
+            (window, 3, window_entries, "window_entries"),
+        ):
+            if got < 3:
+                raise BudgetError(
+                    f"factor {factor!r} has {arity} variables: {fewest} points each make a table of "
+                    f"{fewest**arity} entries, and {field} allows {budget}; raise it, or take coordination = 'admm', "
+                    "which needs no tables"
+                )
+        return cls(coarse, window, min(refinement, max((window - 1) // 2, 2)))
+
+
+def _root(entries: int, arity: int) -> int:
+    root = round(entries ** (1.0 / arity))
+    return root if root**arity <= entries else root - 1
+
+
+def coarse_values(
+    low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], starts: Float[np.ndarray, "s n"], points: int
+) -> Float[np.ndarray, "n s+points"]:
+    """The starts' coordinates, the first start first, then a lattice over the box."""
+    shares = np.linspace(0.0, 1.0, points)
+    lattice = low[:, None] + shares * (high - low)[:, None]
+    lattice[:, -1] = high
+    return np.concatenate([starts.T, lattice], axis=1)
+
+
+def window_values(
+    x: Float[np.ndarray, " n"],
+    low: Float[np.ndarray, " n"],
+    high: Float[np.ndarray, " n"],
+    spacing: Float[np.ndarray, " n"],
+    points: int,
+) -> Float[np.ndarray, "n points"]:
+    """The incumbent first, then its lattice neighbours from below to above; shifted and cut off to stay in the box."""
+    half, step = (points - 1) // 2, np.where(spacing > 0.0, spacing, 1.0)
+    slack = 1e-9  # of a step: a bound that is a lattice point up to rounding counts as one
+    below = np.minimum(np.ceil((x - low) / step - slack), half)
+    above = np.minimum(np.ceil((high - x) / step - slack), half)
+    first = np.where(above < half, np.maximum(above - (points - 1), -np.ceil((x - low) / step - slack)), -below)
+    steps = first[:, None] + np.arange(points)
+    order = np.argsort(steps != 0.0, axis=1, kind="stable")
+    return np.clip(
+        x[:, None] + np.take_along_axis(steps, order, axis=1) * spacing[:, None], low[:, None], high[:, None]
+    )
+
+
+def is_at_edge(
+    values: Float[np.ndarray, "n points"],
+    chosen: Float[np.ndarray, " n"],
+    low: Float[np.ndarray, " n"],
+    high: Float[np.ndarray, " n"],
+) -> Bool[np.ndarray, " n"]:
+    """Whether a variable's choice is the first or last of its window, and not a bound of the box."""
+    at_first, at_last = chosen <= values.min(axis=1), chosen >= values.max(axis=1)
+    return (at_first & (chosen > low)) | (at_last & (chosen < high))
+
+
+def tables(
+    functions: LocalFunctions,
+    stack: FactorStack,
+    values: Float[np.ndarray, "n points"],
+    received: Sequence[Sequence[float]],
+) -> Float[np.ndarray, "g ..."]:
+    """Each factor's table over its variables' values, axes in scope order.
+
+    Args:
+        functions: Of at least the stack's factors.
+        stack: Factors of equal size a.
+        values: Of every variable.
+        received: For each factor the number that it received at the incumbent in each phase, fixed over the table.
+    """
+    n_points = values.shape[1]
+    places = place_of_entries(n_points, stack.size)
+    numbers = np.array(received, dtype=float).reshape(len(stack.factors), functions.n_exchanges)
+    out = np.empty((len(stack.factors), len(places)))
+    for start in range(0, len(places), CHUNK):
+        part = places[start : start + CHUNK]
+        U = values[stack.columns[:, None, :], part[None, :, :]]
+        frozen = tuple(np.broadcast_to(phase[:, None], (len(numbers), len(part))) for phase in numbers.T)
+        # where neighbours matter, what a factor climbs counts what moving it does to their terms
+        out[:, start : start + CHUNK] = (
+            functions.value_and_gradient(stack, U, frozen)[0] if frozen else functions.value(stack, U, frozen)
+        )
+    return out.reshape(len(stack.factors), *(n_points,) * stack.size)
+
+
+def place_of_entries(n_points: int, arity: int) -> Int[np.ndarray, "entries arity"]:
+    """For each entry of a table, in C order, the place along every axis."""
+    return np.indices((n_points,) * arity).reshape(arity, -1).T
