@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+
+from swarmbo.acquisition.joint_situation import History, JointSituation
+from swarmbo.graph import FactorGraph
+from swarmbo.spaces import Domain
+
+
+@pytest.fixture(scope="session")
+def joint_situation():
+    """Makes what a team of pairs of variables knows after some evaluations, all of them told as totals."""
+
+    def make(X, totals, pending=(), seed=0, initial=4, low=-2.0, high=3.0, factors=None) -> JointSituation:
+        points = np.asarray(X, dtype=float)
+        n = points.shape[1]
+        scopes = {f"f{i}": [f"x{2 * i}", f"x{2 * i + 1}"] for i in range(n // 2)} or {"f0": ["x0"]}
+        owners = {factor: f"agent_{i}" for i, factor in enumerate(scopes)}
+        parts = np.full((len(points), len(scopes)), np.nan) if factors is None else np.asarray(factors, dtype=float)
+        history = History(points, np.asarray(totals, dtype=float), parts)
+        return JointSituation(
+            graph=FactorGraph.from_scopes(scopes, owners),
+            domain=Domain(np.full(n, low), np.full(n, high)),
+            history=history,
+            pending=np.asarray(pending, dtype=float).reshape(-1, n),
+            outcomes="total",
+            links=None,
+            round=max(len(points) - initial, 0) + 1,
+            horizon=None,
+            seed=seed,
+            initial=initial,
+        )
+
+    return make

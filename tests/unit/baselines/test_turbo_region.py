@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.baselines.turbo_region import TurboRegion, perturbed, region_around
+from swarmbo.settings import convert
+
+RISING = [float(2**i) for i in range(40)]
+
+
+def length_after(outcomes: list[float], n_dims: int = 6, region: TurboRegion | None = None) -> float:
+    return (region or TurboRegion()).replay(np.array([1.0, 0.0, *outcomes]), 2, n_dims).length
+
+
+def test_three_improvements_in_a_row_double_the_length_up_to_its_limit():
+    assert length_after(RISING[1:3]) == 0.8
+    assert length_after(RISING[1:4]) == 1.6
+    assert length_after(RISING[1:13]) == 1.6
+
+
+@pytest.mark.parametrize(("n_dims", "tolerance"), [(2, 4), (4, 4), (6, 6), (24, 24)])
+def test_as_many_failures_as_variables_but_four_at_least_halve_it(n_dims, tolerance):
+    assert length_after([0.0] * (tolerance - 1), n_dims) == 0.8
+    assert length_after([0.0] * tolerance, n_dims) == 0.4
+    assert length_after([np.nan] * tolerance, n_dims) == 0.4
+
+
+def test_a_success_starts_the_count_of_failures_anew_and_the_other_way_round():
+    assert length_after([*[0.0] * 5, 2.0, *[0.0] * 5]) == 0.8
+    assert length_after([2.0, 3.0, 0.0, 4.0, 5.0]) == 0.8
+
+
+def test_a_gain_of_less_than_a_thousandth_of_the_best_is_a_failure():
+    assert length_after([1.0005] * 6) == 0.4
+    assert length_after([1.002, 1.004, 1.0066]) == 1.6
+
+
+def test_the_initial_design_counts_neither_way():
+    state = TurboRegion().replay(np.array(RISING), len(RISING), 6)
+    assert (state.length, state.first, state.n_fresh) == (0.8, 0, 0)
+    assert TurboRegion().replay(np.array(RISING[:3]), 8, 6).n_fresh == 5
+
+
+def test_below_its_smallest_length_it_starts_over_with_a_design_of_its_own_and_forgets_the_best():
+    region = TurboRegion(fresh=5)
+    outcomes = [9.0, 8.0, *[0.0] * (7 * 4)]  # 0.8 is halved seven times before it is below 2^-7
+    assert region.replay(np.array(outcomes[:-1]), 2, 4).restarts == 0
+    over = region.replay(np.array(outcomes), 2, 4)
+    assert (over.first, over.restarts, over.length, over.n_fresh) == (len(outcomes), 1, 0.8, 5)
+    design = [*outcomes, 1.0, 2.0, 3.0, 2.0, 1.0]
+    assert region.replay(np.array(design[:-1]), 2, 4).n_fresh == 1
+    later = region.replay(np.array([*design, 4.0, 5.0, 6.0]), 2, 4)
+    assert (later.first, later.n_fresh, later.length) == (len(outcomes), 0, 1.6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.floats(-5, 5), st.just(np.nan)), max_size=120), st.integers(1, 12), st.integers(1, 10))
+def test_the_length_stays_within_its_limits_whatever_is_told(outcomes, initial, n_dims):
+    region = TurboRegion()
+    state = region.replay(np.array(outcomes), initial, n_dims)
+    assert region.smallest <= state.length <= region.largest
+    assert 0 <= state.first <= len(outcomes)
+    assert 0 <= state.n_fresh <= max(initial, region.fresh)
+    assert np.log2(state.length / region.initial) == round(np.log2(state.length / region.initial))
+
+
+def test_sides_follow_the_lengthscales_with_the_length_as_their_geometric_mean():
+    lengthscales = np.array([0.1, 0.4, 1.6])
+    low, high = region_around(np.full(3, 0.5), 0.05, lengthscales)
+    sides = high - low
+    np.testing.assert_allclose(sides / lengthscales, (sides / lengthscales)[0])
+    assert np.prod(sides) ** (1 / 3) == pytest.approx(0.05)
+    low, high = region_around(np.array([0.0, 1.0]), 0.4, np.ones(2))
+    np.testing.assert_allclose([low, high], [[0.0, 0.8], [0.2, 1.0]])
+
+
+def test_candidates_keep_the_centre_in_most_coordinates_but_never_in_all():
+    rng = np.random.default_rng(0)
+    centre, points = np.full(40, 0.5), rng.random((4000, 40))
+    moved = perturbed(rng, centre, points, 0.05) != centre
+    assert moved.any(axis=1).all()
+    # at least one of 40 moves: the 13 % of rows that none would move get one
+    assert moved.mean() == pytest.approx(0.05 + 0.95**40 / 40, rel=0.05)
+    assert (np.where(moved, perturbed(rng, centre, points, 1.0), points) == points).all()
+
+
+@pytest.mark.parametrize("wrong", [{"smallest": 0.0}, {"initial": 0.001}, {"largest": 0.5}, {"failures": 0}])
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ValueError, match="wanted"):
+        convert(wrong, TurboRegion)
