@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
+import swarmbo as sb
 from swarmbo.acquisition.joint_situation import History, JointSituation
-from swarmbo.baselines import CMAES, BoTorchLogEI, Random, Sobol, Turbo1
+from swarmbo.baselines import CMAES, BoTorchLogEI, IsotropicGP, Random, Sobol, Turbo1
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -75,8 +76,19 @@ PEERS: dict[str, Callable[[Problem], Any]] = {
     "sobol": lambda problem: Sobol(),
     "random": lambda problem: Random(),
     "cma-es": lambda problem: CMAES(),
+    "isotropic-gp": lambda problem: IsotropicGP(),
     "turbo-1": lambda problem: Turbo1(),
     "botorch-log-ei": lambda problem: BoTorchLogEI(is_noisy=problem.noise > 0.0),
+}
+
+
+TEAMS: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "auto-centralised": {"coordination": "centralised"},
+    "dec-hbo": {"acquisition": "dec-hbo"},
+    "dumbo": {"acquisition": "dumbo"},
+    "thompson": {"acquisition": "thompson"},
+    "expected-improvement": {"acquisition": "expected-improvement"},
 }
 
 
@@ -129,11 +141,32 @@ def run_peer(evaluations: Evaluations, settings: Any) -> float:
     return seconds
 
 
+def run_team(evaluations: Evaluations, settings: dict[str, Any]) -> float:
+    """Let a team choose; the processor seconds that took."""
+    problem, function = evaluations.problem, evaluations.function
+    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
+    budget, outcomes = problem.looks[-1], "per-factor" if problem.per_factor else "total"
+    graph = graph_of(function, True) if problem.is_known else None
+    team = sb.Team(graph, bounds, seed=evaluations.seed, rounds=budget, outcomes=outcomes, initial=INITIAL, **settings)
+    seconds = 0.0
+    for _ in range(budget):
+        start = time.process_time()
+        query = team.ask()
+        seconds += time.process_time() - start
+        values = evaluations(np.array([query.point[variable] for variable in function.variables]))
+        told = dict(zip(function.scopes, values.tolist(), strict=True)) if problem.per_factor else float(values.sum())
+        start = time.process_time()
+        team.tell(query, told)
+        seconds += time.process_time() - start
+    return seconds
+
+
 def run(name: str, method: str, seed: int) -> dict[str, Any]:
     """One line of results."""
     problem = PROBLEMS[name]
     evaluations = Evaluations(problem, seed)
-    seconds = run_peer(evaluations, PEERS[method](problem))
+    is_team = method in TEAMS
+    seconds = run_team(evaluations, TEAMS[method]) if is_team else run_peer(evaluations, PEERS[method](problem))
     assert evaluations.function.maximum is not None
     regret = [float(f"{evaluations.function.maximum - best:.6g}") for best in evaluations.best]
     return {"problem": name, "method": method, "seed": seed, "seconds": round(seconds, 2), "regret": regret}
@@ -148,30 +181,42 @@ def results(folder: Path, problem: str, method: str) -> dict[int, dict[str, Any]
     return {line["seed"]: line for line in lines}
 
 
+def number(value: float) -> str:
+    """Three digits, and no exponent for what is large."""
+    return f"{value:,.0f}".replace(",", " ") if value >= 100.0 else f"{max(value, 0.0):.2g}"
+
+
 def cell(runs: list[dict[str, Any]], look: int) -> str:
     """Median [min, max] of the simple regret."""
     regrets = [line["regret"][look - 1] for line in runs]
-    shown = [f"{max(value, 0.0):.3g}" for value in (statistics.median(regrets), min(regrets), max(regrets))]
-    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    median, smallest, largest = map(number, (statistics.median(regrets), min(regrets), max(regrets)))
+    return f"**{median}** [{smallest}, {largest}]"
 
 
 def table(folder: Path) -> Iterator[str]:
-    """The lines of a table in Markdown."""
-    yield "| problem | method | seeds | simple regret, median [min, max] | | below 0.01 | processor s a decision |"
-    yield "|---|---|---|---|---|---|---|"
+    """One table in Markdown for each problem, its methods from the best to the worst."""
     for problem, settings in PROBLEMS.items():
-        methods = sorted(path.name.split(".")[1] for path in folder.glob(f"{problem}.*.jsonl"))
-        for method in methods:
-            runs = list(results(folder, problem, method).values())
-            first, last = settings.looks
-            share = ""
-            if settings.function == "hartmann":
-                share = f"{sum(line['regret'][last - 1] < 0.01 for line in runs)} of {len(runs)}"
+        first, last = settings.looks
+        share = " below 0.01 |" if settings.function == "hartmann" else ""
+        yield f"### {problem}\n"
+        yield f"| method | seeds | N = {first} | N = {last} |{share} processor s a decision |"
+        yield "|---|---|---|---|---|" + ("---|" if share else "")
+        found: dict[str, list[dict[str, Any]]] = {}
+        for path in folder.glob(f"{problem}.*.jsonl"):
+            found[path.name.split(".")[1]] = list(results(folder, problem, path.name.split(".")[1]).values())
+        if settings.per_factor:  # peers see the sum, so their runs are those with totals
+            same = problem.replace("-per-factor", "")
+            found |= {f"{peer} (total only)": list(results(folder, same, peer).values()) for peer in PEERS}
+        order = {
+            name: statistics.median(line["regret"][last - 1] for line in runs) for name, runs in found.items() if runs
+        }
+        for method in sorted(order, key=lambda name: order[name]):
+            runs = found[method]
+            if share:
+                share = f" {sum(line['regret'][last - 1] < 0.01 for line in runs)} of {len(runs)} |"
             seconds = statistics.median(line["seconds"] for line in runs) / (last - INITIAL)
-            yield (
-                f"| {problem} | {method} | {len(runs)} | N={first}: {cell(runs, first)} "
-                f"| N={last}: {cell(runs, last)} | {share} | {seconds:.2g} |"
-            )
+            yield f"| {method} | {len(runs)} | {cell(runs, first)} | {cell(runs, last)} |{share} {seconds:.2g} |"
+        yield ""
 
 
 def seeds_of(text: str) -> list[int]:
@@ -184,7 +229,7 @@ def main() -> None:
     """Run what is missing, or print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--problem", nargs="+", choices=list(PROBLEMS), default=[])
-    parser.add_argument("--method", nargs="+", choices=list(PEERS), default=[])
+    parser.add_argument("--method", nargs="+", choices=[*PEERS, *TEAMS], default=[])
     parser.add_argument("--seeds", type=seeds_of, default=list(range(10)))
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--table", action="store_true")

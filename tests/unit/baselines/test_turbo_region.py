@@ -16,6 +16,7 @@ def test_three_improvements_in_a_row_double_the_length_up_to_its_limit():
     assert length_after(RISING[1:3]) == 0.8
     assert length_after(RISING[1:4]) == 1.6
     assert length_after(RISING[1:13]) == 1.6
+    assert length_after(RISING[1:7], region=TurboRegion(initial=0.1)) == 0.4
 
 
 @pytest.mark.parametrize(("n_dims", "tolerance"), [(2, 4), (4, 4), (6, 6), (24, 24)])
