@@ -1,38 +1,53 @@
 """Agents that agree by messages: each owns some factors and variables, and hears of the rest only what others say."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import ArrayLike
 
+from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec, Key, Message
-from swarmbo.coordination.program import Outcome, Plan, Program
+from swarmbo.coordination.program import Plan, Post
 from swarmbo.coordination.solution import Solution, solution_of
-from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
+from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of, total
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, Routes
 
+Result = TypeVar("Result")
+Own = TypeVar("Own", contravariant=True)
+Made = TypeVar("Made", covariant=True)
+Steps = Generator[tuple[Key, ...], dict[Key, Message], Result]  # a program: waits for keys, is sent messages
 
-class Agent:
+
+class CommonPlan(Protocol[Own, Made]):
+    """What every agent knows beforehand, and what each does."""
+
+    def programs(self, agent: str, own: Own, post: Post, /) -> Iterable[Generator[Any, Any, Made]]:
+        """An agent's programs, given its name, what it alone has, and how it posts messages."""
+        ...
+
+
+class Agent(Generic[Result]):
     """One owner of factors and variables.
 
-    Everything it uses is its own tables, the plan that all agents share, or has arrived in its inbox.
+    Everything it uses is what it alone has, the plan that all agents share, or has arrived in its inbox.
 
     Args:
         name: As in the graph.
-        plan: Scopes, owners, numbers of values and who relays to whom; no table.
-        tables: Of the factors that it owns.
+        plan: Scopes, owners and who relays to whom; no table and no function.
+        own: Tables or functions of the factors that it owns.
     """
 
-    def __init__(self, name: str, plan: Plan, tables: Mapping[str, Table]) -> None:
+    def __init__(self, name: str, plan: CommonPlan[Own, Result], own: Own) -> None:
         self.name = name
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Result] = []
         self._mailbox: dict[Key, Message] = {}
         self._outbox: list[Envelope] = []
-        self._waiting: list[tuple[Program, tuple[Key, ...]]] = []
-        for program in plan.programs(name, tables, self._post):
+        self._waiting: list[tuple[Steps[Result], tuple[Key, ...]]] = []
+        for program in plan.programs(name, own, self._post):
             self._advance(program, None)
 
     @property
@@ -64,7 +79,7 @@ class Agent:
         outbox, self._outbox = self._outbox, []
         return outbox
 
-    def _advance(self, program: Program, received: dict[Key, Message] | None) -> None:
+    def _advance(self, program: Steps[Result], received: dict[Key, Message] | None) -> None:
         try:
             keys = next(program) if received is None else program.send(received)
         except StopIteration as finished:
@@ -146,6 +161,32 @@ def solve_with_agents(
         name: Agent(name, plan, {factor: checked[factor] for factor in graph.factors_owned_by(name)})
         for name in graph.agents
     }
+    traffic = run(agents, transport)
+    outcomes = [outcome for agent in agents.values() for outcome in agent.outcomes]
+    assignment = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
+    return solution_of(
+        graph,
+        assignment,
+        value=total(factor_values(graph, checked, assignment)),
+        statuses=[outcome.status for outcome in outcomes],
+        rounds=max(outcome.rounds for outcome in outcomes),
+        traffic=traffic,
+    )
+
+
+def run(agents: Mapping[str, Agent[Any]], transport: Transport) -> Traffic:
+    """Step agents until nothing is under way.
+
+    Args:
+        agents: By name.
+        transport: Opened for at least them.
+
+    Returns:
+        What crossed the links for it.
+
+    Raises:
+        TransportError: If an agent waits for a message that is not under way.
+    """
     before = transport.traffic
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
@@ -155,18 +196,53 @@ def solve_with_agents(
         inboxes = transport.deliver()
     if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
         raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way")
-    outcomes = [outcome for agent in agents.values() for outcome in agent.outcomes]
-    assignment = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
     after = transport.traffic
-    return solution_of(
-        graph,
-        assignment,
-        value=total(factor_values(graph, checked, assignment)),
-        statuses=[outcome.status for outcome in outcomes],
-        rounds=max(outcome.rounds for outcome in outcomes),
-        traffic=Traffic(
-            messages=after.messages - before.messages,
-            bytes=after.bytes - before.bytes,
-            transmissions=after.transmissions - before.transmissions,
-        ),
+    return Traffic(
+        messages=after.messages - before.messages,
+        bytes=after.bytes - before.bytes,
+        transmissions=after.transmissions - before.transmissions,
     )
+
+
+class ContinuousPlan(Protocol[Result]):
+    """What every agent knows beforehand where domains are continuous."""
+
+    def programs(self, agent: str, functions: LocalFunctions, post: Post, /) -> Iterable[Generator[Any, Any, Result]]:
+        """What one agent does, with the functions of the factors that it owns."""
+        ...
+
+    def agreement(self, outcomes: Sequence[Result], traffic: Traffic) -> Agreement:
+        """Put together what all agents came out with."""
+        ...
+
+
+class ContinuousCoordination(Protocol):
+    """Settings of a method on continuous domains that runs on agents: ``RefinedMaxSum(…)`` is one."""
+
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> ContinuousPlan[Any]:
+        """What every agent knows beforehand; it asks the functions for no value."""
+        ...
+
+
+def maximise_with_agents(
+    settings: ContinuousCoordination, functions: LocalFunctions, transport: Transport, seed: int = 0
+) -> Agreement:
+    """Let one agent per owner agree on a joint point by real messages, step by synchronous step.
+
+    Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit.
+
+    Args:
+        settings: Of a method on continuous domains.
+        functions: Each agent is given those of its own factors only.
+        transport: Opened for at least the graph's agents.
+        seed: Of what agents draw.
+
+    Raises:
+        BudgetError: If a method that tabulates would exceed its budget.
+        TransportError: If agents that must talk are not connected, or messages do not arrive.
+    """
+    graph = functions.graph
+    plan = settings.plan(functions, transport.routes, seed)
+    agents = {name: Agent(name, plan, functions.of(graph.factors_owned_by(name))) for name in graph.agents}
+    traffic = run(agents, transport)
+    return plan.agreement([outcome for agent in agents.values() for outcome in agent.outcomes], traffic)

@@ -10,10 +10,11 @@ from swarmbo.coordination.local_functions import LocalFunctions, exchange
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.max_sum_solver import MaxSum
 from swarmbo.coordination.refinement import Resolution, is_at_edge, tables
-from swarmbo.coordination.tables import Table, checked_tables, total
-from swarmbo.coordination.zoom_plan import Zoom, ZoomPlan, on_whole_graph
+from swarmbo.coordination.tables import Table, total
+from swarmbo.coordination.zoom_plan import Zoom, ZoomPlan
+from swarmbo.coordination.zoom_program import RefinedMaxSumPlan
 from swarmbo.graph import stacks_of
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.records import Traffic
 from swarmbo.settings import Settings, require
 from swarmbo.transport import Routes
 
@@ -41,13 +42,14 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
     whether the sum has really risen is seen afterwards.
 
     Tables grow with the power of a factor's size, so grids are cut to what ``coarse_entries`` and ``window_entries``
-    allow.
+    allow: with the defaults to 36 values for pairs, 25 for triples, 11 for four variables, 6 for five, and factors of
+    more than 7 are refused.
 
     Args:
         points: Lattice points along each variable on the first level, 3 to 1025.
         refinement: By what a lattice is made finer, 2 to 64. A window has 2 x refinement + 1 points, fewer for large
             factors.
-        starts: Suggested points whose coordinates join the first level, 1 to 16.
+        starts: Suggested points whose coordinates join the first level, 1 to 16; at most a quarter of its values.
         coarse_entries: Most entries of a factor's table on the first level, 2^6 to 2^24.
         window_entries: Most entries of a factor's table on further levels, 2^6 to 2^24.
         tolerance: Fine enough is a lattice finer than this share of the box's sides, in (0, 1).
@@ -60,7 +62,7 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
     refinement: int = 4
     starts: int = 3
     coarse_entries: int = 2**14
-    window_entries: int = 2**10
+    window_entries: int = 2**12
     tolerance: float = 1e-6
     levels: int = 40
     rounds: int = 30
@@ -77,17 +79,13 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
             require(self, name, lambda v: v >= 1, "an integer >= 1")
         require(self, "damping", lambda v: 0.0 <= v < 1.0, "a number in [0, 1)")
 
-    @property
-    def max_sum(self) -> MaxSum:
-        """What solves a level."""
-        return MaxSum(rounds=self.rounds, damping=self.damping)
-
-    def plans(self, functions: LocalFunctions, routes: Routes) -> list[ZoomPlan]:
-        """What every agent works out for itself: one plan for each connected part of the graph.
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> RefinedMaxSumPlan:
+        """What every agent works out for itself.
 
         Args:
             functions: For the graph, the box and the starts, which everyone knows; no value is asked for.
             routes: Who reaches whom.
+            seed: Not used: nothing is drawn.
 
         Raises:
             BudgetError: If a factor has too many variables.
@@ -99,9 +97,9 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
         out: list[ZoomPlan] = []
         for index, part in enumerate(graph.components):
             resolution = Resolution.of(
-                part, self.points, self.refinement, self.coarse_entries, self.window_entries, len(starts)
+                part, self.points, self.refinement, len(starts), self.coarse_entries, self.window_entries
             )
-            coarse = dict.fromkeys(part.variables, resolution.coarse + len(starts))
+            coarse = dict.fromkeys(part.variables, resolution.first)
             window = dict.fromkeys(part.variables, resolution.window)
             out.append(
                 ZoomPlan(
@@ -111,13 +109,14 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
                     columns=np.array([place[variable] for variable in part.variables]),
                     low=low,
                     high=high,
-                    starts=starts,
+                    starts=starts[: resolution.starts],
                     n_exchanges=functions.n_exchanges,
+                    max_sum=MaxSum(rounds=self.rounds, damping=self.damping),
                     tolerance=self.tolerance,
                     levels=self.levels,
                 )
             )
-        return out
+        return RefinedMaxSumPlan(graph, tuple(out))
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
         """Agree in this process, and report the traffic that the agents would have had.
@@ -132,10 +131,11 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
 
         Raises:
             BudgetError: If a factor has too many variables for three points each.
-            ShapeError: If a function's value is not a number.
+            ShapeError: If a function's value is NaN or +inf.
             TransportError: If agents that must talk are not connected by links.
         """
-        plans = self.plans(functions, Routes(functions.graph.agents, links))
+        common = self.plan(functions, Routes(functions.graph.agents, links))
+        plans = common.parts
         zooms, traffic = [Zoom()] * len(plans), Traffic()
         for plan in plans:
             traffic += plan.start_traffic
@@ -147,8 +147,8 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
             candidate, moved, rounds = x.copy(), dict[int, bool](), dict[int, int]()
             for i in active:
                 plan, part = plans[i], plans[i].part(zooms[i])
-                own = checked_tables(part.graph, {f: found[f] for f in part.graph.factors})
-                chosen, _, rounds[i], crossed = self.max_sum.solve_part(part, own)
+                own = {f: found[f] for f in part.graph.factors}
+                chosen, _, rounds[i], crossed = plan.max_sum.solve_part(part, own)
                 traffic += crossed + plan.level_traffic(zooms[i])
                 rows = np.array([chosen[variable] for variable in part.graph.variables])
                 candidate[plan.columns] = grids[i][np.arange(len(rows)), rows]
@@ -164,27 +164,7 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
                     values.update({f: new_values[f] for f in factors})
                     received.update({f: new_received[f] for f in factors})
                 zooms[i] = zooms[i].after(rounds[i], finer=not (improved and moved[i]))
-        return agreement_of(functions, plans, zooms, x, values, traffic)
-
-
-def agreement_of(
-    functions: LocalFunctions,
-    plans: list[ZoomPlan],
-    zooms: list[Zoom],
-    x: Float[np.ndarray, " n"],
-    values: dict[str, float],
-    traffic: Traffic,
-) -> Agreement:
-    """Put the parts together."""
-    is_done = all(plan.is_fine_enough(zoom) for plan, zoom in zip(plans, zooms, strict=True))
-    value = total(np.array([values[factor] for factor in functions.graph.factors]))
-    report = SolveReport(
-        status="converged" if is_done else "max_rounds",
-        rounds=max(zoom.rounds for zoom in zooms),
-        value=value,
-        traffic=traffic,
-    )
-    return Agreement(x, value, report)
+        return common.together(x, values, zooms, traffic)
 
 
 def evaluated(functions: LocalFunctions, x: Float[np.ndarray, " n"]) -> tuple[dict[str, float], Numbers]:
@@ -210,9 +190,7 @@ def _tabulated(
     out: dict[str, Table] = {}
     for width in sorted({grid.shape[1] for grid in grids.values()}):
         alike = [i for i, grid in grids.items() if grid.shape[1] == width]
-        values = on_whole_graph(
-            {i: grids[i] for i in alike}, {i: plans[i].columns for i in alike}, len(functions.graph.variables)
-        )
+        values = np.sum([plans[i].on_whole_graph(grids[i]) for i in alike], axis=0)  # no two have a variable in common
         for stack in stacks_of(functions.graph, [f for i in alike for f in plans[i].coarse.graph.factors]):
             found = tables(functions, stack, values, [received[f] for f in stack.factors])
             out.update(zip(stack.factors, found, strict=True))

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.coordination.local_functions import LocalFunctions
-from swarmbo.errors import BudgetError
+from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack
 
 CHUNK = 512  # points per evaluation: what comes out for a point may depend, in the last bit, on how many are asked
@@ -28,18 +28,20 @@ class Resolution:
     """How fine a part's grids are; part by part, as its largest factor allows.
 
     Args:
+        starts: Suggested points whose coordinates join the first level.
         coarse: Lattice points along each variable on the first level.
         window: Points along each variable afterwards, an odd number >= 3.
         refinement: By what the lattice is made finer, >= 2.
     """
 
+    starts: int
     coarse: int
     window: int
     refinement: int
 
     @classmethod
     def of(
-        cls, part: FactorGraph, points: int, refinement: int, coarse_entries: int, window_entries: int, n_starts: int
+        cls, part: FactorGraph, points: int, refinement: int, starts: int, coarse_entries: int, window_entries: int
     ) -> "Resolution":
         """What fits.
 
@@ -47,28 +49,35 @@ class Resolution:
             part: A connected part.
             points: Lattice points wanted on the first level.
             refinement: Wanted.
+            starts: Wanted; they take at most a quarter of the first level's values, and at least one.
             coarse_entries: Most entries of a factor's table on the first level.
             window_entries: Most entries of a factor's table afterwards.
-            n_starts: Further values on the first level.
 
         Raises:
-            BudgetError: If not even three points fit.
+            BudgetError: If the smallest grids do not fit.
         """
         factor = max(part.factors, key=lambda name: len(part.scope(name)))
         arity = len(part.scope(factor))
-        coarse = min(points, _root(coarse_entries, arity) - n_starts)
-        window = min(2 * refinement + 1, (_root(window_entries, arity) - 1) // 2 * 2 + 1)
+        widest, window = _root(coarse_entries, arity), _root(window_entries, arity)
         for got, fewest, budget, field in (
-            (coarse, 3 + n_starts, coarse_entries, "coarse_entries"),
+            (widest, 4, coarse_entries, "coarse_entries"),
             (window, 3, window_entries, "window_entries"),
         ):
-            if got < 3:
+            if got < fewest:
                 raise BudgetError(
-                    f"factor {factor!r} has {arity} variables: {fewest} points each make a table of "
+                    f"factor {factor!r} has {arity} variables: {fewest} values each, the fewest, make a table of "
                     f"{fewest**arity} entries, and {field} allows {budget}; raise it, or take coordination = 'admm', "
                     "which needs no tables"
                 )
-        return cls(coarse, window, min(refinement, max((window - 1) // 2, 2)))
+        starts = max(min(starts, widest // 4), 1)
+        window = min(2 * refinement + 1, (window - 1) // 2 * 2 + 1)
+        finer = min(refinement, max((window - 1) // 2, 2))
+        return cls(starts, min(points, widest - starts), window, finer)
+
+    @property
+    def first(self) -> int:
+        """Values of each variable on the first level."""
+        return self.starts + self.coarse
 
 
 def _root(entries: int, arity: int) -> int:
@@ -130,6 +139,9 @@ def tables(
         stack: Factors of equal size a.
         values: Of every variable.
         received: For each factor the number that it received at the incumbent in each phase, fixed over the table.
+
+    Raises:
+        ShapeError: If a value is NaN or +inf; it names the factor and the point.
     """
     n_points = values.shape[1]
     places = place_of_entries(n_points, stack.size)
@@ -142,6 +154,12 @@ def tables(
         # where neighbours matter, what a factor climbs counts what moving it does to their terms
         out[:, start : start + CHUNK] = (
             functions.value_and_gradient(stack, U, frozen)[0] if frozen else functions.value(stack, U, frozen)
+        )
+    if not (out < np.inf).all():  # false for NaN too
+        g, entry = (int(i) for i in np.argwhere(~(out < np.inf))[0])
+        at = values[stack.columns[g], places[entry]].tolist()
+        raise ShapeError(
+            f"factor {stack.factors[g]!r}: got the value {out[g, entry]} at {at}; wanted a number, or -inf"
         )
     return out.reshape(len(stack.factors), *(n_points,) * stack.size)
 

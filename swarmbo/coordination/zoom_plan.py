@@ -1,6 +1,5 @@
 """What every agent knows of max-sum with refinement before it starts, and the traffic that follows from it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination.max_sum_plan import PartPlan
+from swarmbo.coordination.max_sum_solver import MaxSum
 from swarmbo.coordination.messages import Consensus, Ledger, Published, Report, Verdict
 from swarmbo.coordination.refinement import Resolution, coarse_values, window_values
 from swarmbo.records import Traffic
@@ -50,6 +50,7 @@ class ZoomPlan:
         high: Upper corner (n,).
         starts: Points (s, n) whose coordinates join the first level; the first one is the first incumbent.
         n_exchanges: Phases in which neighbours tell each other numbers.
+        max_sum: What solves a level.
         tolerance: A lattice finer than this share of the sides is fine enough.
         levels: At most.
     """
@@ -62,6 +63,7 @@ class ZoomPlan:
     high: Float[np.ndarray, " n"]
     starts: Float[np.ndarray, "s n"]
     n_exchanges: int
+    max_sum: MaxSum
     tolerance: float
     levels: int
 
@@ -77,10 +79,6 @@ class ZoomPlan:
         """The next level's."""
         return self.window if zoom.depth else self.coarse
 
-    def n_values(self, zoom: Zoom) -> int:
-        """Number of values of every variable on the next level."""
-        return self.resolution.window if zoom.depth else self.resolution.coarse + len(self.starts)
-
     def grid(self, zoom: Zoom, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, "v values"]:
         """The values of the part's variables on the next level.
 
@@ -93,6 +91,12 @@ class ZoomPlan:
             return coarse_values(low, high, self.starts[:, self.columns], self.resolution.coarse)
         spacing = (high - low) * self._share(zoom.depth)
         return window_values(x[self.columns], low, high, spacing, self.resolution.window)
+
+    def on_whole_graph(self, grid: Float[np.ndarray, "v values"]) -> Float[np.ndarray, "n values"]:
+        """The part's grid in rows of the whole graph; other variables' rows are 0."""
+        out = np.zeros((len(self.low), grid.shape[1]))
+        out[self.columns] = grid
+        return out
 
     def _share(self, depth: int) -> float:
         return 1.0 / ((self.resolution.coarse - 1) * self.resolution.refinement**depth)
@@ -129,19 +133,3 @@ class ZoomPlan:
                 for neighbour in graph.neighbours(factor):
                     message = Published(factor, neighbour, b"", phase)
                     ledger.add(graph.owner(factor), graph.owner(neighbour), message, 1)
-
-
-def on_whole_graph(
-    grids: Mapping[int, Float[np.ndarray, "_v values"]], columns: Mapping[int, Int[np.ndarray, " _v"]], n: int
-) -> Float[np.ndarray, "n values"]:
-    """Values of some parts' variables in rows of the whole graph; rows of other variables are 0.
-
-    Args:
-        grids: By part, all of one width.
-        columns: By part, the places of its variables.
-        n: Number of variables in the whole graph.
-    """
-    out = np.zeros((n, next(iter(grids.values())).shape[1]))
-    for part, grid in grids.items():
-        out[columns[part]] = grid
-    return out
