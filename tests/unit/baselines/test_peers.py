@@ -140,7 +140,8 @@ def test_draws_of_turbo_have_the_mean_and_variance_of_gpytorchs_posterior():
 
     rng = np.random.default_rng(0)
     U, X = rng.random((12, 2)), rng.random((40, 2))
-    z = np.sin(5.0 * U).sum(axis=1)
+    U = np.concatenate([U, U])  # told twice, differently: the noise counts
+    z = np.sin(5.0 * U).sum(axis=1) + np.repeat([-0.4, 0.4], 12)
     model = _fitted(U, z)
     draws = np.array([_draw(rng, model, U, z, X) for _ in range(1500)])
     model.eval()
