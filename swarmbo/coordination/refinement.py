@@ -87,7 +87,7 @@ def _root(entries: int, arity: int) -> int:
 
 def coarse_values(
     low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], starts: Float[np.ndarray, "s n"], points: int
-) -> Float[np.ndarray, "n s+points"]:
+) -> Float[np.ndarray, "n values"]:
     """The starts' coordinates, the first start first, then a lattice over the box."""
     shares = np.linspace(0.0, 1.0, points)
     lattice = low[:, None] + shares * (high - low)[:, None]

@@ -1,0 +1,320 @@
+"""Max-sum with refinement: it converges where it should, never gets worse, and agents do the same."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.optimize import minimize
+
+from swarmbo.agent import maximise_with_agents
+from swarmbo.coordination import exact
+from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.refined_max_sum import RefinedMaxSum
+from swarmbo.errors import BudgetError, ConfigError, ShapeError, TransportError
+from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.records import Traffic
+from swarmbo.settings import convert
+from swarmbo.transport import InProcess
+
+CHAIN = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
+TREE = {"a": ["x", "y", "z"], "b": ["z", "u"], "c": ["z", "v", "w"], "d": ["q"]}
+RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
+DISJOINT = {"f": ["a", "b", "c"], "g": ["d", "e"], "h": ["i"]}
+FORESTS = [CHAIN, TREE, DISJOINT, {"f": ["x"]}]
+
+
+@dataclass(frozen=True, eq=False)
+class Bowls:
+    """Concave quadratics with random centres and axes, plus ripples; optionally told how high the neighbours stand."""
+
+    graph: FactorGraph
+    low: np.ndarray
+    high: np.ndarray
+    starts: np.ndarray
+    seed: int = 0
+    ripples: float = 0.0
+    steepness: float = 10.0  # ratio of the largest to the smallest curvature
+    coupling: float = 0.0
+    allowed: frozenset[str] | None = None
+
+    @property
+    def n_exchanges(self) -> int:
+        return 2 if self.coupling else 0
+
+    def shape(self, factor: str) -> tuple[np.ndarray, np.ndarray]:
+        size = len(self.graph.scope(factor))
+        rng = np.random.default_rng([self.seed, self.graph.factors.index(factor)])
+        axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
+        return axes @ np.diag(np.geomspace(1.0, self.steepness, size)) @ axes.T, rng.random(size)
+
+    def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        assert self.allowed is None or factor in self.allowed, f"an agent asked for {factor}, which it does not own"
+        P, centre = self.shape(factor)
+        D = X - centre
+        value = -((D @ P) * D).sum(axis=-1) + self.ripples * np.cos(25.0 * D).sum(axis=-1)
+        return value, -2.0 * D @ P - 25.0 * self.ripples * np.sin(25.0 * D)
+
+    def published(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
+        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
+        return value if not received else value * received[0]
+
+    def value(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
+        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
+        return value + self.coupling * np.sin(received[0] + 0.3 * received[1]) if received else value
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.value(stack, U, received), np.array(
+            [self.own(f, X)[1] for f, X in zip(stack.factors, U, strict=True)]
+        )
+
+    def of(self, factors: Iterable[str]) -> "Bowls":
+        return replace(self, allowed=frozenset(factors))
+
+
+def bowls(
+    scopes, seed: int = 0, *, owners=None, n_starts: int = 0, low: float = 0.0, high: float = 1.0, **more
+) -> Bowls:
+    graph = FactorGraph.from_scopes(scopes, **({} if owners is None else owners))
+    n = len(graph.variables)
+    starts = low + (high - low) * np.random.default_rng([seed, 99]).random((n_starts, n))
+    return Bowls(graph, np.full(n, low), np.full(n, high), starts, seed, **more)
+
+
+def maximum_of(functions: Bowls) -> float:
+    """The largest sum of concave functions in the box, by another method."""
+    found = minimize(
+        lambda x: -total_value(functions, x[None])[0],
+        0.5 * (functions.low + functions.high),
+        bounds=list(zip(functions.low, functions.high, strict=True)),
+        method="L-BFGS-B",
+        options={"maxiter": 5000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-9},
+    )
+    return -found.fun
+
+
+def test_the_example_is_a_sum_of_local_functions() -> None:
+    assert isinstance(bowls(CHAIN), LocalFunctions)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    scopes=st.sampled_from(FORESTS),
+    seed=st.integers(0, 10_000),
+    n_starts=st.integers(0, 2),
+    steepness=st.sampled_from([1.0, 10.0, 300.0]),
+    box=st.sampled_from([(0.0, 1.0), (0.0, 0.4), (0.37, 0.52)]),
+)
+def test_on_concave_sums_over_forests_it_converges_to_the_maximum(scopes, seed, n_starts, steepness, box) -> None:
+    functions = bowls(scopes, seed, n_starts=n_starts, low=box[0], high=box[1], steepness=steepness)
+    agreement = RefinedMaxSum(levels=400).maximise(functions)
+    assert agreement.report.status == "converged"
+    assert agreement.value >= maximum_of(functions) - 1e-7
+    assert (agreement.point >= functions.low).all()
+    assert (agreement.point <= functions.high).all()
+    assert agreement.value == pytest.approx(total_value(functions, agreement.point[None])[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_on_concave_sums_over_loops_it_comes_as_near_in_these_cases(seed) -> None:
+    functions = bowls(RING, seed)
+    assert RefinedMaxSum().maximise(functions).value >= maximum_of(functions) - 1e-6
+
+
+def test_a_narrow_ridge_is_followed_by_windows_that_move() -> None:
+    functions = bowls({"f": ["x", "y"]}, 3, steepness=1e4)
+    patient = RefinedMaxSum(points=5, refinement=8, levels=4000, tolerance=1e-8).maximise(functions)
+    assert patient.report.status == "converged"
+    assert patient.value >= maximum_of(functions) - 1e-7
+    hasty = RefinedMaxSum(points=5, refinement=8, levels=10).maximise(functions)
+    assert hasty.report.status == "max_rounds"
+    assert hasty.value < patient.value - 1e-6
+
+
+def coarse_optimum(functions: Bowls, points: int) -> float:
+    """The best point of the first level's lattice, by exact elimination."""
+    graph, lattice = functions.graph, np.linspace(0.0, 1.0, points)
+    tables = {}
+    for factor in graph.factors:
+        size = len(graph.scope(factor))
+        mesh = np.stack(np.meshgrid(*[lattice] * size, indexing="ij"), axis=-1).reshape(-1, size)
+        tables[factor] = functions.own(factor, mesh)[0].reshape((points,) * size)
+    return exact(graph, tables).value
+
+
+@settings(max_examples=25, deadline=None)
+@given(scopes=st.sampled_from(FORESTS), seed=st.integers(0, 10_000), points=st.integers(3, 12))
+def test_on_rippled_functions_it_is_never_worse_than_the_coarse_grid_or_any_start(scopes, seed, points) -> None:
+    functions = bowls(scopes, seed, n_starts=2, ripples=0.7)
+    agreement = RefinedMaxSum(points=points).maximise(functions)
+    assert agreement.value >= coarse_optimum(functions, points) - 1e-12
+    assert agreement.value >= total_value(functions, functions.starts).max() - 1e-12
+
+
+def test_a_finer_first_level_finds_higher_ripples() -> None:
+    coarse, fine = (
+        [
+            RefinedMaxSum(points=points, refinement=2).maximise(bowls(CHAIN, seed, ripples=1.5)).value
+            for seed in range(10)
+        ]
+        for points in (3, 33)
+    )
+    gains = np.array(fine) - np.array(coarse)
+    assert gains.max() > 0.1
+    assert gains.min() > -1e-9
+
+
+def test_the_best_coordinates_of_several_starts_are_put_together() -> None:
+    """Two starts, each with one part on its narrow peak: only their recombination has both."""
+
+    class Peaks(Bowls):
+        def own(self, factor, X):
+            centre = self.shape(factor)[1]
+            return np.exp(-1e6 * ((X - centre) ** 2).sum(axis=-1)), np.zeros_like(X)
+
+    graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
+    peaks = Peaks(graph, np.zeros(4), np.ones(4), np.zeros((0, 4)))
+    f, g = peaks.shape("f")[1], peaks.shape("g")[1]
+    starts = np.array([[*f, 0.01, 0.01], [0.01, 0.01, *g]])
+    assert RefinedMaxSum(points=5).maximise(replace(peaks, starts=starts)).value == pytest.approx(2.0)
+
+
+def test_where_nothing_matters_the_first_start_stays() -> None:
+    class Flat(Bowls):
+        def own(self, factor, X):
+            return np.zeros(X.shape[:-1]), np.zeros_like(X)
+
+    graph = FactorGraph.from_scopes(CHAIN)
+    start = np.full((1, 5), 0.123)
+    agreement = RefinedMaxSum().maximise(Flat(graph, np.zeros(5), np.ones(5), start))
+    assert agreement.point.tolist() == start[0].tolist()
+    assert agreement.report.status == "converged"
+
+
+def test_a_box_of_sides_without_length_is_its_corner() -> None:
+    functions = bowls(CHAIN, low=0.25, high=0.25)
+    agreement = RefinedMaxSum().maximise(functions)
+    assert agreement.point.tolist() == [0.25] * 5
+    assert agreement.report.status == "converged"
+
+
+@settings(max_examples=20, deadline=None)
+@given(scopes=st.sampled_from([CHAIN, RING, TREE]), seed=st.integers(0, 1000))
+def test_functions_that_depend_on_their_neighbours_end_no_worse_than_they_start(scopes, seed) -> None:
+    functions = bowls(scopes, seed, n_starts=1, coupling=1.5)
+    agreement = RefinedMaxSum().maximise(functions)
+    assert agreement.value >= total_value(functions, functions.starts)[0]
+    assert agreement.value == pytest.approx(total_value(functions, agreement.point[None])[0], abs=1e-12)
+    assert agreement.report.status == "converged"
+
+
+# Agents.
+
+TEAMS = {
+    "one agent a variable": None,
+    "two agents": {
+        "owners": {f: f"agent_{i % 2}" for i, f in enumerate(["a", "b", "c", "d"])},
+        "variable_owners": {x: f"agent_{i % 2}" for i, x in enumerate("xyzuvwq")},
+    },
+    "factors and variables apart": {
+        "owners": dict.fromkeys("abcd", "thinker"),
+        "variable_owners": {x: f"actor_{x}" for x in "xyzuvwq"},
+    },
+    "one agent": {"owners": dict.fromkeys("abcd", "all"), "variable_owners": dict.fromkeys("xyzuvwq", "all")},
+}
+
+
+@pytest.mark.parametrize("team", TEAMS)
+@pytest.mark.parametrize("coupling", [0.0, 0.5])
+def test_agents_on_a_forest_do_what_the_fast_path_does(team, coupling) -> None:
+    functions = bowls(TREE, 1, owners=TEAMS[team], n_starts=2, ripples=0.5, coupling=coupling)
+    check_agents(functions, RefinedMaxSum())
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 1000), coupling=st.sampled_from([0.0, 0.5]), n_agents=st.integers(1, 5))
+def test_agents_on_loops_do_what_the_fast_path_does(seed, coupling, n_agents) -> None:
+    rng = np.random.default_rng(seed)
+    owners = {
+        "owners": {f"f{i}": f"agent_{rng.integers(n_agents)}" for i in range(5)},
+        "variable_owners": {f"x{i}": f"agent_{rng.integers(n_agents)}" for i in range(5)},
+    }
+    functions = bowls(RING, seed, owners=owners, n_starts=1, ripples=0.5, coupling=coupling)
+    check_agents(functions, RefinedMaxSum(rounds=8))
+
+
+def test_agents_relay_over_links() -> None:
+    functions = bowls(CHAIN, 2)
+    line = nx.path_graph(["x0", "x3", "x1", "x4", "x2"])  # nobody hears those it shares factors with
+    report = check_agents(functions, RefinedMaxSum(), line)
+    everyone = RefinedMaxSum().maximise(functions).report
+    assert report.traffic.messages == everyone.traffic.messages
+    assert report.traffic.transmissions > everyone.traffic.transmissions
+
+
+def check_agents(functions: Bowls, method: RefinedMaxSum, links: "nx.Graph[str] | None" = None):
+    fast = method.maximise(functions, links)
+    by_agents = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents, links))
+    assert by_agents.point.tobytes() == fast.point.tobytes()
+    assert by_agents.value == fast.value
+    assert by_agents.report == fast.report
+    assert (fast.report.traffic == Traffic()) == (len(functions.graph.agents) == 1)
+    return fast.report
+
+
+def test_the_result_does_not_depend_on_what_agents_own() -> None:
+    found = [RefinedMaxSum().maximise(bowls(TREE, 4, owners=owners, ripples=0.5)) for owners in TEAMS.values()]
+    assert len({agreement.point.tobytes() for agreement in found}) == 1
+
+
+# What is refused.
+
+
+def test_a_factor_of_too_many_variables_is_refused() -> None:
+    with pytest.raises(BudgetError, match="9 variables"):
+        RefinedMaxSum().maximise(bowls({"f": [f"x{i}" for i in range(9)]}))
+
+
+def test_links_that_do_not_join_those_who_must_talk_are_refused() -> None:
+    functions = bowls(CHAIN)
+    apart = nx.Graph()
+    apart.add_nodes_from(functions.graph.agents)
+    with pytest.raises(TransportError):
+        RefinedMaxSum().maximise(functions, apart)
+
+
+def test_a_function_that_is_no_number_is_refused_by_both_ways() -> None:
+    class Broken(Bowls):
+        def own(self, factor, X):
+            value, gradient = super().own(factor, X)
+            return np.where(X[..., 0] > 0.9, np.nan, value), gradient
+
+    graph = FactorGraph.from_scopes(CHAIN)
+    broken = Broken(graph, np.zeros(5), np.ones(5), np.zeros((0, 5)))
+    with pytest.raises(ShapeError, match="'f0'"):
+        RefinedMaxSum().maximise(broken)
+    with pytest.raises(ShapeError, match="'f0'"):
+        maximise_with_agents(RefinedMaxSum(), broken, InProcess().open(graph.agents))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("points", 2),
+        ("refinement", 1),
+        ("starts", 0),
+        ("coarse_entries", 63),
+        ("window_entries", 2**25),
+        ("tolerance", 0.0),
+        ("levels", 0),
+        ("rounds", 0),
+        ("damping", 1.0),
+    ],
+)
+def test_a_setting_out_of_range_is_named(field, value) -> None:
+    with pytest.raises(ConfigError, match=rf"\$\.coordination\.{field}"):
+        convert({"kind": "refined-max-sum", field: value}, RefinedMaxSum, at="$.coordination")

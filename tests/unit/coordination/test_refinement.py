@@ -1,0 +1,155 @@
+"""Grids around an incumbent: what they contain, when they move, what fits a budget."""
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from swarmbo.coordination.refinement import (
+    Resolution,
+    coarse_values,
+    is_at_edge,
+    place_of_entries,
+    tables,
+    window_values,
+)
+from swarmbo.errors import BudgetError, ShapeError
+from swarmbo.graph import FactorGraph, FactorStack
+
+unit = st.floats(0.0, 1.0)
+
+
+class Waves:
+    """A function with a value that tells its arguments apart, and a gradient that is never asked for."""
+
+    n_exchanges = 0
+
+    def value(self, stack, U, received):
+        weights = 10.0 ** np.arange(U.shape[-1])
+        return (U * weights).sum(axis=-1) + 1000.0 * np.arange(len(stack.factors))[:, None]
+
+
+class Climbing:
+    """Functions with two phases of exchange, which climb something else than their value."""
+
+    n_exchanges = 2
+
+    def value_and_gradient(self, stack, U, received):
+        return U.sum(axis=-1) + 10.0 * received[0] + 100.0 * received[1], np.zeros_like(U)
+
+
+def window(x: float, spacing: float, points: int, low: float = 0.0, high: float = 1.0) -> np.ndarray:
+    arguments = (np.array([value]) for value in (x, low, high, spacing))
+    return window_values(*arguments, points)[0]
+
+
+@given(unit, st.floats(1e-9, 0.05), st.sampled_from([3, 5, 9, 17]))
+def test_a_window_holds_the_incumbent_first_and_its_lattice_neighbours(x, spacing, points) -> None:
+    values = window(x, spacing, points)
+    assert values[0] == x
+    assert len(values) == points
+    assert values.min() >= 0.0
+    assert values.max() <= 1.0
+    rest = np.sort(values)
+    steps = (rest - x) / spacing
+    on_lattice = np.abs(steps - np.round(steps)) <= 1e-6 * np.maximum(1.0, np.abs(steps)) + 1e-16 / spacing
+    assert (on_lattice | (rest == 0.0) | (rest == 1.0)).all()
+    for neighbour in (max(x - spacing, 0.0), min(x + spacing, 1.0)):
+        assert np.abs(values - neighbour).min() <= 1e-8 * spacing + 1e-15
+    if (points - 1) * spacing < 1.0:
+        assert len(np.unique(values)) == points  # shifted at a bound, not cut short
+
+
+def test_a_window_inside_the_box_is_centred() -> None:
+    assert window(0.5, 0.1, 5).tolist() == pytest.approx([0.5, 0.3, 0.4, 0.6, 0.7])
+    assert window(0.05, 0.1, 5).tolist() == pytest.approx([0.05, 0.0, 0.15, 0.25, 0.35])
+    assert window(1.0, 0.1, 3).tolist() == pytest.approx([1.0, 0.8, 0.9])
+
+
+def test_a_side_of_no_length_has_one_value() -> None:
+    assert window(0.3, 0.0, 5, low=0.3, high=0.3).tolist() == [0.3] * 5
+    assert coarse_values(np.array([0.3]), np.array([0.3]), np.array([[0.3]]), 4).tolist() == [[0.3] * 5]
+
+
+def test_the_first_level_holds_the_starts_first_and_both_bounds() -> None:
+    starts = np.array([[0.2, 0.9], [0.4, 0.8]])
+    values = coarse_values(np.array([0.1, 0.0]), np.array([0.7, 1.0]), starts, 4)
+    np.testing.assert_allclose(values, [[0.2, 0.4, 0.1, 0.3, 0.5, 0.7], [0.9, 0.8, 0.0, 1 / 3, 2 / 3, 1.0]])
+    assert values[0, -1] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [(0.3, True), (0.4, False), (0.5, False), (0.7, True)],
+)
+def test_a_choice_is_at_the_edge_where_the_window_ends(chosen, expected) -> None:
+    values = np.array([[0.5, 0.3, 0.4, 0.6, 0.7]])
+    assert is_at_edge(values, np.array([chosen]), np.zeros(1), np.ones(1)).tolist() == [expected]
+
+
+def test_the_bounds_of_the_box_are_no_edges() -> None:
+    values = np.array([[0.1, 0.0, 0.2], [0.9, 0.8, 1.0]])
+    assert not is_at_edge(values, np.array([0.0, 1.0]), np.zeros(2), np.ones(2)).any()
+
+
+def test_tables_are_the_functions_at_all_combinations_in_scope_order() -> None:
+    values = np.array([[0.0, 0.1, 0.2], [1.0, 1.1, 1.2], [2.0, 2.1, 2.2]])
+    stack = FactorStack(("f", "g"), np.array([[0, 2], [2, 1]]))
+    found = tables(Waves(), stack, values, [(), ()])
+    assert found.shape == (2, 3, 3)
+    for i in range(3):
+        for j in range(3):
+            assert found[0, i, j] == pytest.approx(values[0, i] + 10.0 * values[2, j])
+            assert found[1, i, j] == pytest.approx(values[2, i] + 10.0 * values[1, j] + 1000.0)
+
+
+def test_what_was_received_stays_fixed_over_a_table_of_what_is_climbed() -> None:
+    stack = FactorStack(("f", "g"), np.array([[0], [1]]))
+    found = tables(Climbing(), stack, np.array([[0.0, 0.5], [0.25, 0.75]]), [(1.0, 2.0), (3.0, 4.0)])
+    assert found.tolist() == [[210.0, 210.5], [430.25, 430.75]]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_value_that_is_no_number_is_named_with_its_factor_and_point(bad) -> None:
+    class Broken(Waves):
+        def value(self, stack, U, received):
+            return np.where(U[..., 0] > 0.7, bad, 0.0) * (np.arange(len(stack.factors)) == 1)[:, None]
+
+    stack = FactorStack(("f", "g"), np.array([[0], [1]]))
+    with pytest.raises(ShapeError, match=r"'g'.*\[0.75\]"), np.errstate(invalid="ignore"):
+        tables(Broken(), stack, np.array([[0.0, 0.1], [0.25, 0.75]]), [(), ()])
+
+
+def test_entries_are_numbered_as_a_table_in_c_order() -> None:
+    places = place_of_entries(3, 2)
+    assert places.tolist() == [[i, j] for i in range(3) for j in range(3)]
+
+
+@given(
+    arity=st.integers(1, 7),
+    points=st.integers(3, 200),
+    refinement=st.integers(2, 64),
+    starts=st.integers(1, 16),
+    coarse=st.integers(6, 20),
+    fine=st.integers(6, 20),
+)
+def test_grids_fit_the_budget_or_are_refused(arity, points, refinement, starts, coarse, fine) -> None:
+    graph = FactorGraph.from_scopes({"f": [f"x{i}" for i in range(arity)], "g": ["x0"]})
+    budgets = 2**coarse, 2**fine
+    if 4**arity > budgets[0] or 3**arity > budgets[1]:
+        with pytest.raises(BudgetError, match=rf"'f' has {arity} variables"):
+            Resolution.of(graph, points, refinement, starts, *budgets)
+        return
+    found = Resolution.of(graph, points, refinement, starts, *budgets)
+    assert found.first**arity <= budgets[0]
+    assert found.window**arity <= budgets[1]
+    assert found.window % 2 == 1
+    assert 3 <= found.coarse <= points
+    assert 1 <= found.starts <= starts
+    assert 2 <= found.refinement <= refinement
+    assert found.first + 1 > budgets[0] ** (1.0 / arity) - 1e-9 or found.coarse == points  # as fine as fits
+
+
+def test_a_refusal_says_what_it_would_take() -> None:
+    graph = FactorGraph.from_scopes({"small": ["x0"], "big": [f"x{i}" for i in range(9)]})
+    with pytest.raises(BudgetError, match=r"'big' has 9 variables: 4 values each.* 262144 entries.*16384.*admm"):
+        Resolution.of(graph, 33, 4, 3, 2**14, 2**12)
