@@ -31,6 +31,7 @@ KINDS = [
 names = [f"{type(kind).__name__}-{getattr(kind, 'beta', '')}-{getattr(kind, 'coupled', '')}" for kind in KINDS]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=names)
 BELIEF = AdditiveGPSettings(max_iterations=20)
+OVERLAPPING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
 
 
 def functions_of(kind: JointAcquisition, situation) -> BoxFunctions:
@@ -40,9 +41,10 @@ def functions_of(kind: JointAcquisition, situation) -> BoxFunctions:
 @every_kind
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_the_gradient_is_that_of_what_a_factor_climbs(kind, outcomes, situation_of) -> None:
+    scopes = OVERLAPPING
     if isinstance(kind, AddGPUCB) and outcomes == "per-factor":
-        pytest.skip("groups are learned from totals only")
-    functions = functions_of(kind, situation_of(outcomes=outcomes, noise=3.0))
+        kind, scopes = AddGPUCB(), {"f": ["a", "b"], "g": ["c", "d"], "h": ["e"]}  # groups are learned from totals only
+    functions = functions_of(kind, situation_of(scopes, outcomes=outcomes, noise=3.0))
     stacks = stacks_of(functions.graph)
     U = np.random.default_rng(1).random((5, len(functions.graph.variables)))
     points = [stack.take(U) for stack in stacks]
@@ -54,8 +56,8 @@ def test_the_gradient_is_that_of_what_a_factor_climbs(kind, outcomes, situation_
             up, _ = functions.value_and_gradient(stack, X + step, received)
             down, _ = functions.value_and_gradient(stack, X - step, received)
             scale = max(np.abs(gradient).max(), np.abs(climbed).max())
-            # sampled waves are single precision: their differences carry an error of 1e-7 / 1e-5 of the value
-            tolerance = 2e-2 if isinstance(kind, Thompson) else 1e-6
+            # sampled waves are single precision, and a logarithm magnifies the rounding of small variances
+            tolerance = {"Thompson": 2e-2, "ExpectedImprovement": 1e-4}.get(type(kind).__name__, 1e-6)
             np.testing.assert_allclose(gradient[..., axis], (up - down) / 2e-5, atol=tolerance * scale, rtol=0)
 
 

@@ -36,6 +36,13 @@ def replace_settings(**changes) -> AdditiveGPSettings:
     return AdditiveGPSettings(max_iterations=20, **changes)
 
 
+def test_a_refit_starts_from_what_was_learned_before(situation_of) -> None:
+    one_step = AdditiveGPSettings(max_iterations=1)
+    before = DECHBO().learn(situation_of(t=30), AdditiveGPSettings(max_iterations=200), None)
+    warm, cold = (DECHBO().learn(situation_of(t=34), one_step, past).belief for past in (before.learned, None))
+    assert warm.log_evidence() > cold.log_evidence() + 1.0
+
+
 def test_between_fits_data_are_learned_with_the_hyperparameters_of_the_last(situation_of) -> None:
     first = DECHBO().learn(situation_of(t=10), BELIEF, None)
     situation = situation_of(t=12)
