@@ -1,27 +1,106 @@
-"""The kinds that a team can be made of, and how each decides a round."""
+"""The kinds that teams can be made of, which fit which world, and how each decides a round."""
 
+from typing import Any, TypeVar, cast
+
+import msgspec
 import numpy as np
+from jaxtyping import Float
 
-from swarmbo.acquisition import DBGPUCB, Decision, Situation
-from swarmbo.agent import solve_with_agents
-from swarmbo.baselines import Greedy, Independent, LawnMower, Random
+from swarmbo.acquisition import (
+    DBGPUCB,
+    DECHBO,
+    AddGPUCB,
+    Auto,
+    Decision,
+    DuMBO,
+    ExpectedImprovement,
+    JointSituation,
+    Model,
+    Situation,
+    Thompson,
+)
+from swarmbo.acquisition.thompson import SampledFunctions
+from swarmbo.agent import maximise_with_agents, solve_with_agents
+from swarmbo.baselines import (
+    CMAES,
+    BoTorchLogEI,
+    Greedy,
+    Independent,
+    IsotropicGP,
+    LawnMower,
+    Random,
+    Sobol,
+    Turbo1,
+)
 from swarmbo.belief import ExactGPSettings
+from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.coordination import Exact, MaxSum
+from swarmbo.coordination.admm import ADMM
+from swarmbo.coordination.refined_max_sum import RefinedMaxSum
+from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
-from swarmbo.transport import InProcess
+from swarmbo.rng import stream
+from swarmbo.settings import resolve
+from swarmbo.sharing import draw_traffic
+from swarmbo.transport import InProcess, Routes
 
-BeliefSettings = ExactGPSettings
-AcquisitionSettings = DBGPUCB
-CoordinationSettings = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 TransportSettings = InProcess
 
+FieldBelief = ExactGPSettings
+FieldAcquisition = DBGPUCB
+FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
+
+JointBelief = AdditiveGPSettings
+JointAcquisitions = AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement | Auto
+JointCoordination = ADMM | RefinedMaxSum | Random | Sobol | CMAES | BoTorchLogEI | Turbo1 | IsotropicGP
+
+BeliefSettings = FieldBelief | JointBelief
+AcquisitionSettings = FieldAcquisition | JointAcquisitions
+CoordinationSettings = FieldCoordination | JointCoordination
+
 DEFAULT_KINDS = {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"}
+JOINT_DEFAULT_KINDS = {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"}
+
+FIELD_TEAM = "agents that each measure a place of their own in one field"
+JOINT_TEAM = "agents that set the variables of one function together"
+
+Kind = TypeVar("Kind")
+
+
+def fitting(given: object, fits: type[Kind] | Any, known: Any, team: str, at: str) -> Kind:
+    """Settings of a kind that fits a team, from what a user gave for them.
+
+    Args:
+        given: A Settings instance, a kind's name, or a table.
+        fits: The class, or union of classes, that fit.
+        known: The union of all kinds.
+        team: What it must fit, in words.
+        at: Path for messages.
+
+    Raises:
+        ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
+
+    Example:
+        >>> fitting("max-sum", FieldCoordination, CoordinationSettings, FIELD_TEAM, "$.coordination").rounds
+        50
+    """
+    members: tuple[Any, ...] = getattr(fits, "__args__", (fits,))
+    settings: Any = resolve(given, known, at)
+    if not isinstance(settings, members):
+        names = ", ".join(repr(member.__struct_config__.tag) for member in members)
+        got = settings.__struct_config__.tag
+        raise ConfigError(f"got {got!r}, which is not for {team}; wanted {_one_of(names)}", at=f"{at}.kind")
+    return settings
+
+
+def _one_of(names: str) -> str:
+    return f"one of {names}" if "," in names else names
 
 
 def decide(
     situation: Situation,
-    acquisition: AcquisitionSettings,
-    coordination: CoordinationSettings,
+    acquisition: FieldAcquisition,
+    coordination: FieldCoordination,
     transport: TransportSettings,
 ) -> Decision:
     """Where everybody measures next: by messages over the local acquisitions, or as a baseline has it.
@@ -48,3 +127,39 @@ def decide(
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
     return Decision(points, solution.report)
+
+
+def decide_joint(
+    situation: JointSituation,
+    model: Model,
+    acquisition: JointAcquisitions,
+    coordination: JointCoordination,
+    transport: TransportSettings,
+) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+    """The next joint point: by messages over the local functions, or as a baseline has it.
+
+    Args:
+        situation: What is known.
+        model: What was made of it.
+        acquisition: What a point is worth.
+        coordination: How the agents agree.
+        transport: What carries their messages.
+
+    Returns:
+        The point (n,) in the unit cube, and how it was agreed. Traffic includes what a joint draw of the factors costs.
+    """
+    if not isinstance(coordination, ADMM | RefinedMaxSum):
+        return coordination.decide_joint(situation, acquisition)
+    functions = acquisition.local_functions(situation, model)
+    graph, links = functions.graph, situation.links
+    names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+    seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
+    if transport.as_agents:
+        agreement = maximise_with_agents(cast(Any, coordination), functions, transport.open(graph.agents, links), seed)
+    else:
+        agreement = coordination.maximise(functions, links, seed)
+    report = agreement.report
+    if isinstance(functions, SampledFunctions) and model.belief.is_tied:
+        drawing = draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
+        report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
+    return agreement.point, report

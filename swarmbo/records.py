@@ -88,12 +88,49 @@ class Query(msgspec.Struct, frozen=True, eq=False):
     stds: dict[str, float]
 
 
+class PointQuery(msgspec.Struct, frozen=True):
+    """A joint point that a team with a factor graph asks for.
+
+    Args:
+        id: Name it with this when telling its outcome.
+        point: Value of each variable, in physical units.
+        mean: The belief's prediction of the total there, in the unit of the outcome; None in the initial design, and
+            for methods that have no belief.
+        std: Its standard deviation.
+    """
+
+    id: str
+    point: dict[str, float]
+    mean: float | None = None
+    std: float | None = None
+
+
+class PointRecommendation(msgspec.Struct, frozen=True):
+    """The joint point that a team with a factor graph holds for the best, with posterior mean and standard deviation.
+
+    Args:
+        point: Value of each variable, in physical units.
+        mean: Of the total there, without noise, in the unit of the outcome.
+        std: Its standard deviation.
+    """
+
+    point: dict[str, float]
+    mean: float
+    std: float
+
+    @property
+    def location(self) -> list[float]:
+        """The values alone, in the order of the graph's variables."""
+        return list(self.point.values())
+
+
 class Sample(msgspec.Struct, frozen=True):
     """One agent's part in one round.
 
     Args:
         agent: Its name.
-        location: Where the measurement was really taken, in the unit of the action space.
+        location: Where the measurement was really taken, in the unit of the action space; where agents set variables of
+            one function, the values of its own.
         measurement: The noisy outcome in its physical unit; None if the measurement failed.
         target: The action it was asked for; None for the measurement at reset.
         distance: Distance travelled for it, in the unit of the action space; 0 where the world does not say.
@@ -108,6 +145,25 @@ class Sample(msgspec.Struct, frozen=True):
     target: list[float] | None = None
     distance: float = 0.0
     cost: float = 0.0
+    mean: float | None = None
+    std: float | None = None
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """One place and what was measured there.
+
+    Args:
+        location: In the unit of the action space; of a joint point one value per variable, in the world's order.
+        measurement: The noisy outcome in its physical unit, of a joint point that of the sum of all factors; None if it
+            failed, or a part of it did.
+        factors: Outcome of each factor, where they are told one by one; None for one that failed.
+        mean: What the team predicted before.
+        std: The prediction's standard deviation.
+    """
+
+    location: list[float]
+    measurement: float | None
+    factors: dict[str, float | None] | None = None
     mean: float | None = None
     std: float | None = None
 
@@ -153,6 +209,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
         hyperparameters: The belief's, enough to rebuild it from the samples up to here.
         score: Against the truth, where the world tells it.
         links: Pairs of agents in radio contact when the round was decided.
+        joint: The joint point of all agents and its outcome, where they set variables of one function.
     """
 
     round: int
@@ -165,6 +222,14 @@ class RoundRecord(msgspec.Struct, frozen=True):
     hyperparameters: dict[str, Any] | None = None
     score: Score | None = None
     links: list[tuple[str, str]] = []
+    joint: Evaluation | None = None
+
+    @property
+    def evaluations(self) -> list[Evaluation]:
+        """What was looked at in this round: the joint point, or every agent's own place."""
+        if self.joint is not None:
+            return [self.joint]
+        return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std) for s in self.samples]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""A team: asks for joint queries, learns from their outcomes, and drives a PettingZoo environment."""
+"""A team with a factor graph: asks for joint points of an additive function, and learns from their outcomes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, overload
 
 import msgspec
 import networkx as nx
@@ -9,142 +9,172 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
-from scipy.stats import qmc
 
-from swarmbo.acquisition import Situation
-from swarmbo.belief import ExactGP
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
-from swarmbo.kinds import AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings, decide
-from swarmbo.records import Query, Recommendation, SolveReport, Traffic
+from swarmbo.acquisition import History, JointSituation, Learned, Model, OutcomeMode, incumbent
+from swarmbo.baselines.sobol import sobol_point
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError
+from swarmbo.field_team import FieldTeam
+from swarmbo.graph import FactorGraph
+from swarmbo.joint_space import JointSpace
+from swarmbo.joint_world import JointWorld
+from swarmbo.kinds import (
+    JOINT_TEAM,
+    AcquisitionSettings,
+    BeliefSettings,
+    CoordinationSettings,
+    JointAcquisitions,
+    JointBelief,
+    JointCoordination,
+    TransportSettings,
+    decide_joint,
+    fitting,
+)
+from swarmbo.logbook import Logbook
+from swarmbo.records import PointQuery, PointRecommendation, SolveReport, Traffic
 from swarmbo.rng import stream
 from swarmbo.settings import resolve
-from swarmbo.spaces import Domain
-from swarmbo.transport import Routes, multicast_traffic
-from swarmbo.world import World
+from swarmbo.sharing import outcome_traffic
+from swarmbo.transport import Routes
 
 _STATE_VERSION = 1
-_N_DEFAULT_CANDIDATES = 512
+_NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
+_STEPS = (1e-4, 1e-2)  # ... by a random step between these
+_LARGEST_OUTCOME = 1e60
 
-Outcome = SupportsFloat | None
-Locations = Mapping[str, ArrayLike]  # (d,) each
-Places = Mapping[str, ArrayLike]  # (k, d) each
+Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
 class Team:
-    """A team of agents that share a Gaussian-process belief and agree on joint batches of measurements.
+    """A team whose agents own the factors and variables of a function, and agree on joint points to evaluate.
 
-    Make one with ``Team.for_env`` (drives a PettingZoo environment) or ``Team.for_field`` (ask and tell).
-    The team maximises. Decisions repeat to the bit for one seed and one number of linear-algebra threads
-    (``swarmbo run`` sets it to one), in whichever order agents and outcomes come.
+    The team maximises the sum of the factors. It learns from outcomes of the sum or of single factors. Decisions repeat
+    to the bit for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one).
+
+    The first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is asked for twice:
+    one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
+
+    Args:
+        graph: Scopes and owners; None where the structure is not known.
+        bounds: (low, high) of every variable, physical.
+        belief: What the team thinks of the function: a kind's name, its settings, or a table. So are the next three.
+        acquisition: What a point is worth.
+        coordination: How the agents agree on it.
+        transport: How messages travel.
+        seed: Drives everything random, >= 0.
+        rounds: Number of points planned, >= 1; None if unknown.
+        outcomes: What is observed: the ``total``, or every factor by itself.
+        initial: Points of the initial design, >= 1; evaluations that were attached count.
+        variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
+
+    Raises:
+        ConfigError: If bounds do not fit the graph, or a setting is refused.
 
     Example:
         >>> import swarmbo as sb
-        >>> team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], seed=1)
-        >>> query = team.ask()
-        >>> team.tell(query, {agent: -float(((x - 0.3) ** 2).sum()) for agent, x in query.points.items()})
-        >>> team.belief.n_data
-        2
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> team = sb.Team(graph, bounds={name: (0.0, 1.0) for name in "xyz"}, seed=1)
+        >>> for _ in range(12):
+        ...     query = team.ask()
+        ...     x, y, z = (query.point[name] for name in "xyz")
+        ...     team.tell(query, -((x - y) ** 2) - (y - 0.3) ** 2 - (y - z) ** 2)
+        >>> team.n_data, list(team.recommend().point)
+        (12, ['x', 'y', 'z'])
     """
 
     def __init__(
         self,
-        agents: Sequence[str],
-        domain: Domain,
+        graph: FactorGraph | None,
+        bounds: Mapping[str, Sequence[float]],
         *,
-        belief: BeliefSettings | str | dict[str, Any] = "exact",
-        acquisition: AcquisitionSettings | str | dict[str, Any] = "db-gp-ucb",
-        coordination: CoordinationSettings | str | dict[str, Any] = "exact",
+        belief: BeliefSettings | str | dict[str, Any] = "additive",
+        acquisition: AcquisitionSettings | str | dict[str, Any] = "auto",
+        coordination: CoordinationSettings | str | dict[str, Any] = "admm",
         transport: TransportSettings | str | dict[str, Any] = "in-process",
         seed: int = 0,
         rounds: int | None = None,
+        outcomes: OutcomeMode = "total",
+        initial: int = 10,
+        variable_owners: Mapping[str, str] | None = None,
     ) -> None:
-        if not agents or len(set(agents)) != len(agents):
-            raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
-        if seed < 0:
-            raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
-        if rounds is not None and rounds < 1:
-            raise ConfigError(f"got {rounds}; wanted an integer >= 1, or None", at="$.rounds")
-        self.agents = tuple(agents)
-        self.domain = domain
-        self.acquisition = resolve(acquisition, AcquisitionSettings, "$.acquisition")
-        self.coordination = resolve(coordination, CoordinationSettings, "$.coordination")
+        for name, value in (("seed", seed), ("rounds", rounds), ("initial", initial)):
+            smallest = 0 if name == "seed" else 1
+            if value is not None and value < smallest:
+                raise ConfigError(f"got {value}; wanted an integer >= {smallest}", at=f"$.{name}")
+        if outcomes not in ("total", "per-factor"):
+            raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
+        if graph is None and outcomes == "per-factor":
+            raise ConfigError(
+                "got 'per-factor' without a graph; wanted the graph that has the factors", at="$.outcomes"
+            )
+        self.space = JointSpace.of(graph, bounds, variable_owners)
+        self.graph, self.domain = self.space.graph, self.space.domain
+        self.belief_settings: JointBelief = fitting(belief, JointBelief, BeliefSettings, JOINT_TEAM, "$.belief")
+        self.acquisition: JointAcquisitions = fitting(
+            acquisition, JointAcquisitions, AcquisitionSettings, JOINT_TEAM, "$.acquisition"
+        )
+        self.coordination: JointCoordination = fitting(
+            coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination"
+        )
         self.transport = resolve(transport, TransportSettings, "$.transport")
-        self.belief_settings = resolve(belief, BeliefSettings, "$.belief")
-        self.seed, self.horizon = seed, rounds
-        self.belief = ExactGP.create(self.belief_settings, domain)
-        self.round = 0
-        self.failures = 0
-        self.last_query: Query | None = None
+        self.seed, self.horizon, self.initial = seed, rounds, initial
+        self.outcomes: OutcomeMode = outcomes
+        self.agents = self.graph.agents
+        self.last_query: PointQuery | None = None
         self.last_report: SolveReport | None = None
         self.last_sharing = Traffic()
-        self._asked = 0
+        self._log = Logbook.empty(self.domain.n_dims, self.graph.factors)
+        self._learned: Learned | None = None  # before the last decision: the one part of a model that is not replayed
+        self._made: tuple[Logbook, Model] | None = None
         self._acting: str | None = None  # the query that the environment is carrying out
-        self._world: World | None = None
-        self._pending: dict[str, dict[str, np.ndarray]] = {}
-        self._positions: dict[str, np.ndarray] = {}
-        self._starts: dict[str, np.ndarray] = {}
+        self._world: JointWorld | None = None
 
-    @classmethod
-    def for_field(cls, agents: Sequence[str], low: Sequence[float], high: Sequence[float], **settings: Any) -> "Team":
-        """A team whose agents may each measure anywhere in a box.
+    @staticmethod
+    def for_field(agents: Sequence[str], low: Sequence[float], high: Sequence[float], **settings: Any) -> FieldTeam:
+        """A team whose agents each measure a place of their own in one field; see ``FieldTeam.for_field``."""
+        return FieldTeam.for_field(agents, low, high, **settings)
 
-        Args:
-            agents: Their names.
-            low: Lower bounds (d,) of a location.
-            high: Upper bounds (d,).
-            **settings: ``belief``, ``acquisition``, ``coordination``, ``transport`` (a kind's name, its settings
-                object, or a table), ``seed``, ``rounds``.
-        """
-        return cls(agents, Domain(np.asarray(low, dtype=float), np.asarray(high, dtype=float)), **settings)
-
-    @classmethod
-    def for_env(cls, env: "ParallelEnv[str, Any, Any]", **settings: Any) -> "Team":
-        """A policy for a sensing environment: each agent's action is where it measures next.
+    @staticmethod
+    def for_env(env: "ParallelEnv[str, Any, Any]", **settings: Any) -> "Team | FieldTeam":
+        """A policy for an environment.
 
         Args:
-            env: The environment; ``swarmbo.world.World`` says what it must and may offer.
-            **settings: As for ``for_field``; ``rounds`` defaults to the environment's ``max_cycles``.
+            env: If it has ``factor_graph()``, its agents set the variables of one function, and the policy is a
+                ``Team``; ``swarmbo.joint_world`` says what else it must offer. Else every agent measures a place of its
+                own, and the policy is a ``FieldTeam``.
+            **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` (by default
+                the environment's ``max_cycles``), and for a ``Team`` also ``initial``.
 
         Raises:
-            ConfigError: If action spaces are no finite boxes, or differ.
+            ConfigError: If the environment is of neither form, or a setting is refused.
         """
-        world = World(env)
+        if not hasattr(env.unwrapped, "factor_graph"):
+            return FieldTeam.for_env(env, **settings)
+        world = JointWorld(env)
+        own = {variable: world.variable_owners[variable] for variable in world.bounds}
         settings.setdefault("rounds", world.horizon)
-        team = cls(world.agents, world.domain, **settings)
+        team = Team(world.graph, world.bounds, outcomes=world.outcomes, variable_owners=own, **settings)
         team._world = world
         return team
 
     def begin(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Start an episode: learn from the infos of ``env.reset`` where the agents are and what they measured there.
-
-        ``act`` calls it before the first round. Call it yourself before a further episode; the belief is kept.
-        """
-        self.round, self._acting, self._pending, self._positions, self._starts = 0, None, {}, {}, {}
-        self._learn(infos, {})
+        """Start an episode: queries that are out are given up, what was learned is kept. ``infos`` bring nothing."""
+        self._acting, self._log = None, self._log.without(self._log.open)
 
     def act(
         self, observations: Mapping[str, Any], infos: Mapping[str, Mapping[str, Any]] | None = None
     ) -> dict[str, np.ndarray]:
-        """Actions for every live agent.
+        """Actions for every live agent: its own variables of the next joint point.
 
         Args:
             observations: As returned by the environment; only its keys are used.
-            infos: Likewise; used in the first round only, where they are those of ``reset``.
-
-        Returns:
-            For each agent where it measures next. An agent with nowhere to go is told to stay where it is.
+            infos: Likewise; not used.
         """
         world = self._in_world
-        if self.round == 0 and not self._positions and infos:
-            self.begin(infos)
         if self._acting is not None:
-            self._pending.pop(self._acting, None)  # its outcomes were never observed, and now they can't be
-        agents = tuple(agent for agent in self.agents if agent in observations and agent in world.live)
-        query = self.ask(world.candidates(agents), links=world.links(), agents=agents)
+            self._log = self._log.without([self._acting])  # its outcome was never observed, and now it can't be
+        query = self.ask(links=world.links())
         self._acting = query.id
-        middle = (self.domain.low + self.domain.high) / 2
-        stay = {agent: self._positions.get(agent, middle) for agent in agents}
-        return {agent: world.action(agent, point) for agent, point in (stay | query.points).items()}
+        return world.actions(query.point, list(observations))
 
     def observe(
         self,
@@ -156,158 +186,192 @@ class Team:
     ) -> None:
         """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used.
 
-        A measurement that is missing or not finite counts as failed; the others are learned from.
+        Outcomes that are missing or not finite count as failed.
         """
-        points = self._pending.pop(self._acting, {}) if self._acting is not None else {}
-        self._acting = None
-        self._learn(infos, points)
+        if self._acting is None:
+            return
+        query_id, self._acting = self._acting, None
+        point = self._in_world.point(infos)
+        self.tell(query_id, self._in_world.outcome(infos), point=point, failed=True)
 
-    def ask(
-        self,
-        candidates: Places | None = None,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        agents: Sequence[str] | None = None,
-    ) -> Query:
-        """A joint batch: one place for each agent that has somewhere to go, chosen together.
+    @overload
+    def ask(self, count: None = None, *, links: "nx.Graph[str] | None" = None) -> PointQuery: ...
 
-        The variance takes queries that are still out as measured, so that a further query looks elsewhere.
+    @overload
+    def ask(self, count: int, *, links: "nx.Graph[str] | None" = None) -> list[PointQuery]: ...
+
+    def ask(self, count: int | None = None, *, links: "nx.Graph[str] | None" = None) -> PointQuery | list[PointQuery]:
+        """The next joint point, or a batch of them.
+
+        The points of a batch are chosen one after the other, each given those before it and all others that are out:
+        the variance takes them as evaluated, the mean does not move.
 
         Args:
-            candidates: For each agent the places (k, d) it could measure, k >= 0; an agent that is missing has none. By
-                default 512 random ones in the box for each.
+            count: How many, >= 1; None for one that is not in a list.
             links: Who hears whom; None means everyone.
-            agents: Who takes part; by default all.
 
         Raises:
-            ConfigError: If an agent is unknown, or links are directed.
-            ShapeError: If candidates are not finite (k, d) arrays.
+            ConfigError: If the count is not at least 1, or links are directed.
         """
-        takes_part = self._known(self.agents if agents is None else agents)
         if links is not None and links.is_directed():
             raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
-        places = self._places(takes_part, candidates, self.round + 1)
-        self.round += 1
-        self._asked += 1
-        self.refit()
-        belief = self.belief
-        pending = [point for points in self._pending.values() for point in points.values()]
-        if pending:
-            belief = belief.condition_on_pending(np.array(pending))
-        decision = decide(
-            Situation(
-                agents=takes_part,
-                candidates=places,
-                positions=self._positions,
-                starts=self._starts,
-                belief=belief,
-                links=links,
-                domain=self.domain,
-                round=self.round,
-                horizon=self.horizon,
-                seed=self.seed,
-            ),
-            self.acquisition,
-            self.coordination,
-            self.transport,
-        )
-        points = {agent: decision.points[agent].copy() for agent in takes_part if agent in decision.points}
-        predictions = [belief.posterior(point[None]) for point in points.values()]
-        query = Query(
-            id=f"q{self._asked:05d}",
-            points=points,
-            means={agent: float(mean[0]) for agent, (mean, _) in zip(points, predictions, strict=True)},
-            stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in zip(points, predictions, strict=True)},
-        )
-        self._pending[query.id] = {agent: point.copy() for agent, point in points.items()}
-        self.last_query, self.last_report = query, decision.report
-        return query
+        if count is None:
+            return self._ask(links)
+        if count < 1:
+            raise ConfigError(f"got {count}; wanted an integer >= 1, or None", at="$.count")
+        return [self._ask(links) for _ in range(count)]
+
+    def _ask(self, links: "nx.Graph[str] | None") -> PointQuery:
+        index = self._log.n_evaluations
+        model = None
+        if index < self.initial:
+            U = sobol_point(stream(self.seed, "initial design"), self.domain.n_dims, index)
+            report = SolveReport(status="not_needed")
+        else:
+            model = self.model
+            self._learned = model.learned
+            U, report = decide_joint(self._situation(links), model, self.acquisition, self.coordination, self.transport)
+        point = self.space.in_box(self._apart(np.clip(U, 0.0, 1.0)))
+        mean, std = (None, None) if model is None else (float(array[0]) for array in model.posterior(point[None]))
+        self._log, query_id = self._log.with_query(point)
+        self.last_query, self.last_report = PointQuery(query_id, self.space.named(point), mean, std), report
+        return self.last_query
+
+    def _apart(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """The point, or one near it if it was asked for before."""
+        earlier = self.domain.to_unit(self._log.points)
+        rng = stream(self.seed, "apart", asked=self._log.asked)
+        while len(earlier) and np.abs(earlier - U).max(axis=1).min() <= _NEAREST:
+            length = np.exp(rng.uniform(*np.log(_STEPS)))
+            step = length * rng.uniform(-1.0, 1.0, len(U))
+            U = np.where((U + step < 0.0) | (U + step > 1.0), U - step, U + step)
+        return U
 
     def tell(
         self,
-        query: Query | str,
-        outcomes: Mapping[str, Outcome] | None = None,
+        query: PointQuery | str,
+        outcome: Outcome = None,
         *,
-        locations: Locations | None = None,
         failed: bool = False,
+        point: Mapping[str, float] | None = None,
     ) -> None:
-        """Learn the outcomes of a query: all of them or some now, the rest later, in any order.
+        """Learn the outcome of a query; outcomes of its factors all at once, or some now and the rest later.
 
         Args:
-            query: The query, or its id.
-            outcomes: For each agent that reports its measurement in physical units; None, NaN or infinite means failed.
-            locations: Where it was really measured (d,), if not at the query's point.
-            failed: Whether every measurement not in ``outcomes`` failed.
+            query: The query, or its id. Queries may be told in any order.
+            outcome: The total, or a table of factors' outcomes, in physical units. None, NaN, infinite or beyond 1e60
+                means failed.
+            failed: Whether what is not told failed.
+            point: Where it was really evaluated, if not at the query's point.
 
         Raises:
-            UnknownQueryError: If no such query is out, or an agent has no open measurement in it.
-            ShapeError: If a location is not a finite (d,) array.
+            UnknownQueryError: If no such query is out, or a factor is unknown or was told before.
+            ConfigError: If a total is told to a team that observes factors; a point is not in bounds.
         """
-        query_id = query.id if isinstance(query, Query) else query
-        outcomes, locations = dict(outcomes or {}), dict(locations or {})
-        if query_id not in self._pending:
-            raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self._pending)}")
-        points = self._pending[query_id]
-        if strangers := [agent for agent in outcomes if agent not in points]:
-            raise UnknownQueryError(f"query {query_id!r} waits for {list(points)}, got an outcome of {strangers}")
-        if strangers := [agent for agent in locations if agent not in outcomes]:
-            raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
-        places = {agent: self._location(agent, locations.get(agent, points[agent])) for agent in outcomes}
-        self._add(places, {agent: _number(outcome) for agent, outcome in outcomes.items()})
-        left = {agent: point for agent, point in points.items() if agent not in outcomes}
-        if failed:
-            self.failures += len(left)
-        if left and not failed:
-            self._pending[query_id] = left
+        query_id = query.id if isinstance(query, PointQuery) else query
+        place = None if point is None else self.space.points(np.array([[point[v] for v in self.graph.variables]]))[0]
+        total, factors = self._outcomes(outcome)
+        rest_failed = failed or not isinstance(outcome, Mapping)
+        log = self._log
+        if total is None:
+            self._log = log.with_factors(query_id, factors, rest_failed=rest_failed, point=place)
         else:
-            del self._pending[query_id]
+            self._log = log.with_total(query_id, total, point=place)
+        told = self.space.named(log.open[query_id].point if place is None else place)
+        routes = Routes(self.agents, self._world.links() if self._world else None)
+        self.last_sharing = outcome_traffic(self.graph, self.outcomes, routes, told, total, factors)
 
-    def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
-        """Learn measurements that were never asked for: earlier surveys, other instruments.
+    def _outcomes(self, outcome: Outcome) -> tuple[float | None, dict[str, float]]:
+        """The total, or the outcomes of factors: none of them if the evaluation failed as a whole."""
+        if isinstance(outcome, Mapping):
+            return None, {factor: _number(value) for factor, value in outcome.items()}
+        number = _number(outcome)
+        if self.outcomes == "total":
+            return number, {}
+        if np.isnan(number):
+            return None, {}
+        if len(self.graph.factors) > 1:
+            raise ConfigError(
+                f"got the total {number}; this team observes factors: wanted a table {{factor: outcome}}. With "
+                "outcomes = 'total' a team learns from both",
+                at="$.outcome",
+            )
+        return None, dict.fromkeys(self.graph.factors, number)
+
+    def attach(self, points: ArrayLike, outcomes: ArrayLike) -> None:
+        """Learn evaluations that were never asked for.
 
         Args:
-            locations: Where (n, d), in physical units.
-            outcomes: What (n,); entries that are not finite count as failed.
+            points: Joint points (t, n), physical, columns in the order of ``graph.variables``.
+            outcomes: Totals (t,), or outcomes by factor (t, k) in the order of ``graph.factors``; entries that are not
+                finite count as failed.
+
+        Raises:
+            ShapeError: If shapes do not fit.
+            ConfigError: If a point is not in bounds.
         """
-        X, y = np.atleast_2d(np.asarray(locations, dtype=float)), np.asarray(outcomes, dtype=float).reshape(-1)
-        if X.shape != (len(y), self.domain.n_dims):
-            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
-        good = np.isfinite(y)
-        if good.any():
-            self.belief = self.belief.update(X[good], y[good])
-        self.failures += int((~good).sum())
+        X, y = np.atleast_2d(np.array(points, dtype=float)), np.array(outcomes, dtype=float)
+        n, k = self.domain.n_dims, len(self.graph.factors)
+        if X.shape != (len(X), n) or y.shape not in ((len(X),), (len(X), k)):
+            raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
+        y = np.where(np.abs(y) < _LARGEST_OUTCOME, y, np.nan)
+        unknown, none = np.full(len(X), np.nan), np.full((len(X), k), np.nan)
+        if y.ndim == 1 and self.outcomes == "per-factor":
+            raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({len(X)}, {k})")
+        self._log = self._log.with_evaluations(self.space.points(X), *((y, none) if y.ndim == 1 else (unknown, y)))
 
     def refit(self) -> None:
-        """Fit the belief's hyper-parameters if they are due; ``ask`` and ``recommend`` do so by themselves."""
-        if self.belief.needs_fit:
-            self.belief = self.belief.fit(stream(self.seed, "fit", n=self.belief.n_data))
+        """Learn what the history says, if that is due; ``ask`` and ``recommend`` do so by themselves."""
+        if self.n_data:
+            _ = self.model
 
-    def recommend(self) -> Recommendation | None:
-        """Where the belief's mean is largest, over the places that can be measured; None while there is no data.
+    def recommend(self) -> PointRecommendation | None:
+        """The evaluated point that is worth most in expectation, so far; None while there is no data.
 
-        The places are the environment's ``sites()`` where it has them, else 2,048 quasi-random points of the box and
-        the locations in it that were measured.
+        Where factors are observed one by one it is put together from the best of what each part of the graph saw. No
+        later decision depends on this being called.
         """
-        if self.belief.n_data == 0:
+        if not self.n_data:
             return None
-        self.refit()
-        places = self._world.sites() if self._world else None
-        if places is None:
-            sobol = qmc.Sobol(self.domain.n_dims, rng=stream(self.seed, "recommendation"))
-            inside = ((self.domain.low <= self.belief.X) & (self.domain.high >= self.belief.X)).all(axis=1)
-            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), self.belief.X[inside]])
-        best = places[int(self.belief.posterior_mean(places).argmax())]
-        mean, var = self.belief.posterior(best[None])
-        return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
+        model = self.model
+        point = self.space.in_box(incumbent(model.belief))
+        mean, std = model.posterior(point[None])
+        return PointRecommendation(self.space.named(point), float(mean[0]), float(std[0]))
+
+    @property
+    def model(self) -> Model:
+        """What the team makes of its history, with points that are out taken as evaluated in the variance."""
+        if self._made is None or self._made[0] is not self._log:
+            model = self.acquisition.learn(self._situation(None), self.belief_settings, self._learned)
+            self._made = self._log, model
+        return self._made[1]
+
+    @property
+    def history(self) -> History:
+        """Everything that was evaluated so far."""
+        return self._log.history
+
+    @property
+    def n_data(self) -> int:
+        """Number of evaluated points with at least one outcome."""
+        return self._log.n_data
+
+    @property
+    def failures(self) -> int:
+        """Number of outcomes that failed."""
+        return self._log.failures
+
+    @property
+    def world(self) -> JointWorld | None:
+        """The environment that the team acts in."""
+        return self._world
 
     def state_dict(self) -> dict[str, Any]:
         """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
-        belief = self.belief.state_dict()
+        log, arrays = self._log.to_state()
         plain = {
             "version": _STATE_VERSION,
-            "agents": list(self.agents),
-            "low": self.domain.low.tolist(),
-            "high": self.domain.high.tolist(),
+            "space": self.space.to_plain(),
             "settings": {
                 "belief": msgspec.to_builtins(self.belief_settings),
                 "acquisition": msgspec.to_builtins(self.acquisition),
@@ -315,20 +379,19 @@ class Team:
                 "transport": msgspec.to_builtins(self.transport),
                 "seed": self.seed,
                 "rounds": self.horizon,
+                "outcomes": self.outcomes,
+                "initial": self.initial,
             },
-            "round": self.round,
-            "asked": self._asked,
+            "log": log,
             "acting": self._acting,
-            "failures": self.failures,
-            "pending": {key: {a: p.tolist() for a, p in points.items()} for key, points in self._pending.items()},
-            "positions": {agent: position.tolist() for agent, position in self._positions.items()},
-            "starts": {agent: start.tolist() for agent, start in self._starts.items()},
-            "belief": belief["json"],
+            "learned": msgspec.to_builtins(self._learned),
         }
-        return {"json": plain, "arrays": {f"belief/{name}": array for name, array in belief["arrays"].items()}}
+        return {"json": plain, "arrays": arrays}
 
-    @classmethod
-    def from_state_dict(cls, state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None) -> "Team":
+    @staticmethod
+    def from_state_dict(
+        state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None
+    ) -> "Team | FieldTeam":
         """The team whose ``state_dict`` this is, going on to the bit.
 
         Args:
@@ -339,112 +402,70 @@ class Team:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
         """
         plain = state["json"]
-        if plain.get("version") != _STATE_VERSION:
-            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
+        if "space" not in plain:
+            return FieldTeam.from_state_dict(state, env)
+        _require_version(plain)
+        space = JointSpace.from_plain(plain["space"])
+        graph, domain = space.graph, space.domain
+        bounds = dict(zip(graph.variables, np.column_stack([domain.low, domain.high]).tolist(), strict=True))
+        owners = dict(zip(graph.variables, graph.variable_owners, strict=True))
+        known = graph if space.structure == "known" else None
+        team = Team(known, bounds, variable_owners=owners, **plain["settings"])
         if env is not None:
-            return cls.for_env(env, **plain["settings"]).load_state_dict(state)
-        return cls.for_field(plain["agents"], plain["low"], plain["high"], **plain["settings"]).load_state_dict(state)
+            team._world = JointWorld(env)
+        return team.load_state_dict(state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> "Team":
         """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
 
         Args:
-            state: What ``state_dict`` of a team with the same agents, domain and belief settings returned.
+            state: What ``state_dict`` of a team with the same graph, bounds and belief settings returned.
 
         Raises:
             StateVersionError: If another version of swarmbo, or another team, wrote it.
         """
-        plain, arrays, own = state["json"], state["arrays"], self.state_dict()["json"]
-        if plain.get("version") != _STATE_VERSION:
-            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
-        for key in ("agents", "low", "high"):
-            if plain[key] != own[key]:
-                raise StateVersionError(f"got the state of a team with {key} {plain[key]}; wanted {own[key]}")
-        if plain["settings"]["belief"] != own["settings"]["belief"]:
-            got, wanted = plain["settings"]["belief"], own["settings"]["belief"]
-            raise StateVersionError(f"got the state of a team with belief {got}; wanted {wanted}")
-        self.round, self._asked, self.failures = plain["round"], plain["asked"], plain["failures"]
-        self._acting = plain["acting"]
-        self._pending = {
-            key: {agent: np.array(point) for agent, point in points.items()} for key, points in plain["pending"].items()
-        }
-        self._positions = {agent: np.array(position) for agent, position in plain["positions"].items()}
-        self._starts = {agent: np.array(start) for agent, start in plain["starts"].items()}
-        belief_arrays = {name.removeprefix("belief/"): array for name, array in arrays.items()}
-        self.belief = ExactGP.from_state_dict(
-            self.belief_settings, self.domain, {"json": plain["belief"], "arrays": belief_arrays}
-        )
+        plain, own = state["json"], self.state_dict()["json"]
+        _require_version(plain)
+        for key, wanted in own["space"].items():
+            if plain.get("space", {}).get(key) != wanted:
+                raise StateVersionError(f"got the state of a team with other {key}; wanted {wanted}")
+        for key in ("belief", "outcomes"):
+            if plain["settings"][key] != own["settings"][key]:
+                got, wanted = plain["settings"][key], own["settings"][key]
+                raise StateVersionError(f"got the state of a team with {key} {got}; wanted {wanted}")
+        self._log = self._log.from_state(plain["log"], state["arrays"])
+        self._acting, self._learned = plain["acting"], msgspec.convert(plain["learned"], Learned | None)
+        self._made = None
         return self
 
+    def _situation(self, links: "nx.Graph[str] | None") -> JointSituation:
+        return JointSituation(
+            graph=self.graph,
+            domain=self.domain,
+            history=self._log.history,
+            pending=self._log.pending,
+            outcomes=self.outcomes,
+            links=links,
+            round=self._log.asked + 1,
+            horizon=self.horizon,
+            seed=self.seed,
+            initial=self.initial,
+            structure=self.space.structure,
+        )
+
     @property
-    def _in_world(self) -> World:
+    def _in_world(self) -> JointWorld:
         if self._world is None:
             raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")
         return self._world
 
-    def _known(self, agents: Sequence[str]) -> tuple[str, ...]:
-        """Agents in the team's order, whichever order they are named in."""
-        if strangers := [agent for agent in agents if agent not in self.agents]:
-            raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
-        return tuple(agent for agent in self.agents if agent in agents)
 
-    def _places(
-        self, agents: tuple[str, ...], candidates: Places | None, round_number: int
-    ) -> dict[str, Float[np.ndarray, "k d"]]:
-        d = self.domain.n_dims
-        if candidates is None:
-            streams = {agent: stream(self.seed, "candidates", agent=agent, round=round_number) for agent in agents}
-            return {a: self.domain.from_unit(rng.random((_N_DEFAULT_CANDIDATES, d))) for a, rng in streams.items()}
-        self._known(list(candidates))
-        checked: dict[str, Float[np.ndarray, "k d"]] = {}
-        for agent in agents:
-            places = np.array(candidates.get(agent, ()), dtype=float)
-            places = places.reshape(0, d) if places.size == 0 else places
-            if places.ndim != 2 or places.shape[1] != d or not np.isfinite(places).all():
-                raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted finite (k, {d})")
-            checked[agent] = places
-        return checked
-
-    def _location(self, agent: str, location: object) -> Float[np.ndarray, " d"]:
-        place = np.array(location, dtype=float)
-        if place.shape != (self.domain.n_dims,) or not np.isfinite(place).all():
-            raise ShapeError(f"location of {agent!r}: got {location!r}; wanted {self.domain.n_dims} finite numbers")
-        return place
-
-    def _learn(self, infos: Mapping[str, Mapping[str, Any]], points: Mapping[str, np.ndarray]) -> None:
-        """Take the measurements out of an environment's infos; agents with a point that do not report have failed."""
-        places: dict[str, np.ndarray] = {}
-        outcomes: dict[str, float] = {}
-        for agent in self.agents:
-            location, outcome = World.report(infos.get(agent, {}))
-            number = _number(outcome)
-            if location is not None and (np.isfinite(number) or np.isfinite(np.asarray(location, dtype=float)).all()):
-                places[agent] = self._location(agent, location)
-                outcomes[agent] = number
-            elif agent in points:  # it does not say where it is: where it was sent, as far as anybody knows
-                places[agent] = points[agent]
-                outcomes[agent] = number
-        self._add(places, outcomes)
-
-    def _add(self, places: Mapping[str, np.ndarray], outcomes: Mapping[str, float]) -> None:
-        """Learn what agents measured and move them to where they did, in the team's order."""
-        told = [agent for agent in self.agents if agent in outcomes]
-        good = [agent for agent in told if np.isfinite(outcomes[agent])]
-        if good:  # first what may be refused, so that nothing has changed if it is
-            y = np.array([outcomes[agent] for agent in good])
-            self.belief = self.belief.update(np.array([places[agent] for agent in good]), y)
-        self.failures += len(told) - len(good)
-        for agent in told:
-            self._positions[agent] = places[agent]
-            self._starts.setdefault(agent, places[agent])
-        routes = Routes(self.agents, self._world.links() if self._world else None)
-        self.last_sharing = Traffic()
-        for agent in good:
-            others = [other for other in self.agents if other != agent]
-            report = msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent]))
-            self.last_sharing += multicast_traffic(routes, agent, others, len(report))
+def _number(outcome: SupportsFloat | None) -> float:
+    """An outcome as a float; NaN where there is none that can be used."""
+    number = np.nan if outcome is None else float(outcome)
+    return number if abs(number) < _LARGEST_OUTCOME else np.nan
 
 
-def _number(outcome: Outcome) -> float:
-    """An outcome as a float; NaN where there is none."""
-    return np.nan if outcome is None else float(outcome)
+def _require_version(plain: Mapping[str, Any]) -> None:
+    if plain.get("version") != _STATE_VERSION:
+        raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")

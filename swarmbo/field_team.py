@@ -1,0 +1,467 @@
+"""A team: asks for joint queries, learns from their outcomes, and drives a PettingZoo environment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsFloat
+
+import msgspec
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from pettingzoo import ParallelEnv
+from scipy.stats import qmc
+
+from swarmbo.acquisition import Situation
+from swarmbo.belief import ExactGP
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.kinds import (
+    FIELD_TEAM,
+    AcquisitionSettings,
+    BeliefSettings,
+    CoordinationSettings,
+    FieldAcquisition,
+    FieldBelief,
+    FieldCoordination,
+    TransportSettings,
+    decide,
+    fitting,
+)
+from swarmbo.records import Query, Recommendation, SolveReport, Traffic
+from swarmbo.rng import stream
+from swarmbo.settings import resolve
+from swarmbo.spaces import Domain
+from swarmbo.transport import Routes, multicast_traffic
+from swarmbo.world import World
+
+_STATE_VERSION = 1
+_N_DEFAULT_CANDIDATES = 512
+
+Outcome = SupportsFloat | None
+Locations = Mapping[str, ArrayLike]  # (d,) each
+Places = Mapping[str, ArrayLike]  # (k, d) each
+
+
+class FieldTeam:
+    """A team of agents that share a Gaussian-process belief and agree on joint batches of measurements.
+
+    Make one with ``Team.for_env`` (drives a PettingZoo environment) or ``Team.for_field`` (ask and tell).
+    The team maximises. Decisions repeat to the bit for one seed and one number of linear-algebra threads
+    (``swarmbo run`` sets it to one), in whichever order agents and outcomes come.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], seed=1)
+        >>> query = team.ask()
+        >>> team.tell(query, {agent: -float(((x - 0.3) ** 2).sum()) for agent, x in query.points.items()})
+        >>> team.belief.n_data
+        2
+    """
+
+    def __init__(
+        self,
+        agents: Sequence[str],
+        domain: Domain,
+        *,
+        belief: BeliefSettings | str | dict[str, Any] = "exact",
+        acquisition: AcquisitionSettings | str | dict[str, Any] = "db-gp-ucb",
+        coordination: CoordinationSettings | str | dict[str, Any] = "exact",
+        transport: TransportSettings | str | dict[str, Any] = "in-process",
+        seed: int = 0,
+        rounds: int | None = None,
+    ) -> None:
+        if not agents or len(set(agents)) != len(agents):
+            raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
+        if seed < 0:
+            raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
+        if rounds is not None and rounds < 1:
+            raise ConfigError(f"got {rounds}; wanted an integer >= 1, or None", at="$.rounds")
+        self.agents = tuple(agents)
+        self.domain = domain
+        self.acquisition: FieldAcquisition = fitting(
+            acquisition, FieldAcquisition, AcquisitionSettings, FIELD_TEAM, "$.acquisition"
+        )
+        self.coordination: FieldCoordination = fitting(
+            coordination, FieldCoordination, CoordinationSettings, FIELD_TEAM, "$.coordination"
+        )
+        self.transport = resolve(transport, TransportSettings, "$.transport")
+        self.belief_settings: FieldBelief = fitting(belief, FieldBelief, BeliefSettings, FIELD_TEAM, "$.belief")
+        self.seed, self.horizon = seed, rounds
+        self.belief = ExactGP.create(self.belief_settings, domain)
+        self.round = 0
+        self.failures = 0
+        self.last_query: Query | None = None
+        self.last_report: SolveReport | None = None
+        self.last_sharing = Traffic()
+        self._asked = 0
+        self._acting: str | None = None  # the query that the environment is carrying out
+        self._world: World | None = None
+        self._pending: dict[str, dict[str, np.ndarray]] = {}
+        self._positions: dict[str, np.ndarray] = {}
+        self._starts: dict[str, np.ndarray] = {}
+
+    @classmethod
+    def for_field(
+        cls, agents: Sequence[str], low: Sequence[float], high: Sequence[float], **settings: Any
+    ) -> "FieldTeam":
+        """A team whose agents may each measure anywhere in a box.
+
+        Args:
+            agents: Their names.
+            low: Lower bounds (d,) of a location.
+            high: Upper bounds (d,).
+            **settings: ``belief``, ``acquisition``, ``coordination``, ``transport`` (a kind's name, its settings
+                object, or a table), ``seed``, ``rounds``.
+        """
+        return cls(agents, Domain(np.asarray(low, dtype=float), np.asarray(high, dtype=float)), **settings)
+
+    @classmethod
+    def for_env(cls, env: "ParallelEnv[str, Any, Any]", **settings: Any) -> "FieldTeam":
+        """A policy for a sensing environment: each agent's action is where it measures next.
+
+        Args:
+            env: The environment; ``swarmbo.world.World`` says what it must and may offer.
+            **settings: As for ``for_field``; ``rounds`` defaults to the environment's ``max_cycles``.
+
+        Raises:
+            ConfigError: If action spaces are no finite boxes, or differ.
+        """
+        world = World(env)
+        settings.setdefault("rounds", world.horizon)
+        team = cls(world.agents, world.domain, **settings)
+        team._world = world
+        return team
+
+    def begin(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
+        """Start an episode: learn from the infos of ``env.reset`` where the agents are and what they measured there.
+
+        ``act`` calls it before the first round. Call it yourself before a further episode; the belief is kept.
+        """
+        self.round, self._acting, self._pending, self._positions, self._starts = 0, None, {}, {}, {}
+        self._learn(infos, {})
+
+    def act(
+        self, observations: Mapping[str, Any], infos: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Actions for every live agent.
+
+        Args:
+            observations: As returned by the environment; only its keys are used.
+            infos: Likewise; used in the first round only, where they are those of ``reset``.
+
+        Returns:
+            For each agent where it measures next. An agent with nowhere to go is told to stay where it is.
+        """
+        world = self._in_world
+        if self.round == 0 and not self._positions and infos:
+            self.begin(infos)
+        if self._acting is not None:
+            self._pending.pop(self._acting, None)  # its outcomes were never observed, and now they can't be
+        agents = tuple(agent for agent in self.agents if agent in observations and agent in world.live)
+        query = self.ask(world.candidates(agents), links=world.links(), agents=agents)
+        self._acting = query.id
+        middle = (self.domain.low + self.domain.high) / 2
+        stay = {agent: self._positions.get(agent, middle) for agent in agents}
+        return {agent: world.action(agent, point) for agent, point in (stay | query.points).items()}
+
+    def observe(
+        self,
+        observations: Mapping[str, Any],
+        rewards: Mapping[str, float],
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+        infos: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used.
+
+        A measurement that is missing or not finite counts as failed; the others are learned from.
+        """
+        points = self._pending.pop(self._acting, {}) if self._acting is not None else {}
+        self._acting = None
+        self._learn(infos, points)
+
+    def ask(
+        self,
+        candidates: Places | None = None,
+        *,
+        links: "nx.Graph[str] | None" = None,
+        agents: Sequence[str] | None = None,
+    ) -> Query:
+        """A joint batch: one place for each agent that has somewhere to go, chosen together.
+
+        The variance takes queries that are still out as measured, so that a further query looks elsewhere.
+
+        Args:
+            candidates: For each agent the places (k, d) it could measure, k >= 0; an agent that is missing has none. By
+                default 512 random ones in the box for each.
+            links: Who hears whom; None means everyone.
+            agents: Who takes part; by default all.
+
+        Raises:
+            ConfigError: If an agent is unknown, or links are directed.
+            ShapeError: If candidates are not finite (k, d) arrays.
+        """
+        takes_part = self._known(self.agents if agents is None else agents)
+        if links is not None and links.is_directed():
+            raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
+        places = self._places(takes_part, candidates, self.round + 1)
+        self.round += 1
+        self._asked += 1
+        self.refit()
+        belief = self.belief
+        pending = [point for points in self._pending.values() for point in points.values()]
+        if pending:
+            belief = belief.condition_on_pending(np.array(pending))
+        decision = decide(
+            Situation(
+                agents=takes_part,
+                candidates=places,
+                positions=self._positions,
+                starts=self._starts,
+                belief=belief,
+                links=links,
+                domain=self.domain,
+                round=self.round,
+                horizon=self.horizon,
+                seed=self.seed,
+            ),
+            self.acquisition,
+            self.coordination,
+            self.transport,
+        )
+        points = {agent: decision.points[agent].copy() for agent in takes_part if agent in decision.points}
+        predictions = [belief.posterior(point[None]) for point in points.values()]
+        query = Query(
+            id=f"q{self._asked:05d}",
+            points=points,
+            means={agent: float(mean[0]) for agent, (mean, _) in zip(points, predictions, strict=True)},
+            stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in zip(points, predictions, strict=True)},
+        )
+        self._pending[query.id] = {agent: point.copy() for agent, point in points.items()}
+        self.last_query, self.last_report = query, decision.report
+        return query
+
+    def tell(
+        self,
+        query: Query | str,
+        outcomes: Mapping[str, Outcome] | None = None,
+        *,
+        locations: Locations | None = None,
+        failed: bool = False,
+    ) -> None:
+        """Learn the outcomes of a query: all of them or some now, the rest later, in any order.
+
+        Args:
+            query: The query, or its id.
+            outcomes: For each agent that reports its measurement in physical units; None, NaN or infinite means failed.
+            locations: Where it was really measured (d,), if not at the query's point.
+            failed: Whether every measurement not in ``outcomes`` failed.
+
+        Raises:
+            UnknownQueryError: If no such query is out, or an agent has no open measurement in it.
+            ShapeError: If a location is not a finite (d,) array.
+        """
+        query_id = query.id if isinstance(query, Query) else query
+        outcomes, locations = dict(outcomes or {}), dict(locations or {})
+        if query_id not in self._pending:
+            raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self._pending)}")
+        points = self._pending[query_id]
+        if strangers := [agent for agent in outcomes if agent not in points]:
+            raise UnknownQueryError(f"query {query_id!r} waits for {list(points)}, got an outcome of {strangers}")
+        if strangers := [agent for agent in locations if agent not in outcomes]:
+            raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
+        places = {agent: self._location(agent, locations.get(agent, points[agent])) for agent in outcomes}
+        self._add(places, {agent: _number(outcome) for agent, outcome in outcomes.items()})
+        left = {agent: point for agent, point in points.items() if agent not in outcomes}
+        if failed:
+            self.failures += len(left)
+        if left and not failed:
+            self._pending[query_id] = left
+        else:
+            del self._pending[query_id]
+
+    def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
+        """Learn measurements that were never asked for: earlier surveys, other instruments.
+
+        Args:
+            locations: Where (n, d), in physical units.
+            outcomes: What (n,); entries that are not finite count as failed.
+        """
+        X, y = np.atleast_2d(np.asarray(locations, dtype=float)), np.asarray(outcomes, dtype=float).reshape(-1)
+        if X.shape != (len(y), self.domain.n_dims):
+            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
+        good = np.isfinite(y)
+        if good.any():
+            self.belief = self.belief.update(X[good], y[good])
+        self.failures += int((~good).sum())
+
+    def refit(self) -> None:
+        """Fit the belief's hyper-parameters if they are due; ``ask`` and ``recommend`` do so by themselves."""
+        if self.belief.needs_fit:
+            self.belief = self.belief.fit(stream(self.seed, "fit", n=self.belief.n_data))
+
+    def recommend(self) -> Recommendation | None:
+        """Where the belief's mean is largest, over the places that can be measured; None while there is no data.
+
+        The places are the environment's ``sites()`` where it has them, else 2,048 quasi-random points of the box and
+        the locations in it that were measured.
+        """
+        if self.belief.n_data == 0:
+            return None
+        self.refit()
+        places = self._world.sites() if self._world else None
+        if places is None:
+            sobol = qmc.Sobol(self.domain.n_dims, rng=stream(self.seed, "recommendation"))
+            inside = ((self.domain.low <= self.belief.X) & (self.domain.high >= self.belief.X)).all(axis=1)
+            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), self.belief.X[inside]])
+        best = places[int(self.belief.posterior_mean(places).argmax())]
+        mean, var = self.belief.posterior(best[None])
+        return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
+        belief = self.belief.state_dict()
+        plain = {
+            "version": _STATE_VERSION,
+            "agents": list(self.agents),
+            "low": self.domain.low.tolist(),
+            "high": self.domain.high.tolist(),
+            "settings": {
+                "belief": msgspec.to_builtins(self.belief_settings),
+                "acquisition": msgspec.to_builtins(self.acquisition),
+                "coordination": msgspec.to_builtins(self.coordination),
+                "transport": msgspec.to_builtins(self.transport),
+                "seed": self.seed,
+                "rounds": self.horizon,
+            },
+            "round": self.round,
+            "asked": self._asked,
+            "acting": self._acting,
+            "failures": self.failures,
+            "pending": {key: {a: p.tolist() for a, p in points.items()} for key, points in self._pending.items()},
+            "positions": {agent: position.tolist() for agent, position in self._positions.items()},
+            "starts": {agent: start.tolist() for agent, start in self._starts.items()},
+            "belief": belief["json"],
+        }
+        return {"json": plain, "arrays": {f"belief/{name}": array for name, array in belief["arrays"].items()}}
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None) -> "FieldTeam":
+        """The team whose ``state_dict`` this is, going on to the bit.
+
+        Args:
+            state: The saved state.
+            env: The environment that it acts in, if it does.
+
+        Raises:
+            StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
+        """
+        plain = state["json"]
+        if plain.get("version") != _STATE_VERSION:
+            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
+        if env is not None:
+            return cls.for_env(env, **plain["settings"]).load_state_dict(state)
+        return cls.for_field(plain["agents"], plain["low"], plain["high"], **plain["settings"]).load_state_dict(state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> "FieldTeam":
+        """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
+
+        Args:
+            state: What ``state_dict`` of a team with the same agents, domain and belief settings returned.
+
+        Raises:
+            StateVersionError: If another version of swarmbo, or another team, wrote it.
+        """
+        plain, arrays, own = state["json"], state["arrays"], self.state_dict()["json"]
+        if plain.get("version") != _STATE_VERSION:
+            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
+        for key in ("agents", "low", "high"):
+            if plain[key] != own[key]:
+                raise StateVersionError(f"got the state of a team with {key} {plain[key]}; wanted {own[key]}")
+        if plain["settings"]["belief"] != own["settings"]["belief"]:
+            got, wanted = plain["settings"]["belief"], own["settings"]["belief"]
+            raise StateVersionError(f"got the state of a team with belief {got}; wanted {wanted}")
+        self.round, self._asked, self.failures = plain["round"], plain["asked"], plain["failures"]
+        self._acting = plain["acting"]
+        self._pending = {
+            key: {agent: np.array(point) for agent, point in points.items()} for key, points in plain["pending"].items()
+        }
+        self._positions = {agent: np.array(position) for agent, position in plain["positions"].items()}
+        self._starts = {agent: np.array(start) for agent, start in plain["starts"].items()}
+        belief_arrays = {name.removeprefix("belief/"): array for name, array in arrays.items()}
+        self.belief = ExactGP.from_state_dict(
+            self.belief_settings, self.domain, {"json": plain["belief"], "arrays": belief_arrays}
+        )
+        return self
+
+    @property
+    def _in_world(self) -> World:
+        if self._world is None:
+            raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")
+        return self._world
+
+    def _known(self, agents: Sequence[str]) -> tuple[str, ...]:
+        """Agents in the team's order, whichever order they are named in."""
+        if strangers := [agent for agent in agents if agent not in self.agents]:
+            raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
+        return tuple(agent for agent in self.agents if agent in agents)
+
+    def _places(
+        self, agents: tuple[str, ...], candidates: Places | None, round_number: int
+    ) -> dict[str, Float[np.ndarray, "k d"]]:
+        d = self.domain.n_dims
+        if candidates is None:
+            streams = {agent: stream(self.seed, "candidates", agent=agent, round=round_number) for agent in agents}
+            return {a: self.domain.from_unit(rng.random((_N_DEFAULT_CANDIDATES, d))) for a, rng in streams.items()}
+        self._known(list(candidates))
+        checked: dict[str, Float[np.ndarray, "k d"]] = {}
+        for agent in agents:
+            places = np.array(candidates.get(agent, ()), dtype=float)
+            places = places.reshape(0, d) if places.size == 0 else places
+            if places.ndim != 2 or places.shape[1] != d or not np.isfinite(places).all():
+                raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted finite (k, {d})")
+            checked[agent] = places
+        return checked
+
+    def _location(self, agent: str, location: object) -> Float[np.ndarray, " d"]:
+        place = np.array(location, dtype=float)
+        if place.shape != (self.domain.n_dims,) or not np.isfinite(place).all():
+            raise ShapeError(f"location of {agent!r}: got {location!r}; wanted {self.domain.n_dims} finite numbers")
+        return place
+
+    def _learn(self, infos: Mapping[str, Mapping[str, Any]], points: Mapping[str, np.ndarray]) -> None:
+        """Take the measurements out of an environment's infos; agents with a point that do not report have failed."""
+        places: dict[str, np.ndarray] = {}
+        outcomes: dict[str, float] = {}
+        for agent in self.agents:
+            location, outcome = World.report(infos.get(agent, {}))
+            number = _number(outcome)
+            if location is not None and (np.isfinite(number) or np.isfinite(np.asarray(location, dtype=float)).all()):
+                places[agent] = self._location(agent, location)
+                outcomes[agent] = number
+            elif agent in points:  # it does not say where it is: where it was sent, as far as anybody knows
+                places[agent] = points[agent]
+                outcomes[agent] = number
+        self._add(places, outcomes)
+
+    def _add(self, places: Mapping[str, np.ndarray], outcomes: Mapping[str, float]) -> None:
+        """Learn what agents measured and move them to where they did, in the team's order."""
+        told = [agent for agent in self.agents if agent in outcomes]
+        good = [agent for agent in told if np.isfinite(outcomes[agent])]
+        if good:  # first what may be refused, so that nothing has changed if it is
+            y = np.array([outcomes[agent] for agent in good])
+            self.belief = self.belief.update(np.array([places[agent] for agent in good]), y)
+        self.failures += len(told) - len(good)
+        for agent in told:
+            self._positions[agent] = places[agent]
+            self._starts.setdefault(agent, places[agent])
+        routes = Routes(self.agents, self._world.links() if self._world else None)
+        self.last_sharing = Traffic()
+        for agent in good:
+            others = [other for other in self.agents if other != agent]
+            report = msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent]))
+            self.last_sharing += multicast_traffic(routes, agent, others, len(report))
+
+
+def _number(outcome: Outcome) -> float:
+    """An outcome as a float; NaN where there is none."""
+    return np.nan if outcome is None else float(outcome)

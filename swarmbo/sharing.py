@@ -1,0 +1,86 @@
+"""What it costs a team with a factor graph to tell one another what came out."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from swarmbo.acquisition import OutcomeMode
+from swarmbo.graph import FactorGraph
+from swarmbo.records import Traffic
+from swarmbo.transport import Routes, multicast_traffic
+
+
+def outcome_traffic(
+    graph: FactorGraph,
+    outcomes: OutcomeMode,
+    routes: Routes,
+    point: Mapping[str, float],
+    total: float | None,
+    factors: Mapping[str, float],
+) -> Traffic:
+    """Traffic after one evaluation, so that every agent can work out by itself what all of those it agrees with know.
+
+    Totals tie all factors together, so everybody needs the joint point and its outcome: every agent tells all others
+    the values of its own variables, the first one the total with them, and owners the outcomes of single factors if
+    there are any. Outcomes by factor leave parts of the graph that share no variable independent: the owner of a factor
+    tells its outcome, and where, to the agents of its part.
+
+    Args:
+        graph: Scopes and owners.
+        outcomes: What the team observes.
+        routes: Who reaches whom; where no relay does, a base station passes it on.
+        point: Value of each variable.
+        total: Outcome of the sum, if that was told; NaN if it failed.
+        factors: Outcomes of factors that were told; NaN if one failed.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+        >>> point = {"x": 0.1, "y": 0.2, "z": 0.3}
+        >>> outcome_traffic(graph, "total", Routes(graph.agents), point, 1.5, {}).messages
+        6
+        >>> outcome_traffic(graph, "per-factor", Routes(graph.agents), point, None, {"f": 1.0, "g": 0.5}).messages
+        1
+    """
+    traffic = Traffic()
+    if outcomes == "total":
+        for place, agent in enumerate(graph.agents):
+            values = [point[variable] for variable in graph.variables_owned_by(agent)]
+            own = {factor: factors[factor] for factor in graph.factors_owned_by(agent) if factor in factors}
+            content = (agent, values, total if place == 0 else None, own)
+            others = [other for other in graph.agents if other != agent]
+            traffic += multicast_traffic(routes, agent, others, len(msgspec.msgpack.encode(content)))
+        return traffic
+    for part in graph.components:
+        for factor in part.factors:
+            if factor in factors:
+                owner, values = part.owner(factor), [point[variable] for variable in part.scope(factor)]
+                content = (factor, values, factors[factor])
+                others = [other for other in part.agents if other != owner]
+                traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode(content)))
+    return traffic
+
+
+def draw_traffic(graph: FactorGraph, routes: Routes, n_evaluations: int) -> Traffic:
+    """Traffic of drawing factors that totals tie together: each owner tells the owners of others its prior draw at
+    every evaluated point, from which all work out the same correction.
+
+    Args:
+        graph: Of the factors drawn.
+        routes: Who reaches whom.
+        n_evaluations: Points with an outcome.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+        >>> draw_traffic(graph, Routes(graph.agents), 10)
+        Traffic(messages=2, bytes=170, transmissions=2)
+    """
+    traffic = Traffic()
+    if not n_evaluations:
+        return traffic
+    owners = dict.fromkeys(graph.factor_owners)
+    for factor in graph.factors:
+        owner = graph.owner(factor)
+        content = (factor, bytes(8 * n_evaluations))
+        others = [other for other in owners if other != owner]
+        traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode(content)))
+    return traffic
