@@ -4,6 +4,7 @@ from swarmbo.baselines.botorch_log_ei import BoTorchLogEI as BoTorchLogEI
 from swarmbo.baselines.cma_es import CMAES as CMAES
 from swarmbo.baselines.greedy import Greedy as Greedy
 from swarmbo.baselines.independent import Independent as Independent
+from swarmbo.baselines.isotropic_gp import IsotropicGP as IsotropicGP
 from swarmbo.baselines.lawn_mower import LawnMower as LawnMower
 from swarmbo.baselines.random import Random as Random
 from swarmbo.baselines.sobol import Sobol as Sobol

@@ -1,0 +1,90 @@
+"""One Gaussian process over all variables, with one lengthscale."""
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.acquisition.incumbents import incumbent, starting_points
+from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.acquisition.trust_box import TrustBox, box_around
+from swarmbo.baselines.seen_totals import n_asked, seen_totals
+from swarmbo.belief.additive import AdditiveGP
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.warping import Warp, WarpKind
+from swarmbo.coordination.ascent import ascend
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.records import SolveReport
+from swarmbo.rng import stream
+from swarmbo.settings import Settings, require
+
+
+class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
+    """The centralised reference that knows nothing of factors: hard to beat where the function is a bowl.
+
+    A Matern-5/2 process with a single lengthscale, refitted for each decision, on transformed outcomes; the confidence
+    bound on the difference to the incumbent, mean + scale sqrt(0.2 n log 2t) std, is maximised in a trust box around
+    the incumbent, by ascent from the best of random points. It can't be split between agents.
+
+    Args:
+        exploration_scale: Factor on the square root of beta, >= 0.
+        warp: How outcomes are transformed; ``power`` is the square root below the best.
+        box: How the trust box reacts.
+        raw_samples: Random points that starts are chosen from, >= 1.
+        starts: Points that are climbed from, >= 1.
+        steps: Of the ascent, >= 0.
+    """
+
+    exploration_scale: float = 0.1
+    warp: WarpKind = "power"
+    box: TrustBox = msgspec.field(default_factory=TrustBox)
+    raw_samples: int = 512
+    starts: int = 20
+    steps: int = 40
+
+    def __post_init__(self) -> None:
+        require(self, "exploration_scale", lambda v: v >= 0.0, "a number >= 0")
+        for field in ("raw_samples", "starts"):
+            require(self, field, lambda v: v >= 1, "an integer >= 1")
+        require(self, "steps", lambda v: v >= 0, "an integer >= 0")
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """Where the bound is largest in the box; the team's acquisition is not looked at."""
+        n, report = situation.domain.n_dims, SolveReport(status="not_needed")
+        rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
+        U, y = seen_totals(situation)
+        state = self.box.replay(y, situation.initial)
+        U, y = U[state.first :], y[state.first :]
+        U, y = U[np.isfinite(y)], y[np.isfinite(y)]
+        if state.n_fresh or not len(y):
+            return rng.random(n), report
+        graph = FactorGraph.from_scopes({"whole": situation.graph.variables})
+        belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), graph, situation.domain)
+        z = Warp.fitted(self.warp, y).forward(y)
+        belief = belief.update(situation.domain.from_unit(U), z).fit(rng).condition_on_pending(situation.pending)
+        centre = incumbent(belief)
+        low, high = box_around(centre, state.side)
+        weight = self.exploration_scale * math.sqrt(0.2 * math.log(2 * len(y)))
+        bound = ContrastBounds(
+            graph=graph,
+            low=low,
+            high=high,
+            starts=starting_points(belief, low, high),
+            belief=belief,
+            reference=centre,
+            weight=weight,
+        )
+        (stack,) = stacks_of(graph)
+        raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
+        best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]
+        climbed, values = ascend(
+            lambda X: bound.value_and_gradient(stack, X, ()),
+            raw[None, best],
+            low[None, None],
+            high[None, None],
+            self.steps,
+        )
+        return climbed[0, int(values[0].argmax())], report
