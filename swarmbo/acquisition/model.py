@@ -4,7 +4,7 @@ A model is a pure function of the history, the seed and what was learned before,
 team repeat the uninterrupted one.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.joint_situation import History, JointSituation
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
-from swarmbo.belief.warping import Warp
+from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.settings import Settings
@@ -29,12 +29,16 @@ class Learned(msgspec.Struct, frozen=True):
         fitted_at: Number of evaluations in the history when they were fitted; 0: not yet.
         scopes: A learned decomposition, as groups of variables; None where the team's own graph is used.
         decomposed_at: Number of evaluations when it was chosen.
+        warp_kind: How outcomes are transformed, where that is chosen at a fit.
+        warp_power: Its exponent.
     """
 
     hyperparameters: AdditiveHyperparameters
     fitted_at: int
     scopes: tuple[tuple[str, ...], ...] | None = None
     decomposed_at: int = 0
+    warp_kind: WarpKind = "none"
+    warp_power: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,27 +120,29 @@ def learned_belief(
         previous: What was learned before.
 
     Returns:
-        The belief, and what the next one needs; its decomposition is carried over from ``previous``.
+        The belief, and what the next one needs; all but hyper-parameters is carried over from ``previous``.
     """
-    belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes)
     totals, factors = history.totals, None
-    if graph.scopes == situation.graph.scopes:
+    if graph.scopes != situation.graph.scopes:
+        settings = msgspec.structs.replace(settings, factors={})  # those are of factors that this graph has not
+    else:
         factors = history.factors
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
-    if len(history):
-        belief = belief.update(history.X, totals=totals, factors=factors)
+    belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes)
+    belief = belief.update(history.X, totals=totals, factors=factors)
     n = len(situation.history)
     if previous is not None and _fits(previous.hyperparameters, graph):
-        belief = replace(belief, hyperparameters=previous.hyperparameters)
+        belief = belief.with_hyperparameters(previous.hyperparameters)
         if previous.fitted_at and n - previous.fitted_at < settings.refit_every:
             return belief, previous
     fitted_at = 0
     if belief.n_data:
         warm = belief.hyperparameters if previous is not None and previous.fitted_at else None
         belief, fitted_at = belief.fit(stream(situation.seed, "belief", "fit", evaluations=n), warm=warm), n
-    scopes, decomposed_at = (previous.scopes, previous.decomposed_at) if previous is not None else (None, 0)
-    return belief, Learned(belief.hyperparameters, fitted_at, scopes, decomposed_at)
+    if previous is None:
+        return belief, Learned(belief.hyperparameters, fitted_at)
+    return belief, msgspec.structs.replace(previous, hyperparameters=belief.hyperparameters, fitted_at=fitted_at)
 
 
 def _fits(hyperparameters: AdditiveHyperparameters, graph: FactorGraph) -> bool:

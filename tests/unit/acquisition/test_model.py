@@ -40,7 +40,7 @@ def test_a_refit_starts_from_what_was_learned_before(situation_of) -> None:
     one_step = AdditiveGPSettings(max_iterations=1)
     before = DECHBO().learn(situation_of(t=30), AdditiveGPSettings(max_iterations=200), None)
     warm, cold = (DECHBO().learn(situation_of(t=34), one_step, past).belief for past in (before.learned, None))
-    assert warm.log_evidence() > cold.log_evidence() + 1.0
+    assert warm.log_evidence() > cold.log_evidence() + 0.2
 
 
 def test_between_fits_data_are_learned_with_the_hyperparameters_of_the_last(situation_of) -> None:
@@ -49,9 +49,9 @@ def test_between_fits_data_are_learned_with_the_hyperparameters_of_the_last(situ
     second = DECHBO().learn(situation, BELIEF, first.learned)
     assert second.belief.hyperparameters == first.belief.hyperparameters
     assert second.belief.n_data == 12
-    empty = AdditiveGP.create(BELIEF, situation.graph, situation.domain)
-    by_hand = replace(empty, hyperparameters=first.belief.hyperparameters).update(
-        situation.history.X, situation.history.totals
+    h = situation.history
+    by_hand = AdditiveGP.from_hyperparameters(
+        BELIEF, situation.graph, situation.domain, first.belief.hyperparameters, h.X, h.totals
     )
     X = situation.domain.from_unit(np.random.default_rng(0).random((4, 5)))
     for one, other in zip(second.belief.posterior(X), by_hand.posterior(X), strict=True):
