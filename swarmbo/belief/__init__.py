@@ -1,5 +1,14 @@
-"""What the team thinks the field is."""
+"""What the team thinks the field, or the function it tunes, is."""
 
+from swarmbo.belief.additive import AdditiveGP as AdditiveGP
+from swarmbo.belief.additive_settings import (
+    AdditiveGPSettings as AdditiveGPSettings,
+    AdditiveHyperparameters as AdditiveHyperparameters,
+    FactorPrior as FactorPrior,
+)
 from swarmbo.belief.cache import PosteriorCache as PosteriorCache
 from swarmbo.belief.exact import ExactGP as ExactGP
 from swarmbo.belief.hyperparameters import ExactGPSettings as ExactGPSettings, Hyperparameters as Hyperparameters
+from swarmbo.belief.local_posterior import Moments as Moments
+from swarmbo.belief.path_sample import PathSample as PathSample
+from swarmbo.belief.warping import Warp as Warp, WarpKind as WarpKind

@@ -1,6 +1,6 @@
 """A sum of Gaussian processes over the scopes of a factor graph: the team's belief about an additive function.
 
-    f(x) = Σ_i f_i(x_{V_i}),  f_i independent Gaussian processes, scopes V_i may overlap.
+   f(x) = Σ_i f_i(x_{V_i}),  f_i independent Gaussian processes, scopes V_i may overlap.
 
 Outcomes are told of the total, of single factors, or both. Totals tie the factors together: then means add up exactly,
 variances do not, and sigma <= Σ_i sigma_i always. Outcomes of factors alone leave them independent.
@@ -8,68 +8,92 @@ variances do not, and sigma <= Σ_i sigma_i always. Outcomes of factors alone le
 Source: Duvenaud et al. 2011; Kandasamy et al. 2015, eqs. (2)-(4), for the posterior of one factor given totals.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.additive_fit import fit_additive, prior_hyperparameters
+from swarmbo.belief.additive_fit import fit_additive, prior_hyperparameters, units
+from swarmbo.belief.additive_given import domain_of, given_hyperparameters, own_kernels
+from swarmbo.belief.additive_prediction import AdditivePosterior, Outcomes
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
-from swarmbo.belief.conditioning import TOTAL, Conditioned, Observations, condition
-from swarmbo.belief.data import checked_points
-from swarmbo.belief.local_posterior import Moments, StackPosterior
-from swarmbo.belief.path_sample import PathSample, draw_posterior
-from swarmbo.errors import ShapeError
-from swarmbo.graph import FactorGraph, FactorStack, stacks_of
-from swarmbo.kernels import kernel_matrix
+from swarmbo.belief.additive_state import read_additive_state, write_additive_state
+from swarmbo.belief.data import checked_noise, checked_partial_outcomes, checked_points
+from swarmbo.belief.regrouping import kept_factors, regrouped
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels import KernelName
 from swarmbo.spaces import Domain
 
-Outcomes = Literal["total", "per-factor"]
-_LARGEST_OUTCOME = 1e60
 
+@dataclass(frozen=True, eq=False, init=False)
+class AdditiveGP(AdditivePosterior):
+    """Belief about an additive function, immutable: what learns returns a new one.
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class AdditiveGP:
-    """Belief about an additive function, immutable: what learns returns a new one. Make one with ``create``.
+    Predictions are methods of its base, ``AdditivePosterior``; so are the fields. ``create`` makes one whose
+    hyper-parameters are to be fitted; the constructor takes them as given.
 
     Args:
-        settings: Kernel, priors, effort of the fit.
         graph: Scopes.
-        domain: The box of joint points, columns in the order of ``graph.variables``.
-        outcomes: What ``update`` takes by default, and what points pending are taken to bring.
-        hyperparameters: In use.
-        X: Evaluated points (t, n), physical.
-        totals: Their outcomes in sum (t,); NaN where not observed.
-        factors: Their outcomes by factor (t, k); NaN where not observed.
-        noise: Known noise variances (t,) on top of the fitted one, physical.
-        pending: Points (p, n) conditioned on without an outcome.
+        bounds: ``{variable: (low, high)}`` of every variable, or a ``Domain``; by default all from 0 to 1. They are the
+            unit of lengthscales in a later ``fit``; points may lie outside.
+        kernel: Covariance function, of all factors or ``{factor: name}``.
+        lengthscale: In the unit of the variables, > 0: one for all, ``{variable: length}``, or
+            ``{factor: (length, ...)}`` in the order of its scope.
+        outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
+        noise_variance: Of each outcome, >= 0, on top of what ``update`` is told.
+        mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
+        standardise: Bring outcomes to mean 0 and variance 1 at each update until the first ``fit``; outputscale and
+            noise variance are in that unit then, and ``mean`` must be 0.
+        outcomes: What ``condition_on_pending`` takes for granted will be told: totals, or all factors.
+
+    Raises:
+        ConfigError: If a value is out of range, or names a factor or variable that is not in the graph.
 
     Example:
         >>> from swarmbo.graph import FactorGraph
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> belief = AdditiveGP.create(AdditiveGPSettings(), graph, Domain(np.zeros(3), np.ones(3)))
+        >>> belief = AdditiveGP(graph, lengthscale=0.5, noise_variance=1e-4)
         >>> belief = belief.update([[0.1, 0.2, 0.3], [0.5, 0.5, 0.9]], [1.0, 3.0])
         >>> mean, var = belief.posterior([[0.1, 0.2, 0.3]])
-        >>> parts = [belief.factor_posterior(name, [[0.1, 0.2]])[0] for name in ("f",)]
-        >>> bool(abs(mean[0] - 1.0) < 0.1), parts[0].shape
-        (True, (1,))
+        >>> parts = [belief.factor_posterior("f", [[0.1, 0.2]]), belief.factor_posterior("g", [[0.2, 0.3]])]
+        >>> bool(abs(mean[0] - 1.0) < 0.01), bool(np.isclose(sum(part[0] for part in parts), mean).all())
+        (True, True)
     """
 
-    settings: AdditiveGPSettings
-    graph: FactorGraph
-    domain: Domain
-    outcomes: Outcomes
-    hyperparameters: AdditiveHyperparameters
-    X: Float[np.ndarray, "t n"]
-    totals: Float[np.ndarray, " t"]
-    factors: Float[np.ndarray, "t k"]
-    noise: Float[np.ndarray, " t"]
-    pending: Float[np.ndarray, "p n"]
+    def __init__(
+        self,
+        graph: FactorGraph,
+        bounds: Mapping[str, tuple[float, float]] | Domain | None = None,
+        *,
+        kernel: KernelName | Mapping[str, KernelName] = "matern52",
+        lengthscale: float | Mapping[str, float] | Mapping[str, Sequence[float]] = 0.3,
+        outputscale: float | Mapping[str, float] = 1.0,
+        noise_variance: float = 1e-2,
+        mean: float | Mapping[str, float] = 0.0,
+        standardise: bool = False,
+        outcomes: Outcomes = "total",
+    ) -> None:
+        if standardise and mean != 0.0:
+            raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
+        settings, domain = own_kernels(graph, kernel), domain_of(graph, bounds)
+        hyperparameters = given_hyperparameters(settings, graph, domain, lengthscale, outputscale, noise_variance, mean)
+        self._set(_no_data(settings, graph, domain, outcomes, hyperparameters) | {"standardise": standardise})
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            object.__setattr__(self, name, value)
+
+    def _with(self, **changes: Any) -> "AdditiveGP":
+        """A copy with other fields, and nothing of what was worked out from them."""
+        made = object.__new__(type(self))
+        made._set({field.name: getattr(self, field.name) for field in fields(self)} | changes)
+        return made
 
     @classmethod
     def create(
@@ -79,27 +103,68 @@ class AdditiveGP:
 
         Raises:
             ShapeError: If the domain has not one side per variable.
+            ConfigError: If settings have something of a factor that is not in the graph.
         """
-        n, k = len(graph.variables), len(graph.factors)
-        if domain.n_dims != n:
-            raise ShapeError(f"domain: got {domain.n_dims} sides; wanted one for each of {n} variables")
-        return cls(
-            settings=settings,
-            graph=graph,
-            domain=domain,
-            outcomes=outcomes,
-            hyperparameters=prior_hyperparameters(settings, graph),
-            X=np.zeros((0, n)),
-            totals=np.zeros(0),
-            factors=np.zeros((0, k)),
-            noise=np.zeros(0),
-            pending=np.zeros((0, n)),
-        )
+        if domain.n_dims != len(graph.variables):
+            raise ShapeError(
+                f"domain: got {domain.n_dims} sides; wanted one for each of {len(graph.variables)} variables"
+            )
+        if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
+            raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
+        made = object.__new__(cls)
+        made._set(_no_data(settings, graph, domain, outcomes, prior_hyperparameters(settings, graph)))
+        return made
+
+    @classmethod
+    def from_hyperparameters(
+        cls,
+        settings: AdditiveGPSettings,
+        graph: FactorGraph,
+        domain: Domain,
+        hyperparameters: AdditiveHyperparameters,
+        X: ArrayLike,
+        totals: ArrayLike | None = None,
+        factors: ArrayLike | None = None,
+        noise_variance: ArrayLike | None = None,
+        outcomes: Outcomes = "total",
+    ) -> "AdditiveGP":
+        """Rebuild a belief from a record, without a fit.
+
+        Args:
+            settings: Kernel, priors, effort of later fits.
+            graph: Scopes.
+            domain: The box of joint points.
+            hyperparameters: As recorded.
+            X: Evaluated points (t, n), physical.
+            totals: As in ``update``.
+            factors: As in ``update``.
+            noise_variance: As in ``update``.
+            outcomes: As in ``create``.
+
+        Raises:
+            ShapeError: If the shapes do not fit.
+        """
+        belief = cls.create(settings, graph, domain, outcomes).with_hyperparameters(hyperparameters)
+        belief = belief.update(X, totals=totals, factors=factors, noise_variance=noise_variance)
+        return belief._with(fitted_at=belief.n_data)
+
+    def with_hyperparameters(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
+        """The same data under other hyper-parameters.
+
+        Raises:
+            ShapeError: If they do not fit the scopes.
+        """
+        sizes = [len(lengths) for lengths in hyperparameters.lengthscales]
+        if sizes != [len(scope) for scope in self.scopes]:
+            raise ShapeError(
+                f"hyperparameters: got lengthscales for scopes of sizes {sizes}; wanted those of the graph"
+            )
+        return self._with(hyperparameters=hyperparameters, base=None)
 
     @property
-    def n_data(self) -> int:
-        """Number of evaluated points with at least one outcome."""
-        return int((np.isfinite(self.totals) | np.isfinite(self.factors).any(axis=1)).sum())
+    def needs_fit(self) -> bool:
+        """Whether data wait for a fit: the first at once, later ones after ``settings.refit_every`` evaluations."""
+        return self.n_data - self.fitted_at >= (self.settings.refit_every if self.fitted_at else 1)
 
     def update(
         self,
@@ -112,12 +177,15 @@ class AdditiveGP:
     ) -> "AdditiveGP":
         """Learn outcomes; hyper-parameters stay, points pending are forgotten.
 
+        What was worked out for the data so far is extended, in time quadratic in their number.
+
         Args:
-            X: New points (n, d), physical, columns in the order of ``graph.variables``.
+            X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
             y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
             totals: Totals (n,), together with ``factors`` for mixed outcomes.
             factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
-            noise_variance: Known variances (n,) >= 0 on top of the fitted noise, in the square of the outcome's unit.
+            noise_variance: Known variance >= 0 of each point's outcomes (n,), or one for all, on top of the fitted
+                noise, in the square of the outcome's unit.
 
         Returns:
             The new belief. NaN means that an outcome was not observed.
@@ -127,240 +195,138 @@ class AdditiveGP:
         """
         points = checked_points(X, self.domain.n_dims)
         if y is not None:
-            array = np.array(y, dtype=float)
-            totals, factors = (array, factors) if array.ndim == 1 else (totals, array)
+            outcomes = np.array(y, dtype=float)
+            if totals is not None or factors is not None:
+                raise ShapeError("y: got it beside totals or factors; wanted either y, or totals and factors")
+            totals, factors = (outcomes, None) if outcomes.ndim == 1 else (None, outcomes)
         n, k = len(points), len(self.graph.factors)
-        new_totals = _outcomes("totals", totals, (n,))
-        new_factors = _outcomes("factors", factors, (n, k))
-        noise = np.zeros(n) if noise_variance is None else np.array(noise_variance, dtype=float)
-        if noise.shape != (n,) or not (np.isfinite(noise) & (noise >= 0.0)).all():
-            raise ShapeError(f"noise_variance: got {noise.tolist()}; wanted {n} finite numbers >= 0")
-        return replace(
-            self,
+        new_totals = checked_partial_outcomes("totals", totals, (n,))
+        new_factors = checked_partial_outcomes("factors", factors, (n, k))
+        noise = checked_noise(noise_variance, n)
+        if n == 0:
+            return self
+        updated = self._with(
             X=np.concatenate([self.X, points]),
             totals=np.concatenate([self.totals, new_totals]),
             factors=np.concatenate([self.factors, new_factors]),
             noise=np.concatenate([self.noise, noise]),
             pending=self.pending[:0],
+            base=self._on_data if len(self.X) else None,
         )
+        return updated._standardised() if self.standardise and not self.fitted_at else updated
+
+    def _standardised(self) -> "AdditiveGP":
+        offsets, scales, _ = units(self.totals, self.factors)
+        hyper = msgspec.structs.replace(
+            self.hyperparameters, constants=tuple(offsets.tolist()), scales=tuple(scales.tolist())
+        )
+        return self.with_hyperparameters(hyper)
 
     def condition_on_pending(self, X: ArrayLike) -> "AdditiveGP":
         """A belief whose variance knows of evaluations to come, and whose mean does not move.
 
         Source: Desautels, Krause & Burdick 2014, section 4 (hallucinated outcomes).
+
+        Args:
+            X: Points (p, n), physical, added to those pending already; each will bring a total, or the outcomes of all
+                factors, as ``outcomes`` says.
         """
-        return replace(self, pending=np.concatenate([self.pending, checked_points(X, self.domain.n_dims)]))
+        points = checked_points(X, self.domain.n_dims)
+        if not len(points):
+            return self
+        return self._with(pending=np.concatenate([self.pending, points]), base=self._on_data)
 
     def fit(self, rng: np.random.Generator, *, warm: AdditiveHyperparameters | None = None) -> "AdditiveGP":
-        """Refit all hyper-parameters to all data; points pending are forgotten.
+        """Refit all hyper-parameters, means and scales to all data; points pending are forgotten.
 
         Args:
             rng: For random starts.
-            warm: A further start: an earlier optimum. With it and ``settings.restarts == 0`` it is the only one.
+            warm: Start the search at an earlier optimum.
+
+        Returns:
+            The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
+            the prior where they do not show the scale of outcomes.
         """
-        return replace(self, hyperparameters=fit_additive(self, rng, warm), pending=self.pending[:0])
+        hyperparameters = fit_additive(self, rng, warm)
+        return self._with(hyperparameters=hyperparameters, pending=self.pending[:0], fitted_at=self.n_data, base=None)
 
     def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
-        """The same totals seen through another decomposition; lengthscales by variable are carried over.
+        """The same data seen through another decomposition.
 
-        A variable's lengthscale is the geometric mean over the factors it was in; the prior variance is shared out
-        evenly.
-        """
-        h = self.hyperparameters
-        logs: dict[str, list[float]] = {variable: [] for variable in self.graph.variables}
-        for i, factor in enumerate(self.graph.factors):
-            for variable, length in zip(self.graph.scope(factor), h.lengthscales[i], strict=True):
-                logs[variable].append(float(np.log(length)))
-        lengths = {variable: float(np.exp(np.mean(values))) for variable, values in logs.items()}
-        k = len(graph.factors)
-        hyper = AdditiveHyperparameters(
-            kernels=(h.kernels[0],) * k,
-            lengthscales=tuple(tuple(lengths[variable] for variable in graph.scope(f)) for f in graph.factors),
-            outputscales=(float(np.sum(h.outputscales)) / k,) * k,
-            noise_variances=(h.total_noise_variance,) * k,
-            total_noise_variance=h.total_noise_variance,
-            constants=(h.constant / k,) * k,
-            scales=(h.scales[0],) * k,
-        )
-        order = [self.graph.variables.index(variable) for variable in graph.variables]
-        domain = Domain(self.domain.low[order], self.domain.high[order])
-        return replace(
-            self,
-            graph=graph,
-            domain=domain,
-            hyperparameters=hyper,
-            X=self.X[:, order],
-            factors=np.full((len(self.X), k), np.nan),
-            pending=self.pending[:, order],
-        )
-
-    @property
-    def is_tied(self) -> bool:
-        """Whether any total ties the factors together."""
-        return bool(np.isfinite(self.totals).any()) or (self.outcomes == "total" and len(self.pending) > 0)
-
-    @cached_property
-    def scopes(self) -> tuple[tuple[int, ...], ...]:
-        """For each factor the columns of X that it sees."""
-        place = {variable: index for index, variable in enumerate(self.graph.variables)}
-        return tuple(tuple(place[v] for v in self.graph.scope(factor)) for factor in self.graph.factors)
-
-    @cached_property
-    def observations(self) -> Observations:
-        """All that was observed, factor after factor, then points pending."""
-        U, k = self.domain.to_unit(self.X), len(self.graph.factors)
-        channels = [(TOTAL, self.totals), *((i, self.factors[:, i]) for i in range(k))]
-        rows = [(channel, np.flatnonzero(np.isfinite(outcome)), outcome) for channel, outcome in channels]
-        ahead = [TOTAL] if self.outcomes == "total" else list(range(k))
-        pending = self.domain.to_unit(self.pending)
-        p = len(pending)
-        return Observations(
-            U=np.concatenate([*(U[index] for _, index, _ in rows), *(pending for _ in ahead)]),
-            channel=np.concatenate(
-                [*(np.full(len(index), c) for c, index, _ in rows), *(np.full(p, c) for c in ahead)]
-            ).astype(int),
-            outcome=np.concatenate([*(outcome[index] for _, index, outcome in rows), np.full(p * len(ahead), np.nan)]),
-            noise=np.concatenate([*(self.noise[index] for _, index, _ in rows), np.zeros(p * len(ahead))]),
-        )
-
-    @cached_property
-    def _conditioned(self) -> Conditioned:
-        return condition(self.hyperparameters, self.scopes, self.observations, is_tied=self.is_tied)
-
-    @cached_property
-    def _prepared(self) -> dict[tuple[str, ...], StackPosterior]:
-        return {}
-
-    def _stack(self, stack: FactorStack) -> StackPosterior:
-        if stack.factors not in self._prepared:
-            index = [self.graph.factors.index(factor) for factor in stack.factors]
-            self._prepared[stack.factors] = StackPosterior(self.hyperparameters, self._conditioned, index)
-        return self._prepared[stack.factors]
-
-    def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Moments:
-        """Posterior of each factor at points of its own (g, m, a) of the unit cube, physical outcomes."""
-        return self._stack(stack).moments(U, gradient=gradient)
-
-    def local_contrast(
-        self,
-        stack: FactorStack,
-        U: Float[np.ndarray, "g m a"],
-        reference: Float[np.ndarray, " n"],
-        *,
-        gradient: bool = False,
-    ) -> Moments:
-        """Posterior of f_i(u) - f_i(reference), for a joint reference point (n,) of the unit cube."""
-        return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient)
-
-    def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of one factor at points (m, a) of its scope, physical."""
-        (stack,) = stacks_of(self.graph, [factor])
-        columns = stack.columns[0]
-        points = checked_points(X, stack.size)
-        U = (points - self.domain.low[columns]) / (self.domain.high - self.domain.low)[columns]
-        moments = self.local(stack, U[None])
-        return moments.mean[0], moments.var[0]
-
-    def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the sum at joint points (m, n), physical."""
-        mean, covariance = self._sum(X, full=False)
-        return mean, covariance
-
-    def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
-        """Mean of the sum at joint points (m, n), physical."""
-        U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
-        means = [self.local(stack, stack.take(U)).mean for stack in stacks_of(self.graph)]
-        return np.concatenate(means).sum(axis=0)
-
-    def joint_posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Mean and covariance of the sum at joint points (m, n), physical."""
-        return self._sum(X, full=True)
-
-    def _sum(self, X: ArrayLike, *, full: bool) -> tuple[np.ndarray, np.ndarray]:
-        points = checked_points(X, self.domain.n_dims)
-        U, h = self.domain.to_unit(points), self.hyperparameters
-        mean = self.posterior_mean(points)
-        priors, crosses = [], []
-        for i, (factor, scope) in enumerate(zip(self.graph.factors, self.scopes, strict=True)):
-            own = U[:, list(scope)]
-            kernel = kernel_matrix(h.kernels[i], own, own, h.lengthscale_array(i), h.outputscales[i]) if full else None
-            priors.append(np.full(len(U), h.outputscales[i]) if kernel is None else kernel)
-            (stack,) = stacks_of(self.graph, [factor])
-            crosses.append(self._stack(stack).covariances(own[None])[0])
-        if self._conditioned.is_tied:
-            cross, A = np.sum(crosses, axis=0), self._conditioned.inverse[0]
-            reduction = cross @ A @ cross.T if full else ((cross @ A) * cross).sum(axis=1)
-            covariance = h.scales[0] ** 2 * (np.sum(priors, axis=0) - reduction)
-        else:
-            covariance = np.zeros((len(U), len(U))) if full else np.zeros(len(U))
-            for i, cross in enumerate(crosses):
-                A = self._conditioned.inverse_of(i)
-                reduction = cross @ A @ cross.T if full else ((cross @ A) * cross).sum(axis=1)
-                covariance += h.scales[i] ** 2 * (priors[i] - reduction)
-        return mean, covariance if full else np.maximum(covariance, 0.0)
-
-    def sample(
-        self, rngs: Mapping[str, np.random.Generator], noise_rng: np.random.Generator, n_features: int = 512
-    ) -> PathSample:
-        """A joint draw of all factors from the posterior; see ``swarmbo.belief.path_sample``.
+        A factor of the same name and scope keeps all that is its own. Another gets for each variable the geometric mean
+        of the lengthscales over the factors it was in, and an even share of the prior variance and mean that is left;
+        its outcomes are unknown.
 
         Args:
-            rngs: One stream per factor, so that its owner can draw alone.
-            noise_rng: A stream that all agents share.
-            n_features: Random features of each factor's prior draw, an even number.
+            graph: Scopes over the same variables, in any order.
+
+        Raises:
+            ConfigError: If it has other variables.
         """
-        return draw_posterior(
-            self.graph,
-            self.scopes,
-            self.hyperparameters,
-            self._conditioned,
-            self.observations,
-            rngs,
-            noise_rng,
-            n_features,
+        kept = kept_factors(self.graph, graph)
+        factors = np.full((len(self.X), len(graph.factors)), np.nan)
+        for new, old in kept.items():
+            factors[:, new] = self.factors[:, old]
+        order = [self.graph.variables.index(variable) for variable in graph.variables]
+        own = {graph.factors[new]: self.settings.factors.get(graph.factors[new]) for new in kept}
+        return self._with(
+            settings=msgspec.structs.replace(self.settings, factors={k: v for k, v in own.items() if v is not None}),
+            graph=graph,
+            domain=Domain(self.domain.low[order], self.domain.high[order]),
+            hyperparameters=regrouped(self.hyperparameters, self.graph, graph, kept, self.settings.kernel),
+            X=self.X[:, order],
+            factors=factors,
+            pending=self.pending[:, order],
+            base=None,
         )
 
-    def log_evidence(self) -> float:
-        """Log density of the standardised outcomes at the present hyper-parameters; 0 without data."""
-        total = 0.0
-        for L, residual in zip(self._conditioned.L, self._conditioned.residuals, strict=True):
-            outcomes = self.observations.outcome if self._conditioned.is_tied else residual
-            t = int(np.isfinite(outcomes).sum()) if self._conditioned.is_tied else len(residual) - len(self.pending)
-            known = np.asfortranarray(L[:t, :t])
-            whitened = np.linalg.solve(known, residual[:t]) if t else residual[:t]
-            total += -0.5 * float(whitened @ whitened) - float(np.log(known.diagonal()).sum())
-            total -= 0.5 * t * float(np.log(2.0 * np.pi))
-        return total
-
     def state_dict(self) -> dict[str, Any]:
-        """Data and hyper-parameters as JSON and arrays; ``from_state_dict`` makes an equal belief of it, to the bit."""
-        arrays = {name: getattr(self, name).copy() for name in ("X", "totals", "factors", "noise", "pending")}
-        return {"json": {"hyperparameters": msgspec.to_builtins(self.hyperparameters)}, "arrays": arrays}
+        """All of the state, the factorised part included, as plain JSON data and arrays.
+
+        Returns:
+            ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
+        """
+        return write_additive_state(self, self._on_data)
 
     @classmethod
     def from_state_dict(
-        cls,
-        settings: AdditiveGPSettings,
-        graph: FactorGraph,
-        domain: Domain,
-        state: Mapping[str, Any],
-        outcomes: Outcomes = "total",
+        cls, settings: AdditiveGPSettings, graph: FactorGraph, domain: Domain, state: Mapping[str, Any]
     ) -> "AdditiveGP":
-        """The belief that ``state_dict`` wrote down."""
-        hyper = msgspec.convert(state["json"]["hyperparameters"], AdditiveHyperparameters)
-        arrays = {name: np.array(array) for name, array in state["arrays"].items()}
-        empty = cls.create(settings, graph, domain, outcomes)
-        return replace(empty, hyperparameters=hyper, **arrays)
+        """The belief that ``state_dict`` wrote down; it goes on exactly as the one that was saved.
+
+        Args:
+            settings: As of the saved belief.
+            graph: As of the saved belief.
+            domain: As of the saved belief.
+            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+
+        Raises:
+            StateVersionError: If another version wrote it.
+        """
+        empty = cls.create(settings, graph, domain)
+        return empty._with(**read_additive_state(state, empty.domain, empty.scopes))
 
 
-def _outcomes(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> np.ndarray:
-    if given is None:
-        return np.full(shape, np.nan)
-    outcomes = np.array(given, dtype=float)
-    if outcomes.shape != shape:
-        raise ShapeError(f"{name}: got shape {outcomes.shape}; wanted {shape}")
-    bad = ~np.isnan(outcomes) & ~(np.abs(outcomes) < _LARGEST_OUTCOME)
-    if bad.any():
-        row = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise ShapeError(f"{name}{list(row)}: got {outcomes[row]}; wanted a number below 1e60 in size, or NaN")
-    return outcomes
+def _no_data(
+    settings: AdditiveGPSettings,
+    graph: FactorGraph,
+    domain: Domain,
+    outcomes: Outcomes,
+    hyperparameters: AdditiveHyperparameters,
+) -> dict[str, Any]:
+    n, k = len(graph.variables), len(graph.factors)
+    return {
+        "settings": settings,
+        "graph": graph,
+        "domain": domain,
+        "outcomes": outcomes,
+        "hyperparameters": hyperparameters,
+        "standardise": False,
+        "X": np.zeros((0, n)),
+        "totals": np.zeros(0),
+        "factors": np.zeros((0, k)),
+        "noise": np.zeros(0),
+        "pending": np.zeros((0, n)),
+        "fitted_at": 0,
+        "base": None,
+    }

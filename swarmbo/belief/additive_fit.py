@@ -1,71 +1,169 @@
 """Which hyper-parameters an additive belief takes: at its prior's mode, and fitted to its data."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.additive_fitting import AdditiveLogPosterior, AdditivePrior, maximise
+from swarmbo.belief.additive_fitting import AdditiveLogPosterior, maximise
+from swarmbo.belief.additive_prior import AdditivePrior
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
-from swarmbo.belief.cholesky import factorise, solve_lower
-from swarmbo.belief.conditioning import TOTAL, Observations, observation_covariance
 from swarmbo.belief.fitting import standardisation
+from swarmbo.belief.observations import TOTAL, Observations
 from swarmbo.graph import FactorGraph
+from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
-    from swarmbo.belief.additive import AdditiveGP
+    from swarmbo.belief.additive_prediction import AdditivePosterior
+
+_SHORT_LENGTHSCALE = 0.15  # of a side
 
 
 def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> AdditiveHyperparameters:
     """The mode of the prior, outcomes unscaled."""
-    sizes = tuple(len(graph.scope(factor)) for factor in graph.factors)
-    prior = AdditivePrior.of(settings, sizes)
-    return _hyperparameters(settings, prior, prior.centre)
+    sizes = [len(scope) for scope in graph.scopes]
+    model = settings.lengthscale_model(sizes, alone=False)
+    medians = [settings.of_factor(factor).noise_median or settings.noise_median for factor in graph.factors]
+    prior = AdditivePrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
+    return _hyperparameters(settings, graph.factors, prior, prior.centre)
 
 
-def _hyperparameters(
-    settings: AdditiveGPSettings, prior: AdditivePrior, theta: Float[np.ndarray, " p"]
-) -> AdditiveHyperparameters:
-    k = len(prior.sizes)
-    lengthscales, outputscales, noise_variance = prior.unpack(theta)
-    return AdditiveHyperparameters(
-        kernels=(settings.kernel,) * k,
-        lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(prior.sizes)[:-1])),
-        outputscales=tuple(outputscales.tolist()),
-        noise_variances=(noise_variance,) * k,
-        total_noise_variance=noise_variance,
-        constants=(0.0,) * k,
-        scales=(1.0,) * k,
-    )
+def units(
+    totals: Float[np.ndarray, " t"], factors: Float[np.ndarray, "t k"]
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], bool]:
+    """Offset and scale of each factor's outcomes, and whether any outcomes showed theirs.
+
+    Factors observed alone have each their own. Totals need a common one: their own standard deviation or, where they
+    do not show it, that of the sum of independent factors. What is left of the mean of the totals is shared out evenly
+    among factors that were not observed.
+
+    Args:
+        totals: Outcomes of the sum; NaN where not observed.
+        factors: Outcomes by factor; NaN where not observed.
+    """
+    k = factors.shape[1]
+    alone = [standardisation(column[~np.isnan(column)]) for column in factors.T]
+    offsets, scales = np.array([part[0] for part in alone]), np.array([part[1] for part in alone])
+    shown = [part[2] for part in alone]
+    offset, scale, is_shown = standardisation(totals[~np.isnan(totals)])
+    if np.isnan(totals).all():
+        return offsets, scales, any(shown)
+    unseen = np.isnan(factors).all(axis=0)
+    if unseen.any():
+        offsets[unseen] = (offset - offsets[~unseen].sum()) / unseen.sum()
+    if not is_shown:
+        largest = scales[shown].max(initial=0.0)
+        scale = largest * float(np.sqrt(((scales[shown] / largest) ** 2).sum())) if largest else 1.0
+    return offsets, np.full(k, scale), is_shown or any(shown)
 
 
 def fit_additive(
-    belief: "AdditiveGP", rng: np.random.Generator, warm: AdditiveHyperparameters | None
+    belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters given all of a belief's data.
 
-    Totals: jointly over all factors. Factors alone: each by itself, on its own outcomes. Mixed: shapes from the totals
-    if there are more of them than of any factor, else from the factors; the constants from everything.
+    Factors observed alone: each by itself, on its own outcomes. As soon as there are totals: all jointly.
     """
-    n_totals = int(np.isfinite(belief.totals).sum())
-    n_factors = np.isfinite(belief.factors).sum(axis=0)
-    if n_totals and n_totals >= n_factors.max(initial=0):
-        return _with_constants(belief, _fit_totals(belief, rng, warm))
-    hyper = _fit_factors(belief, rng, warm)
-    if not n_totals:
-        return hyper
-    scale = float(np.sqrt(np.mean(np.square(hyper.scales))))  # tied factors share one unit
-    ratios = (np.array(hyper.scales) / scale) ** 2
-    noise = np.array(hyper.noise_variances) * ratios
-    tied = msgspec.structs.replace(
-        hyper,
-        outputscales=tuple((np.array(hyper.outputscales) * ratios).tolist()),
-        noise_variances=tuple(noise.tolist()),
-        total_noise_variance=float(noise.sum()),
-        scales=(scale,) * len(ratios),
+    data = Observations.of(belief.domain.to_unit(belief.X), belief.totals, belief.factors, belief.noise)
+    offsets, scales, is_shown = units(belief.totals, belief.factors)
+    if (data.channel == TOTAL).any():
+        return _fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
+    return _fit_alone(belief, data, offsets, scales, rng, warm)
+
+
+def _fit_jointly(
+    belief: "AdditivePosterior",
+    data: Observations,
+    offsets: Float[np.ndarray, " k"],
+    scales: Float[np.ndarray, " k"],
+    rng: np.random.Generator,
+    warm: AdditiveHyperparameters | None,
+    *,
+    is_shown: bool,
+) -> AdditiveHyperparameters:
+    settings, factors = belief.settings, belief.graph.factors
+    sizes, k, scale = [len(scope) for scope in belief.scopes], len(factors), float(scales[0])
+    is_mixed = bool((data.channel != TOTAL).any())
+    medians = [settings.of_factor(factor).noise_median or settings.noise_median for factor in factors]
+    prior = AdditivePrior.of(
+        settings,
+        factors,
+        sizes,
+        settings.lengthscale_model(sizes, alone=False),
+        [*medians, settings.noise_median] if is_mixed else [settings.noise_median],
     )
-    return _with_constants(belief, tied)
+    theta, constants = prior.centre, offsets
+    if is_shown:
+        kernels: list[KernelName] = [settings.of_factor(factor).kernel or settings.kernel for factor in factors]
+        z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
+        channel = data.channel if is_mixed else None
+        log_posterior = AdditiveLogPosterior(prior, kernels, belief.scopes, data.U, z, data.noise / scale**2, channel)
+        start = None
+        if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
+            tied = warm.in_one_unit()
+            noises = [*tied.noise_variances, tied.total_noise_variance][0 if is_mixed else -1 :]
+            start = _packed(prior, tied, range(k), noises, tied.scales[0] / scale)
+        theta, _ = maximise(log_posterior, _starts(settings, prior, rng, start), settings.max_iterations)
+        means = log_posterior.means(theta)
+        constants = offsets + scale * (means if is_mixed else means / k)
+    hyper = _hyperparameters(settings, factors, prior, theta)
+    return msgspec.structs.replace(hyper, scales=tuple(scales.tolist()), constants=tuple(constants.tolist()))
+
+
+def _fit_alone(
+    belief: "AdditivePosterior",
+    data: Observations,
+    offsets: Float[np.ndarray, " k"],
+    scales: Float[np.ndarray, " k"],
+    rng: np.random.Generator,
+    warm: AdditiveHyperparameters | None,
+) -> AdditiveHyperparameters:
+    settings = belief.settings
+    parts: list[AdditiveHyperparameters] = []
+    for i, (factor, scope) in enumerate(zip(belief.graph.factors, belief.scopes, strict=True)):
+        own, size, scale = settings.of_factor(factor), len(scope), float(scales[i])
+        model = settings.lengthscale_model([size], alone=True)
+        alone = msgspec.structs.replace(settings, factors={factor: own})
+        prior = AdditivePrior.of(alone, [factor], [size], model, [own.noise_median or settings.noise_median])
+        theta, constant, data_of = prior.centre, float(offsets[i]), data.of_channel(i)
+        if standardisation(data_of.outcome)[2]:
+            U, z = data_of.U[:, list(scope)], (data_of.outcome - constant) / scale
+            kernels: list[KernelName] = [own.kernel or settings.kernel]
+            log_posterior = AdditiveLogPosterior(prior, kernels, [range(size)], U, z, data_of.noise / scale**2)
+            start = None
+            if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
+                start = _packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / scale)
+            theta, _ = maximise(log_posterior, _starts(settings, prior, rng, start), settings.max_iterations)
+            constant += scale * float(log_posterior.means(theta)[0])
+        part = _hyperparameters(settings, [factor], prior, theta)
+        parts.append(msgspec.structs.replace(part, scales=(scale,), constants=(constant,)))
+    hyper = AdditiveHyperparameters(
+        kernels=tuple(part.kernels[0] for part in parts),
+        lengthscales=tuple(part.lengthscales[0] for part in parts),
+        outputscales=tuple(part.outputscales[0] for part in parts),
+        noise_variances=tuple(part.noise_variances[0] for part in parts),
+        total_noise_variance=0.0,
+        constants=tuple(part.constants[0] for part in parts),
+        scales=tuple(part.scales[0] for part in parts),
+    )
+    noise = sum(hyper.in_one_unit().noise_variances)  # a total that comes later has the noise of all its factors
+    return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
+
+
+def _packed(
+    prior: AdditivePrior,
+    warm: AdditiveHyperparameters,
+    factors: Sequence[int],
+    noises: Sequence[float],
+    ratio: float,
+) -> Float[np.ndarray, " p"]:
+    """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
+    square = min(max(ratio, 1e-6), 1e6) ** 2
+    lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
+    outputs = np.array([warm.outputscales[i] for i in factors])
+    return prior.pack(lengths, outputs * square, np.array(noises) * square)
 
 
 def _starts(
@@ -75,106 +173,26 @@ def _starts(
     warm: Float[np.ndarray, " p"] | None,
 ) -> list[Float[np.ndarray, " p"]]:
     starts = [prior.centre] if warm is None else [warm]
-    spread = np.linalg.cholesky(np.linalg.inv(prior.precision))
-    for _ in range(settings.restarts):
-        drawn = prior.centre + spread @ rng.standard_normal(len(prior.centre))
-        starts.append(np.clip(drawn, prior.bounds[:, 0], prior.bounds[:, 1]))
-    return starts
+    if warm is None or len(prior.sizes) == 1:
+        # outcomes that look like noise to long lengthscales may be narrow peaks: that maximum is found from here only
+        short = prior.centre.copy()
+        short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
+        starts.append(short)
+    return starts + [prior.sample(rng) for _ in range(settings.restarts)]
 
 
-def _fit_totals(
-    belief: "AdditiveGP", rng: np.random.Generator, warm: AdditiveHyperparameters | None
+def _hyperparameters(
+    settings: AdditiveGPSettings, factors: Sequence[str], prior: AdditivePrior, theta: Float[np.ndarray, " p"]
 ) -> AdditiveHyperparameters:
-    settings, k = belief.settings, len(belief.scopes)
-    sizes = tuple(map(len, belief.scopes))
-    prior = AdditivePrior.of(settings, sizes)
-    rows = np.isfinite(belief.totals)
-    y = belief.totals[rows]
-    offset, scale, is_informative = standardisation(y)
-    theta = prior.centre
-    kernels = (settings.kernel,) * k
-    if is_informative:
-        U, z = belief.domain.to_unit(belief.X[rows]), (y - offset) / scale
-        log_posterior = AdditiveLogPosterior(prior, kernels, belief.scopes, U, z, belief.noise[rows] / scale**2)
-        start = None
-        if warm is not None and tuple(map(len, warm.lengthscales)) == sizes:
-            ratio = float(np.clip(warm.scales[0] / scale, 1e-6, 1e6)) ** 2
-            lengths = np.concatenate([np.array(part) for part in warm.lengthscales])
-            outputs = np.array(warm.outputscales) * ratio
-            start = prior.pack(lengths, outputs, warm.total_noise_variance * ratio)
-        theta, _ = maximise(log_posterior, _starts(settings, prior, rng, start), settings.max_iterations)
-    hyper = _hyperparameters(settings, prior, theta)
-    return msgspec.structs.replace(hyper, scales=(scale,) * k, constants=(offset / k,) * k)
-
-
-def _fit_factors(
-    belief: "AdditiveGP", rng: np.random.Generator, warm: AdditiveHyperparameters | None
-) -> AdditiveHyperparameters:
-    settings, k = belief.settings, len(belief.scopes)
-    parts: list[AdditiveHyperparameters] = []
-    constants: list[float] = []
-    for i, scope in enumerate(belief.scopes):
-        prior = AdditivePrior.of(settings, (len(scope),))
-        rows = np.isfinite(belief.factors[:, i])
-        y = belief.factors[rows, i]
-        offset, scale, is_informative = standardisation(y)
-        theta, mean = prior.centre, 0.0
-        if is_informative:
-            U = belief.domain.to_unit(belief.X[rows])[:, list(scope)]
-            z, noise = (y - offset) / scale, belief.noise[rows] / scale**2
-            local = (tuple(range(len(scope))),)
-            log_posterior = AdditiveLogPosterior(prior, (settings.kernel,), local, U, z, noise)
-            start = None
-            if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == len(scope):
-                ratio = float(np.clip(warm.scales[i] / scale, 1e-6, 1e6)) ** 2
-                outputs = np.array([warm.outputscales[i]]) * ratio
-                start = prior.pack(np.array(warm.lengthscales[i]), outputs, warm.noise_variances[i] * ratio)
-            theta, _ = maximise(log_posterior, _starts(settings, prior, rng, start), settings.max_iterations)
-            mean = _own_mean(_hyperparameters(settings, prior, theta), local, U, z, noise)
-        parts.append(msgspec.structs.replace(_hyperparameters(settings, prior, theta), scales=(scale,)))
-        constants.append(offset + scale * mean)
+    """Theta as hyper-parameters; one noise variance is that of totals and of factors alike."""
+    k = len(factors)
+    lengthscales, outputscales, noises = prior.unpack(theta)
     return AdditiveHyperparameters(
-        kernels=(settings.kernel,) * k,
-        lengthscales=tuple(part.lengthscales[0] for part in parts),
-        outputscales=tuple(part.outputscales[0] for part in parts),
-        noise_variances=tuple(part.noise_variances[0] for part in parts),
-        total_noise_variance=float(sum(part.total_noise_variance for part in parts)),
-        constants=tuple(constants),
-        scales=tuple(part.scales[0] for part in parts),
+        kernels=tuple(settings.of_factor(factor).kernel or settings.kernel for factor in factors),
+        lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(prior.sizes)[:-1])),
+        outputscales=tuple(outputscales.tolist()),
+        noise_variances=tuple(noises[:k].tolist()) if len(noises) > 1 else (float(noises[0]),) * k,
+        total_noise_variance=float(noises[-1]),
+        constants=(0.0,) * k,
+        scales=(1.0,) * k,
     )
-
-
-def _own_mean(
-    hyper: AdditiveHyperparameters,
-    scopes: tuple[tuple[int, ...], ...],
-    U: Float[np.ndarray, "t a"],
-    z: Float[np.ndarray, " t"],
-    noise: Float[np.ndarray, " t"],
-) -> float:
-    data = Observations(U, np.full(len(z), TOTAL), z, noise)
-    K = observation_covariance(hyper, scopes, data)
-    K.flat[:: len(z) + 1] += hyper.total_noise_variance + noise
-    L, _ = factorise(K)
-    ones = solve_lower(L, np.ones(len(z)))
-    return float(ones @ solve_lower(L, z)) / float(ones @ ones)
-
-
-def _with_constants(belief: "AdditiveGP", hyper: AdditiveHyperparameters) -> AdditiveHyperparameters:
-    """Constants by generalised least squares; what totals alone can't tell apart is shared out evenly."""
-    k, scale = len(hyper.scales), hyper.scales[0]
-    data = belief.observations
-    known = np.isfinite(data.outcome)
-    data = Observations(data.U[known], data.channel[known], data.outcome[known], data.noise[known])
-    if not len(data.outcome):
-        return hyper
-    K = observation_covariance(hyper, belief.scopes, data)
-    noise = np.array([*hyper.noise_variances, hyper.total_noise_variance])[data.channel] + data.noise / scale**2
-    K.flat[:: len(noise) + 1] += noise
-    L, _ = factorise(K)
-    design = np.array([(data.channel == TOTAL) | (data.channel == i) for i in range(k)], dtype=float).T
-    whitened = solve_lower(L, np.asfortranarray(design))
-    centre = float(np.mean(data.outcome))
-    share = centre / k if (data.channel == TOTAL).all() else 0.0
-    shifted = data.outcome - design @ np.full(k, share)
-    constants, *_ = np.linalg.lstsq(whitened, solve_lower(L, shifted / scale), rcond=1e-10)
-    return msgspec.structs.replace(hyper, constants=tuple((share + scale * constants).tolist()))

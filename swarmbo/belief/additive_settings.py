@@ -1,6 +1,8 @@
 """What an additive Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
 import math
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -9,6 +11,36 @@ from jaxtyping import Float
 from swarmbo.belief.hyperparameters import LengthscaleModel
 from swarmbo.kernels import KernelName
 from swarmbo.settings import Settings, require
+
+
+class FactorPrior(Settings, frozen=True):
+    """What one factor has of its own; what is left out is as for all factors.
+
+    Args:
+        kernel: Covariance function.
+        lengthscale_log_median: Logarithm of the median of the prior on its lengthscales, from -10 to 10.
+        lengthscale_log_std: Standard deviation > 0 of the prior on its (common) log-lengthscale.
+        outputscale_median: Median > 0 of the prior on its outputscale.
+        outputscale_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_median: Median > 0 of the prior on the noise of its own outcomes; no matter for totals.
+    """
+
+    kernel: KernelName | None = None
+    lengthscale_log_median: float | None = None
+    lengthscale_log_std: float | None = None
+    outputscale_median: float | None = None
+    outputscale_log_std: float | None = None
+    noise_median: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("lengthscale_log_std", "outputscale_median", "outputscale_log_std", "noise_median"):
+            require(self, field, lambda value: value is None or value > 0.0, "a number > 0")
+        require(
+            self,
+            "lengthscale_log_median",
+            lambda value: value is None or abs(value) <= 10.0,
+            "a number from -10 to 10",
+        )
 
 
 class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"):
@@ -20,8 +52,9 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
     Args:
         kernel: Covariance function of every factor.
         lengthscales: ``shared``: one for all variables of all factors. ``hierarchical``: a common one times a small
-            deviation per factor and variable. ``separate``: independent ones. Where factors are observed one by one,
-            each factor is fitted by itself and this holds within it.
+            deviation per factor and variable. ``separate``: independent ones. ``auto``: separate where factors are
+            observed one by one or have one variable each, else hierarchical. Factors observed one by one are fitted
+            one by one, and this holds within each.
         lengthscale_log_median: Median of the prior on the (common) lengthscale of a one-dimensional factor, as a
             logarithm; (log d) / 2 is added for factors of d variables.
         lengthscale_log_std: Its standard deviation, > 0.
@@ -33,12 +66,13 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         refit_every: Refit when this many outcomes, >= 1, came since the last fit.
         restarts: Random starts, >= 0, drawn from the prior for each fit besides the prior's mode.
         max_iterations: Of L-BFGS-B per start, >= 1.
+        factors: What single factors have of their own, by name.
     """
 
     kernel: KernelName = "matern52"
-    lengthscales: LengthscaleModel = "hierarchical"
-    lengthscale_log_median: float = math.sqrt(2.0)
-    lengthscale_log_std: float = math.sqrt(3.0)
+    lengthscales: LengthscaleModel | Literal["auto"] = "auto"
+    lengthscale_log_median: float = -1.2
+    lengthscale_log_std: float = 1.0
     deviation_log_std: float = 0.3
     outputscale_log_std: float = 1.0
     noise_median: float = 1e-3
@@ -47,6 +81,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
     refit_every: int = 3
     restarts: int = 0
     max_iterations: int = 60
+    factors: dict[str, FactorPrior] = msgspec.field(default_factory=dict[str, FactorPrior])
 
     def __post_init__(self) -> None:
         for field in (
@@ -63,19 +98,43 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
         require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
 
+    def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
+        """How lengthscales hang together in a fit.
+
+        Args:
+            sizes: Number of variables of each factor that is fitted.
+            alone: Whether it is one factor on outcomes of its own.
+        """
+        if self.lengthscales != "auto":
+            return self.lengthscales
+        return "separate" if alone or max(sizes) == 1 else "hierarchical"
+
+    def of_factor(self, factor: str) -> FactorPrior:
+        """What a factor has of its own, gaps filled with what holds for all; medians that depend on sizes stay open."""
+        own = self.factors.get(factor, FactorPrior())
+        return FactorPrior(
+            kernel=own.kernel or self.kernel,
+            lengthscale_log_median=own.lengthscale_log_median,
+            lengthscale_log_std=own.lengthscale_log_std or self.lengthscale_log_std,
+            outputscale_median=own.outputscale_median,
+            outputscale_log_std=own.outputscale_log_std or self.outputscale_log_std,
+            noise_median=own.noise_median or self.noise_median,
+        )
+
 
 class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
     The outcome of factor i is ``constants[i] + scales[i] * (f_i + noise_i)``, f_i a zero-mean Gaussian process. The
-    total is the sum of the constants and scaled f_i, with noise of its own; then all scales are equal.
+    total is the sum of the constants and scaled f_i, with noise of its own, in the unit of the common scale: the root
+    mean square of ``scales``, which are equal where totals were fitted.
 
     Args:
         kernels: Covariance function of each factor.
         lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
         outputscales: Prior variance > 0 of each f_i.
         noise_variances: Of each factor's outcomes, >= 0, in the square of its scale.
-        total_noise_variance: Of the totals, >= 0, in the square of the common scale.
+        total_noise_variance: Of totals, >= 0, in the square of the common scale.
         constants: Prior mean of each factor, in the unit of the outcome.
         scales: > 0, in the unit of the outcome.
     """
@@ -97,11 +156,35 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         require(self, "noise_variances", lambda v: all(0.0 <= x < math.inf for x in v), "finite numbers >= 0")
         require(self, "total_noise_variance", lambda v: v >= 0.0, "a number >= 0")
         require(self, "constants", lambda v: all(math.isfinite(x) for x in v), "finite numbers, one per factor")
+        for field in ("kernels", "outputscales", "noise_variances", "constants", "scales"):
+            require(self, field, lambda v: len(v) == len(self.lengthscales), "one per factor")
 
     @property
     def constant(self) -> float:
         """Prior mean of the total."""
         return float(np.sum(self.constants))
+
+    @property
+    def common_scale(self) -> float:
+        """Root mean square of the scales; exactly theirs where they are equal."""
+        first = self.scales[0]
+        if all(scale == first for scale in self.scales):
+            return first
+        largest = max(self.scales)  # squares of large scales may leave float64
+        return largest * float(np.sqrt(np.mean((np.array(self.scales) / largest) ** 2)))
+
+    def in_one_unit(self) -> "AdditiveHyperparameters":
+        """The same model with all scales equal, as totals need it."""
+        common = self.common_scale
+        if all(scale == common for scale in self.scales):
+            return self
+        ratios = (np.array(self.scales) / common) ** 2
+        return msgspec.structs.replace(
+            self,
+            outputscales=tuple((np.array(self.outputscales) * ratios).tolist()),
+            noise_variances=tuple((np.array(self.noise_variances) * ratios).tolist()),
+            scales=(common,) * len(ratios),
+        )
 
     def lengthscale_array(self, factor: int) -> Float[np.ndarray, " a"]:
         """Lengthscales of one factor, in scope order."""

@@ -8,36 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
-from scipy.linalg import lapack
+from jaxtyping import Bool, Float
 
 from swarmbo.belief.additive_settings import AdditiveHyperparameters
-from swarmbo.belief.cholesky import factorise, solve_lower, solve_lower_transposed
+from swarmbo.belief.factorised import Factorised
+from swarmbo.belief.observations import Observations, observation_covariance
 from swarmbo.kernels import kernel_matrix
-
-TOTAL = -1  # channel of an observation of the sum; a factor's own outcomes have its index as channel
-
-
-@dataclass(frozen=True, eq=False)
-class Observations:
-    """What was observed, one entry each.
-
-    Args:
-        U: Joint points (r, n) in the unit cube.
-        channel: ``TOTAL`` or the index of a factor (r,).
-        outcome: In physical units (r,); NaN for points that are pending.
-        noise: Known variance (r,) on top of the fitted one, physical.
-    """
-
-    U: Float[np.ndarray, "r n"]
-    channel: Int[np.ndarray, " r"]
-    outcome: Float[np.ndarray, " r"]
-    noise: Float[np.ndarray, " r"]
-
-    def of_channel(self, factor: int) -> "Observations":
-        """Those of one factor alone."""
-        rows = self.channel == factor
-        return Observations(self.U[rows], self.channel[rows], self.outcome[rows], self.noise[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,50 +21,66 @@ class Conditioned:
     """A posterior, ready for use factor by factor; in the standardised unit of each factor.
 
     Args:
+        hyper: Hyper-parameters; all in one unit if factors are tied.
+        scopes: Columns of U that each factor sees.
+        data: The observations, those pending last.
+        is_tied: Whether all factors share one covariance matrix.
+        parts: That one, factorised, or one for each factor.
         points: For each factor the observed points (T, a) that it sees, padded to a common T.
         seen: Whether an observation holds the factor (k, T); never for padding.
         alpha: Weights (k, T) of the posterior mean: mean_i(u) = k_i(u, points_i) · alpha_i.
-        inverse: Inverse covariances of the observations (k or 1, T, T), zero in padding; one for all if they are tied.
-        L: Cholesky factors of what is not padding: one if tied, else one per factor.
-        residuals: Standardised outcomes less prior means, in the same division.
-        n_pending: Pending observations at the end of each division.
-        jitter: What had to be added to diagonals, the largest.
+        inverse: L⁻¹ of each part (1 or k, T, T), zero in padding.
     """
 
+    hyper: AdditiveHyperparameters
+    scopes: Sequence[Sequence[int]]
+    data: Observations
+    is_tied: bool
+    parts: tuple[Factorised, ...]
     points: tuple[Float[np.ndarray, "T _a"], ...]
     seen: Bool[np.ndarray, "k T"]
     alpha: Float[np.ndarray, "k T"]
     inverse: Float[np.ndarray, "_ T T"]
-    L: tuple[Float[np.ndarray, "_t _t"], ...]
-    residuals: tuple[Float[np.ndarray, " _t"], ...]
-    jitter: float
 
     @property
-    def is_tied(self) -> bool:
-        """Whether all factors share one covariance matrix."""
-        return len(self.L) == 1 and self.inverse.shape[0] == 1
+    def jitter(self) -> float:
+        """The largest share of its diagonal that had to be added to an entry of a covariance matrix."""
+        return max(part.jitter for part in self.parts)
 
-    def inverse_of(self, factor: int) -> Float[np.ndarray, "T T"]:
-        """Inverse covariance of the observations that a factor's posterior rests on."""
-        return self.inverse[0 if self.is_tied else factor]
+    def part_data(self) -> list[Observations]:
+        """The observations of each part."""
+        return [self.data] if self.is_tied else [self.data.of_channel(i) for i in range(len(self.scopes))]
 
+    def spread(self, alphas: Sequence[Float[np.ndarray, " _r"]]) -> Float[np.ndarray, "k T"]:
+        """Weights of each part's observations as weights of each factor's."""
+        out = np.zeros(self.seen.shape)
+        if self.is_tied:
+            return np.where(self.seen, alphas[0], out)
+        for row, alpha in zip(out, alphas, strict=True):
+            row[: len(alpha)] = alpha
+        return out
 
-def observation_covariance(
-    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], data: Observations
-) -> Float[np.ndarray, "r r"]:
-    """Prior covariance of observations without noise: two of them share what factors both hold."""
-    r = len(data.channel)
-    K = np.zeros((r, r))
-    for i, scope in enumerate(scopes):
-        holds = (data.channel == TOTAL) | (data.channel == i)
-        rows = np.flatnonzero(holds)
-        points = data.U[rows][:, list(scope)]
-        part = kernel_matrix(hyper.kernels[i], points, points, hyper.lengthscale_array(i), hyper.outputscales[i])
-        if len(rows) == r:
-            K += part
-        else:
-            K[np.ix_(rows, rows)] += part
-    return K
+    def extended(self, new: Observations) -> "Conditioned":
+        """With further observations, in time quadratic in the number of old ones; ``new`` known, or all pending."""
+        if not len(new):
+            return self
+        is_pending = bool(np.isnan(new.outcome).any())
+        ahead = [new] if self.is_tied else [new.of_channel(i) for i in range(len(self.scopes))]
+        parts = [
+            part.extended(
+                self._covariance(index, more, old),
+                self._covariance(index, more, more, noisy=True),
+                more.residuals(self.hyper),
+                is_pending=is_pending,
+            )
+            for index, (part, old, more) in enumerate(zip(self.parts, self.part_data(), ahead, strict=True))
+        ]
+        return assembled(self.hyper, self.scopes, self.data.then(new), parts, is_tied=self.is_tied)
+
+    def _covariance(
+        self, part: int, one: Observations, other: Observations, *, noisy: bool = False
+    ) -> Float[np.ndarray, "_r _s"]:
+        return _covariance(self.hyper, self.scopes, None if self.is_tied else part, one, other, noisy=noisy)
 
 
 def condition(
@@ -99,57 +91,64 @@ def condition(
     Args:
         hyper: Hyper-parameters.
         scopes: Columns of U that each factor sees.
-        data: Observations; outcomes that are NaN are pending: they take variance and bring no news.
+        data: Observations, all known.
         is_tied: Whether to keep all in one matrix; needed as soon as there is one total.
     """
+    if is_tied:
+        hyper = hyper.in_one_unit()
+        chosen: list[tuple[int | None, Observations]] = [(None, data)]
+    else:
+        chosen = [(i, data.of_channel(i)) for i in range(len(scopes))]
+    parts = [
+        Factorised.of(_covariance(hyper, scopes, factor, own, own, noisy=True), own.residuals(hyper))
+        for factor, own in chosen
+    ]
+    return assembled(hyper, scopes, data, parts, is_tied=is_tied)
+
+
+def assembled(
+    hyper: AdditiveHyperparameters,
+    scopes: Sequence[Sequence[int]],
+    data: Observations,
+    parts: Sequence[Factorised],
+    *,
+    is_tied: bool,
+) -> Conditioned:
+    """Put factorised parts into the padded form."""
     k = len(scopes)
     if is_tied:
-        scale = hyper.scales[0]
-        constants = np.array([*hyper.constants, hyper.constant])  # TOTAL = -1 indexes the last
-        residual = np.nan_to_num((data.outcome - constants[data.channel]) / scale)
-        residual[np.isnan(data.outcome)] = 0.0
-        noise = np.array([*hyper.noise_variances, hyper.total_noise_variance])[data.channel] + data.noise / scale**2
-        K = observation_covariance(hyper, scopes, data)
-        alpha, inverse, L, jitter = _solve(K, noise, residual, np.isnan(data.outcome))
+        (part,) = parts
         points = tuple(np.ascontiguousarray(data.U[:, list(scope)]) for scope in scopes)
-        seen = np.array([(data.channel == TOTAL) | (data.channel == i) for i in range(k)]).reshape(k, len(alpha))
-        return Conditioned(points, seen, np.where(seen, alpha, 0.0), inverse[None], (L,), (residual,), jitter)
-    parts = [data.of_channel(i) for i in range(k)]
-    T = max((len(part.channel) for part in parts), default=0)
-    points, seen, alphas = [], np.zeros((k, T), dtype=bool), np.zeros((k, T))
-    inverses, factors, residuals, jitters = np.zeros((k, T, T)), [], [], [0.0]
+        seen = np.array([data.hold(i) for i in range(k)]).reshape(k, len(data))
+        alpha = np.where(seen, part.alpha, 0.0)
+        return Conditioned(hyper, scopes, data, True, (part,), points, seen, alpha, part.inverse[None])
+    T = max((len(part.alpha) for part in parts), default=0)
+    seen, alpha, inverse = np.zeros((k, T), dtype=bool), np.zeros((k, T)), np.zeros((k, T, T))
+    padded: list[np.ndarray] = []
     for i, (part, scope) in enumerate(zip(parts, scopes, strict=True)):
-        t = len(part.channel)
-        own = part.U[:, list(scope)]
-        residual = np.where(np.isnan(part.outcome), 0.0, (part.outcome - hyper.constants[i]) / hyper.scales[i])
-        noise = hyper.noise_variances[i] + part.noise / hyper.scales[i] ** 2
-        K = kernel_matrix(hyper.kernels[i], own, own, hyper.lengthscale_array(i), hyper.outputscales[i])
-        alphas[i, :t], inverses[i, :t, :t], L, jitter = _solve(K, noise, residual, np.isnan(part.outcome))
-        seen[i, :t] = True
-        points.append(np.concatenate([own, np.zeros((T - t, len(scope)))]))
-        factors.append(L)
-        residuals.append(residual)
-        jitters.append(jitter)
-    return Conditioned(tuple(points), seen, alphas, inverses, tuple(factors), tuple(residuals), max(jitters))
+        t = len(part.alpha)
+        own = data.U[data.channel == i][:, list(scope)]
+        padded.append(np.concatenate([own, np.zeros((T - t, len(scope)))]))
+        seen[i, :t], alpha[i, :t], inverse[i, :t, :t] = True, part.alpha, part.inverse
+    return Conditioned(hyper, scopes, data, False, tuple(parts), tuple(padded), seen, alpha, inverse)
 
 
-def _solve(
-    K: Float[np.ndarray, "r r"],
-    noise: Float[np.ndarray, " r"],
-    residual: Float[np.ndarray, " r"],
-    is_pending: Bool[np.ndarray, " r"],
-) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, "r r"], Float[np.ndarray, "r r"], float]:
-    """Weights of the mean, inverse covariance, Cholesky factor, jitter. Pending ones come last, with weight 0."""
-    r, n_known = len(residual), int((~is_pending).sum())
-    assert not is_pending[:n_known].any(), "pending observations come last"
-    K.flat[:: r + 1] += noise
-    L, jitter = factorise(K)
-    known = L[:n_known, :n_known]
-    alpha = np.zeros(r)
-    alpha[:n_known] = solve_lower_transposed(known, solve_lower(known, residual[:n_known]))
-    inverse = np.zeros((r, r))
-    if r:
-        lower, info = lapack.dpotri(L, lower=1)
-        assert info == 0
-        inverse = np.tril(lower) + np.tril(lower, -1).T
-    return alpha, np.ascontiguousarray(inverse), L, jitter
+def _covariance(
+    hyper: AdditiveHyperparameters,
+    scopes: Sequence[Sequence[int]],
+    factor: int | None,
+    one: Observations,
+    other: Observations,
+    *,
+    noisy: bool,
+) -> Float[np.ndarray, "_r _s"]:
+    """Covariance of outcomes: of everything, or of one factor alone."""
+    if factor is None:
+        K = observation_covariance(hyper, scopes, one, other)
+    else:
+        columns, lengths = list(scopes[factor]), hyper.lengthscale_array(factor)
+        X, Z = one.U[:, columns], other.U[:, columns]
+        K = kernel_matrix(hyper.kernels[factor], X, Z, lengths, hyper.outputscales[factor])
+    if noisy:
+        K.flat[:: len(one) + 1] += one.noise_variances(hyper)
+    return K

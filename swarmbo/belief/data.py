@@ -48,3 +48,50 @@ def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
             "leave failed measurements out"
         )
     return outcomes
+
+
+def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """A copy of outcomes as floats, of which some may not have been observed.
+
+    Args:
+        name: What they are called in messages.
+        y: Outcomes, one a point or one row a point; NaN was not observed, None: none was.
+        shape: Wanted.
+
+    Raises:
+        ShapeError: If the shape is another, or an outcome is infinite or beyond 1e60; it names the row.
+    """
+    if y is None:
+        return np.full(shape, np.nan)
+    outcomes = np.array(y, dtype=float)
+    if outcomes.shape != shape:
+        raise ShapeError(f"{name}: got shape {outcomes.shape}; wanted {shape}")
+    refused = ~np.isnan(outcomes) & ~(np.abs(outcomes) < _LARGEST_OUTCOME)
+    if refused.any():
+        row = tuple(int(place) for place in np.argwhere(refused)[0])
+        at = "".join(f"[{place}]" for place in row)
+        raise ShapeError(
+            f"{name}{at}: got {outcomes[row]}; wanted a number below {_LARGEST_OUTCOME:g} in size, or NaN where a "
+            "measurement failed"
+        )
+    return outcomes
+
+
+def checked_noise(noise_variance: ArrayLike | None, n_points: int) -> Float[np.ndarray, " n"]:
+    """Known noise variances, one a point; 0 where None is given.
+
+    Args:
+        noise_variance: One for all points, or one each.
+        n_points: Number of points.
+
+    Raises:
+        ShapeError: If there is not one a point, or one is not a finite number >= 0; it names the row.
+    """
+    given = np.array(0.0 if noise_variance is None else noise_variance, dtype=float)
+    if given.shape not in ((), (n_points,)):
+        raise ShapeError(f"noise_variance: got shape {given.shape} for {n_points} points; wanted ({n_points},)")
+    noise = np.full(n_points, given)
+    if not (usable := (noise >= 0.0) & (noise < _LARGEST_OUTCOME**2)).all():  # a NaN compares false
+        row = int(np.argmin(usable))
+        raise ShapeError(f"noise_variance[{row}]: got {noise[row]}; wanted a finite number >= 0")
+    return noise

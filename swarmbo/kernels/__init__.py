@@ -9,6 +9,7 @@ from swarmbo.kernels.stationary import (
     KERNEL_NAMES as KERNEL_NAMES,
     KernelName as KernelName,
     correlation as correlation,
+    correlation_and_slope as correlation_and_slope,
     correlation_slope as correlation_slope,
     kernel_matrix as kernel_matrix,
     kernel_matrix_gradient as kernel_matrix_gradient,

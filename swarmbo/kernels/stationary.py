@@ -80,6 +80,34 @@ def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np
             return np.exp(-0.5 * r * r)
 
 
+def correlation_and_slope(
+    name: KernelName, r: Float[np.ndarray, "..."]
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    """``correlation`` and ``correlation_slope`` for the price of one exponential.
+
+    Args:
+        name: The kernel.
+        r: Distances >= 0 in lengthscales; infinity is allowed.
+    """
+    r = np.minimum(r, _FAR)
+    match name:
+        case "matern12":
+            fall = np.exp(-r)
+            return fall, np.divide(fall, r, out=np.zeros_like(r), where=r > 0.0)
+        case "matern32":
+            a = np.sqrt(3.0) * r
+            fall = np.exp(-a)
+            return (1.0 + a) * fall, 3.0 * fall
+        case "matern52":
+            a = np.sqrt(5.0) * r
+            fall = np.exp(-a)
+            near = 1.0 + a
+            return (near + a * a / 3.0) * fall, near * fall * (5.0 / 3.0)
+        case "rbf":
+            fall = np.exp(-0.5 * r * r)
+            return fall, fall
+
+
 def scaled_distance(
     X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"], lengthscales: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "n m"]:

@@ -1,0 +1,117 @@
+"""What was observed of a sum and of its factors, one entry per outcome, in the order of time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.belief.additive_settings import AdditiveHyperparameters
+from swarmbo.kernels import kernel_matrix
+
+TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Outcomes, one entry each.
+
+    Args:
+        U: Joint points (r, n) in the unit cube.
+        channel: ``TOTAL`` or the index of a factor (r,).
+        outcome: In physical units (r,); NaN for points that are pending.
+        noise: Known variance (r,) on top of the fitted one, physical.
+    """
+
+    U: Float[np.ndarray, "r n"]
+    channel: Int[np.ndarray, " r"]
+    outcome: Float[np.ndarray, " r"]
+    noise: Float[np.ndarray, " r"]
+
+    @classmethod
+    def of(
+        cls,
+        U: Float[np.ndarray, "t n"],
+        totals: Float[np.ndarray, " t"],
+        factors: Float[np.ndarray, "t k"],
+        noise: Float[np.ndarray, " t"],
+    ) -> "Observations":
+        """Entries of a table with one row per evaluation: its total first, then factors; NaN was not observed."""
+        table = np.concatenate([totals[:, None], factors], axis=1)
+        rows, columns = np.nonzero(~np.isnan(table))
+        return cls(U[rows], columns - 1, table[rows, columns], noise[rows])
+
+    @classmethod
+    def pending(cls, U: Float[np.ndarray, "p n"], channels: Sequence[int]) -> "Observations":
+        """Outcomes to come at points, each on the channels given."""
+        rows = np.repeat(np.arange(len(U)), len(channels))
+        return cls(
+            U[rows], np.tile(np.array(channels, dtype=int), len(U)), np.full(len(rows), np.nan), np.zeros(len(rows))
+        )
+
+    def __len__(self) -> int:
+        return len(self.channel)
+
+    def take(self, rows: Bool[np.ndarray, " r"] | slice) -> "Observations":
+        """Some of them."""
+        return Observations(self.U[rows], self.channel[rows], self.outcome[rows], self.noise[rows])
+
+    def of_channel(self, channel: int) -> "Observations":
+        """Those of one factor alone, or of the total."""
+        return self.take(self.channel == channel)
+
+    def then(self, other: "Observations") -> "Observations":
+        """These, followed by others."""
+        return Observations(
+            np.concatenate([self.U, other.U]),
+            np.concatenate([self.channel, other.channel]),
+            np.concatenate([self.outcome, other.outcome]),
+            np.concatenate([self.noise, other.noise]),
+        )
+
+    def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
+        """Whether each outcome has a factor in it."""
+        return (self.channel == TOTAL) | (self.channel == factor)
+
+    def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
+        """Standardised outcomes less their prior means; 0 for points pending, which bring no news."""
+        constants = np.array([*hyper.constants, hyper.constant])  # TOTAL = -1 indexes the last
+        scales = np.array([*hyper.scales, hyper.common_scale])
+        gap = (self.outcome - constants[self.channel]) / scales[self.channel]
+        return np.where(np.isnan(self.outcome), 0.0, gap)
+
+    def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
+        """Standardised: the fitted ones plus the known ones."""
+        fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])
+        scales = np.array([*hyper.scales, hyper.common_scale])
+        return fitted[self.channel] + self.noise / scales[self.channel] ** 2
+
+
+def observation_covariance(
+    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
+) -> Float[np.ndarray, "r s"]:
+    """Prior covariance between outcomes, without noise: two of them share the factors that both hold.
+
+    Args:
+        hyper: Hyper-parameters; all scales equal.
+        scopes: Columns of U that each factor sees.
+        one: Outcomes, one a row.
+        other: Outcomes, one a column.
+    """
+    K = np.zeros((len(one), len(other)))
+    for i, scope in enumerate(scopes):
+        rows, columns = np.flatnonzero(one.hold(i)), np.flatnonzero(other.hold(i))
+        if not (len(rows) and len(columns)):
+            continue
+        part = kernel_matrix(
+            hyper.kernels[i],
+            one.U[rows][:, list(scope)],
+            other.U[columns][:, list(scope)],
+            hyper.lengthscale_array(i),
+            hyper.outputscales[i],
+        )
+        if part.shape == K.shape:
+            K += part
+        else:
+            K[np.ix_(rows, columns)] += part
+    return K
