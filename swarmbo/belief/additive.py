@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.additive_fit import fit_additive, prior_hyperparameters, units
-from swarmbo.belief.additive_given import domain_of, given_hyperparameters, own_kernels
+from swarmbo.belief.additive_given import domain_of, given_hyperparameters, no_data, own_kernels
 from swarmbo.belief.additive_prediction import AdditivePosterior, Outcomes
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.additive_state import read_additive_state, write_additive_state
-from swarmbo.belief.data import checked_noise, checked_partial_outcomes, checked_points
+from swarmbo.belief.data import checked_evaluations, checked_points
 from swarmbo.belief.regrouping import kept_factors, regrouped
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -81,7 +81,7 @@ class AdditiveGP(AdditivePosterior):
             raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
         settings, domain = own_kernels(graph, kernel), domain_of(graph, bounds)
         hyperparameters = given_hyperparameters(settings, graph, domain, lengthscale, outputscale, noise_variance, mean)
-        self._set(_no_data(settings, graph, domain, outcomes, hyperparameters) | {"standardise": standardise})
+        self._set(no_data(settings, graph, domain, outcomes, hyperparameters) | {"standardise": standardise})
 
     def _set(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
@@ -112,7 +112,7 @@ class AdditiveGP(AdditivePosterior):
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
         made = object.__new__(cls)
-        made._set(_no_data(settings, graph, domain, outcomes, prior_hyperparameters(settings, graph)))
+        made._set(no_data(settings, graph, domain, outcomes, prior_hyperparameters(settings, graph)))
         return made
 
     @classmethod
@@ -193,17 +193,10 @@ class AdditiveGP(AdditivePosterior):
         Raises:
             ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
         """
-        points = checked_points(X, self.domain.n_dims)
-        if y is not None:
-            outcomes = np.array(y, dtype=float)
-            if totals is not None or factors is not None:
-                raise ShapeError("y: got it beside totals or factors; wanted either y, or totals and factors")
-            totals, factors = (outcomes, None) if outcomes.ndim == 1 else (None, outcomes)
-        n, k = len(points), len(self.graph.factors)
-        new_totals = checked_partial_outcomes("totals", totals, (n,))
-        new_factors = checked_partial_outcomes("factors", factors, (n, k))
-        noise = checked_noise(noise_variance, n)
-        if n == 0:
+        points, new_totals, new_factors, noise = checked_evaluations(
+            X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
+        )
+        if not len(points):
             return self
         updated = self._with(
             X=np.concatenate([self.X, points]),
@@ -305,28 +298,3 @@ class AdditiveGP(AdditivePosterior):
         """
         empty = cls.create(settings, graph, domain)
         return empty._with(**read_additive_state(state, empty.domain, empty.scopes))
-
-
-def _no_data(
-    settings: AdditiveGPSettings,
-    graph: FactorGraph,
-    domain: Domain,
-    outcomes: Outcomes,
-    hyperparameters: AdditiveHyperparameters,
-) -> dict[str, Any]:
-    n, k = len(graph.variables), len(graph.factors)
-    return {
-        "settings": settings,
-        "graph": graph,
-        "domain": domain,
-        "outcomes": outcomes,
-        "hyperparameters": hyperparameters,
-        "standardise": False,
-        "X": np.zeros((0, n)),
-        "totals": np.zeros(0),
-        "factors": np.zeros((0, k)),
-        "noise": np.zeros(0),
-        "pending": np.zeros((0, n)),
-        "fitted_at": 0,
-        "base": None,
-    }

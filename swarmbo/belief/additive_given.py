@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -81,6 +81,32 @@ def given_hyperparameters(
         constants=tuple(float(value) for value in means),
         scales=(1.0,) * k,
     )
+
+
+def no_data(
+    settings: AdditiveGPSettings,
+    graph: FactorGraph,
+    domain: Domain,
+    outcomes: str,
+    hyperparameters: AdditiveHyperparameters,
+) -> dict[str, Any]:
+    """Fields of a belief without data."""
+    n, k = len(graph.variables), len(graph.factors)
+    return {
+        "settings": settings,
+        "graph": graph,
+        "domain": domain,
+        "outcomes": outcomes,
+        "hyperparameters": hyperparameters,
+        "standardise": False,
+        "X": np.zeros((0, n)),
+        "totals": np.zeros(0),
+        "factors": np.zeros((0, k)),
+        "noise": np.zeros(0),
+        "pending": np.zeros((0, n)),
+        "fitted_at": 0,
+        "base": None,
+    }
 
 
 def _lengths(

@@ -95,3 +95,39 @@ def checked_noise(noise_variance: ArrayLike | None, n_points: int) -> Float[np.n
         row = int(np.argmin(usable))
         raise ShapeError(f"noise_variance[{row}]: got {noise[row]}; wanted a finite number >= 0")
     return noise
+
+
+def checked_evaluations(
+    X: ArrayLike,
+    y: ArrayLike | None,
+    totals: ArrayLike | None,
+    factors: ArrayLike | None,
+    noise_variance: ArrayLike | None,
+    n_dims: int,
+    n_factors: int,
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
+    """Copies of points, their totals, their outcomes by factor and their known noise variances.
+
+    Args:
+        X: Points, one a row.
+        y: Totals (n,) or outcomes by factor (n, k), as the number of axes says; None where the next two are given.
+        totals: Outcomes of the sum (n,).
+        factors: Outcomes by factor (n, k).
+        noise_variance: One for all points, or one each.
+        n_dims: Number of coordinates d.
+        n_factors: Number of factors k.
+
+    Raises:
+        ShapeError: If shapes do not fit, or a value is refused; it names the row.
+    """
+    points = checked_points(X, n_dims)
+    if y is not None:
+        if totals is not None or factors is not None:
+            raise ShapeError("y: got it beside totals or factors; wanted either y, or totals and factors")
+        totals, factors = (y, None) if np.ndim(y) == 1 else (None, y)
+    return (
+        points,
+        checked_partial_outcomes("totals", totals, (len(points),)),
+        checked_partial_outcomes("factors", factors, (len(points), n_factors)),
+        checked_noise(noise_variance, len(points)),
+    )

@@ -1,6 +1,7 @@
 """One covariance matrix of observations, factorised, growing by blocks."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -92,11 +93,15 @@ class Factorised:
         alpha[:s] = solve_lower_transposed(known, solve_lower(known, residual))
         return alpha
 
+    @cached_property
+    def whitened(self) -> Float[np.ndarray, " r"]:
+        """L⁻¹ residual."""
+        return solve_lower(self.L, self.residual)
+
     def log_density(self) -> float:
         """Log density of the residuals under N(0, K). Source: Rasmussen & Williams 2006, eq. 2.30."""
-        whitened = solve_lower(self.L, self.residual)
-        constant = 0.5 * len(whitened) * float(np.log(2.0 * np.pi))
-        return -0.5 * float(whitened @ whitened) - float(np.log(self.L.diagonal()).sum()) - constant
+        constant = 0.5 * len(self.residual) * float(np.log(2.0 * np.pi))
+        return -0.5 * float(self.whitened @ self.whitened) - float(np.log(self.L.diagonal()).sum()) - constant
 
 
 def _units(K: Float[np.ndarray, "r r"]) -> Float[np.ndarray, " r"]:

@@ -14,6 +14,7 @@ is faster than solving triangular systems, and keeps twice the digits that multi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -68,7 +69,10 @@ class StackPosterior:
         self._weights = (self._outputs * conditioned.seen[index])[:, None, :]  # (g, 1, T)
         self._alpha = conditioned.alpha[index][:, :, None]  # (g, T, 1)
         self._inverse = conditioned.inverse if conditioned.is_tied else conditioned.inverse[index]
-        self._inverse_t = np.ascontiguousarray(np.swapaxes(self._inverse, 1, 2))
+
+    @cached_property
+    def _inverse_t(self) -> Float[np.ndarray, "_ T T"]:
+        return np.ascontiguousarray(np.swapaxes(self._inverse, 1, 2))
 
     @property
     def constants(self) -> Float[np.ndarray, "g 1"]:
@@ -112,12 +116,12 @@ class StackPosterior:
         dvar = 2.0 * self._scales[..., None] ** 2 * (own - self.pull(at, v @ self._inverse))
         return Moments(mean, var, self._scales[..., None] * dmean, dvar)
 
-    def cross(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m T"]:
-        """Prior covariances of f_i(u) with the observations, standardised."""
-        r = self._distances(U / self._lengths)
+    def cross(self, U: Float[np.ndarray, "g m a"], first: int = 0) -> Float[np.ndarray, "g m T"]:
+        """Prior covariances of f_i(u) with the observations, standardised; without those before ``first``."""
+        r, weights = self._distances(U / self._lengths, first), self._weights[:, :, first:]
         if len(set(self._names)) == 1:
-            return self._weights * correlation(self._names[0], r)
-        return self._weights * np.array([correlation(name, part) for name, part in zip(self._names, r, strict=True)])
+            return weights * correlation(self._names[0], r)
+        return weights * np.array([correlation(name, part) for name, part in zip(self._names, r, strict=True)])
 
     def cross_and_slopes(self, U: Float[np.ndarray, "g m a"]) -> Covariances:
         """The same, with what gradients need."""
@@ -131,13 +135,13 @@ class StackPosterior:
         q = at.slopes * weights
         return (q @ self._Z - q.sum(axis=-1, keepdims=True) * at.X) / self._lengths
 
-    def _distances(self, X: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m T"]:
-        squares = (X @ self._Zt) * -2.0
+    def _distances(self, X: Float[np.ndarray, "g m a"], first: int = 0) -> Float[np.ndarray, "g m T"]:
+        squares = (X @ self._Zt[:, :, first:]) * -2.0
         squares += (X**2).sum(axis=-1)[..., None]
-        squares += self._Z_norms
+        squares += self._Z_norms[:, :, first:]
         for i, name in enumerate(self._names):
             if name == "matern12":  # its cusp shows what the expansion above loses to cancellation
-                squares[i] = ((X[i, :, None, :] - self._Z[i, None, :, :]) ** 2).sum(axis=-1)
+                squares[i] = ((X[i, :, None, :] - self._Z[i, None, first:, :]) ** 2).sum(axis=-1)
         return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
 
     def _radial_and_slope(self, r: Float[np.ndarray, "g m _"]) -> tuple[np.ndarray, np.ndarray]:

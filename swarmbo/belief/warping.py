@@ -15,7 +15,10 @@ from jaxtyping import Float
 WarpKind = Literal["none", "power", "log"]
 
 _OFFSETS = {"power": 0.01, "log": 0.1}
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+_FLOOR = 0.01  # of the gap, for ``log``: nearer the best, and beyond it, the logarithm is continued by its tangent
+_LARGEST_EXPONENT = 300.0  # squares of outcomes stay within float64
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_REACH = 9.0  # standard deviations; less than 1e-18 of a normal distribution is beyond
 
 
 class Warp(msgspec.Struct, frozen=True):
@@ -58,8 +61,7 @@ class Warp(msgspec.Struct, frozen=True):
         gap = (self.best - np.asarray(y, dtype=float)) / self.spread + _OFFSETS[self.kind]
         if self.kind == "power":
             return -np.sign(gap) * np.abs(gap) ** self.power
-        floor = 0.1 * _OFFSETS["log"]  # beyond it the logarithm is continued by its tangent
-        return -np.where(gap > floor, np.log(np.maximum(gap, floor)), np.log(floor) + (gap - floor) / floor)
+        return -np.where(gap > _FLOOR, np.log(np.maximum(gap, _FLOOR)), np.log(_FLOOR) + (gap - _FLOOR) / _FLOOR)
 
     def backward(self, z: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """Model units to outcomes."""
@@ -69,26 +71,45 @@ class Warp(msgspec.Struct, frozen=True):
         if self.kind == "power":
             gap = -np.sign(z) * np.abs(z) ** (1.0 / self.power)
         else:
-            floor = 0.1 * _OFFSETS["log"]
-            gap = np.where(-z > np.log(floor), np.exp(np.minimum(-z, 700.0)), floor + floor * (-z - np.log(floor)))
+            near = _FLOOR + _FLOOR * (-z - np.log(_FLOOR))
+            gap = np.where(-z > np.log(_FLOOR), np.exp(np.minimum(-z, _LARGEST_EXPONENT)), near)
         return self.best - self.spread * (gap - _OFFSETS[self.kind])
 
     def log_slope(self, y: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
-        """Log dz/dy, which turns an evidence of z into one of y."""
+        """Log dz/dy, which turns a density of z into one of y."""
         if self.kind == "none":
             return np.zeros_like(y)
-        gap = np.maximum((self.best - y) / self.spread + _OFFSETS[self.kind], 1e-12)
-        power = self.power if self.kind == "power" else 0.0
-        return (np.log(power) if power else 0.0) + (power - 1.0) * np.log(gap) - np.log(self.spread)
+        gap = (self.best - y) / self.spread + _OFFSETS[self.kind]
+        if self.kind == "log":
+            return -np.log(np.maximum(gap, _FLOOR)) - np.log(self.spread)
+        steepness = np.log(np.maximum(np.abs(gap), 1e-300))
+        return np.log(self.power) + (self.power - 1.0) * steepness - np.log(self.spread)
 
     def moments(
         self, mean: Float[np.ndarray, " m"], variance: Float[np.ndarray, " m"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of y where z is normal, by Gauss-Hermite quadrature with 32 nodes."""
+        """Mean and standard deviation of y where z is normal.
+
+        By Gauss-Legendre quadrature on either side of the place where the transform is not smooth.
+
+        Args:
+            mean: Of z.
+            variance: Of z, >= 0.
+        """
         std = np.sqrt(variance)
         if self.kind == "none":
             return mean, std
-        y = self.backward(mean[:, None] + std[:, None] * _NODES)
-        weights = _WEIGHTS / _WEIGHTS.sum()
-        centre = y @ weights
-        return centre, np.sqrt(np.maximum((y - centre[:, None]) ** 2 @ weights, 0.0))
+        # where z is small y is exponentially large: half of E[y²] lies two standard deviations of log y further down
+        low, high = -_REACH - (2.0 * std if self.kind == "log" else 0.0 * std), np.full(std.shape, _REACH)
+        kink = 0.0 if self.kind == "power" else -np.log(_FLOOR)
+        at_kink = np.divide(kink - mean, std, out=np.zeros_like(std), where=std > 0.0)
+        middle = np.clip(at_kink, low, high)
+        halves = np.array([(middle - low) / 2.0, (high - middle) / 2.0])  # (2, m)
+        centres = np.array([(middle + low) / 2.0, (high + middle) / 2.0])
+        nodes = centres[..., None] + halves[..., None] * _NODES  # (2, m, 64)
+        weights = halves[..., None] * _WEIGHTS * np.exp(-0.5 * nodes**2)
+        weights /= weights.sum(axis=(0, 2))[:, None]
+        below = self.best - self.backward(mean[:, None] + std[:, None] * nodes)
+        centre = (weights * below).sum(axis=(0, 2))
+        share = (below - centre[:, None]) / self.spread
+        return self.best - centre, self.spread * np.sqrt((weights * share**2).sum(axis=(0, 2)))
