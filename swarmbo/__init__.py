@@ -9,14 +9,40 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from swarmbo.acquisition import DBGPUCB as DBGPUCB
+    from swarmbo.acquisition import (
+        DBGPUCB as DBGPUCB,
+        DECHBO as DECHBO,
+        AddGPUCB as AddGPUCB,
+        Auto as Auto,
+        DuMBO as DuMBO,
+        ExpectedImprovement as ExpectedImprovement,
+        Thompson as Thompson,
+        TrustBox as TrustBox,
+    )
     from swarmbo.baselines import (
+        CMAES as CMAES,
+        BoTorchLogEI as BoTorchLogEI,
         Greedy as Greedy,
         Independent as Independent,
+        IsotropicGP as IsotropicGP,
         LawnMower as LawnMower,
         Random as Random,
+        Sobol as Sobol,
+        Turbo1 as Turbo1,
     )
-    from swarmbo.belief import ExactGP as ExactGP, ExactGPSettings as ExactGPSettings
+    from swarmbo.belief import (
+        ExactGP as ExactGP,
+        ExactGPSettings as ExactGPSettings,
+    )
+    from swarmbo.belief.additive import (
+        AdditiveGP as AdditiveGP,
+    )
+    from swarmbo.belief.additive_settings import (
+        AdditiveGPSettings as AdditiveGPSettings,
+    )
+    from swarmbo.belief.warping import (
+        Warp as Warp,
+    )
     from swarmbo.coordination import (
         Exact as Exact,
         MaxSum as MaxSum,
@@ -24,32 +50,77 @@ if TYPE_CHECKING:
         exact as exact,
         max_sum as max_sum,
     )
-    from swarmbo.errors import SwarmboError as SwarmboError
-    from swarmbo.graph import FactorGraph as FactorGraph
-    from swarmbo.records import Query as Query, Recommendation as Recommendation, SolveReport as SolveReport
-    from swarmbo.spaces import Domain as Domain
-    from swarmbo.team import Team as Team
-    from swarmbo.transport import InProcess as InProcess
+    from swarmbo.coordination.admm import (
+        ADMM as ADMM,
+    )
+    from swarmbo.coordination.refined_max_sum import (
+        RefinedMaxSum as RefinedMaxSum,
+    )
+    from swarmbo.errors import (
+        SwarmboError as SwarmboError,
+    )
+    from swarmbo.field_team import (
+        FieldTeam as FieldTeam,
+    )
+    from swarmbo.graph import (
+        FactorGraph as FactorGraph,
+    )
+    from swarmbo.records import (
+        PointQuery as PointQuery,
+        PointRecommendation as PointRecommendation,
+        Query as Query,
+        Recommendation as Recommendation,
+        SolveReport as SolveReport,
+    )
+    from swarmbo.spaces import (
+        Domain as Domain,
+    )
+    from swarmbo.team import (
+        Team as Team,
+    )
+    from swarmbo.transport import (
+        InProcess as InProcess,
+    )
 
 _HOME = {
+    "ADMM": "coordination.admm",
+    "AddGPUCB": "acquisition",
+    "AdditiveGP": "belief.additive",
+    "AdditiveGPSettings": "belief.additive_settings",
+    "Auto": "acquisition",
+    "BoTorchLogEI": "baselines",
+    "CMAES": "baselines",
     "DBGPUCB": "acquisition",
+    "DECHBO": "acquisition",
     "Domain": "spaces",
+    "DuMBO": "acquisition",
     "Exact": "coordination",
     "ExactGP": "belief",
     "ExactGPSettings": "belief",
+    "ExpectedImprovement": "acquisition",
     "FactorGraph": "graph",
+    "FieldTeam": "field_team",
     "Greedy": "baselines",
     "InProcess": "transport",
     "Independent": "baselines",
+    "IsotropicGP": "baselines",
     "LawnMower": "baselines",
     "MaxSum": "coordination",
+    "PointQuery": "records",
+    "PointRecommendation": "records",
     "Query": "records",
     "Random": "baselines",
     "Recommendation": "records",
+    "RefinedMaxSum": "coordination.refined_max_sum",
+    "Sobol": "baselines",
     "Solution": "coordination",
     "SolveReport": "records",
     "SwarmboError": "errors",
     "Team": "team",
+    "Thompson": "acquisition",
+    "TrustBox": "acquisition",
+    "Turbo1": "baselines",
+    "Warp": "belief.warping",
     "exact": "coordination",
     "max_sum": "coordination",
 }

@@ -66,7 +66,6 @@ class JointWorld:
         self.graph = None if told.scopes is None else self._ordered(told.scopes, told.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
         self.bounds = {variable: told.bounds[variable] for variable in self.variables if variable in within}
-        self.columns = [place for place, variable in enumerate(self.variables) if variable in within]
         self._own = {
             agent: [variable for variable in self.variables if told.variable_owners[variable] == agent]
             for agent in self.agents

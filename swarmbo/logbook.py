@@ -130,7 +130,7 @@ class Logbook:
             by_factor[row, self.factors.index(factor)] = outcome
         told = OpenQuery(history.X[row], row, (*query.told, *outcomes))
         left = self._left(told)
-        failures = sum(map(np.isnan, outcomes.values())) + (len(left) if rest_failed else 0)
+        failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values()) + (len(left) if rest_failed else 0)
         log = replace(self, history=_with_sums(replace(history, factors=by_factor)), failures=self.failures + failures)
         if rest_failed or not left:
             return log.without([query_id])

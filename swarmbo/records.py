@@ -185,7 +185,8 @@ class Score(msgspec.Struct, frozen=True):
             None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
         recommendation_regret: Maximum less the true value at the recommendation; None before there is one.
-        map_rmse: Root mean squared error of the belief's mean on the world's evaluation points; None without belief.
+        map_rmse: Root mean squared error of the belief's mean on the world's evaluation points; None without belief,
+            and where agents set variables of one function, of which there is no map.
     """
 
     simple_regret: float

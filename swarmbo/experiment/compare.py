@@ -274,7 +274,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
                 world=world,
                 unit=summary.unit,
                 metrics=metrics,
-                measurements=list(itertools.accumulate(len(record.samples) for record in records)),
+                measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
                 regret=simple_regret(records).tolist(),
             )
         )

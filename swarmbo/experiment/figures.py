@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from swarmbo import plotting
+from swarmbo.belief import ExactGPSettings
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import Comparison, RegretTrace
 from swarmbo.experiment.folder import RunFolder
-from swarmbo.experiment.world_record import read_truth, read_world
+from swarmbo.experiment.world_record import WorldRecord, read_truth, read_world
+from swarmbo.graph import FactorGraph
 from swarmbo.plotting import Difference, RegretCurves, World
 from swarmbo.spaces import Domain
 
@@ -31,7 +33,17 @@ def world_of(folder: RunFolder) -> World:
         values=arrays.get("values"),
         maximum=record.maximum,
         argmax=None if record.argmax is None else np.array(record.argmax),
+        variables=tuple(record.variables),
+        graph=_graph_of(record),
     )
+
+
+def _graph_of(record: WorldRecord) -> FactorGraph | None:
+    if record.scopes is None:
+        return None
+    inside = {variable for scope in record.scopes.values() for variable in scope}
+    owners = {variable: owner for variable, owner in record.variable_owners.items() if variable in inside}
+    return FactorGraph.from_scopes(record.scopes, owners=record.owners, variable_owners=owners)
 
 
 def draw_run(path: Path) -> list[Path]:
@@ -52,7 +64,7 @@ def draw_run(path: Path) -> list[Path]:
         return []
     world, belief, into = world_of(folder), folder.scenario().belief, path / "figures"
     try:
-        return plotting.write_figures(records, world, belief, into)
+        return plotting.write_figures(records, world, belief if isinstance(belief, ExactGPSettings) else None, into)
     except OSError as error:
         raise RunFolderError(f"{into}: figures cannot be written: {error.strerror or error}") from error
 

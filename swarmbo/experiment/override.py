@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from swarmbo.errors import ConfigError
-from swarmbo.kinds import DEFAULT_KINDS
+from swarmbo.experiment.world import default_kinds
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Replace settings of a scenario.
 
-    An override of a table's ``kind`` that changes it (from the default, where the table states none) starts the table
-    afresh: what the file said of the other kind does not carry over. Such overrides come first, so that ``kind`` and
-    settings of the new kind may be given in any order.
+    An override of a table's ``kind`` that changes it (from the world's default, where the table states none) starts the
+    table afresh: what the file said of the other kind does not carry over. Such overrides come first, so that ``kind``
+    and settings of the new kind may be given in any order.
 
     Args:
         data: The tables of a scenario; left as they are.
@@ -38,10 +38,20 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
             if not isinstance(table, dict):
                 at = ".".join(("$", *path[: depth + 1]))
                 raise ConfigError(f"got {table!r}; wanted a table, for the override of {'.'.join(path)}", at=at)
-        if path[-1] == "kind" and table.get("kind", DEFAULT_KINDS.get(path[0])) != value:
-            table.clear()
+        if path[-1] == "kind":
+            before = table["kind"] if "kind" in table else _default_kind(path[0], data, parsed)
+            if before != value:
+                table.clear()
         table[path[-1]] = value
     return out
+
+
+def _default_kind(table: str, data: dict[str, Any], parsed: list[tuple[tuple[str, ...], Any]]) -> str | None:
+    """The kind of a table that states none, in the world that the scenario will have."""
+    environment = data.get("environment")
+    stated = environment.get("id") if isinstance(environment, dict) else None
+    overridden = [value for path, value in parsed if path == ("environment", "id")]
+    return default_kinds(overridden[-1] if overridden else stated).get(table)
 
 
 def parse_override(text: str) -> tuple[tuple[str, ...], Any]:

@@ -1,20 +1,23 @@
 """One line of the log: what the world answered and what the team made of it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+from jaxtyping import Float
 
+from swarmbo.experiment.joint_recording import evaluation_of, noise_std_of
+from swarmbo.experiment.policy import Infos, Policy
+from swarmbo.field_team import FieldTeam
 from swarmbo.metrics import score_round
-from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Sample
+from swarmbo.records import Evaluation, GroundTruth, Query, Recommendation, RoundRecord, Sample
 from swarmbo.team import Team
 
-Infos = Mapping[str, Mapping[str, Any]]
 
-
-def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
+def record_reset(team: Policy, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
     """Round 0: the measurements at reset, of agents that made one.
 
     Args:
@@ -29,7 +32,7 @@ def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRe
 
 def record_round(
     previous: RoundRecord,
-    team: Team,
+    team: Policy,
     actions: Mapping[str, np.ndarray],
     infos: Infos,
     links: list[tuple[str, str]],
@@ -40,7 +43,7 @@ def record_round(
     Args:
         previous: The round before, which says what was best so far.
         team: After it learned from them.
-        actions: Where each agent was told to measure.
+        actions: Where each agent was told to measure, or its part of the joint point.
         infos: What ``env.step`` returned; an agent that is missing has failed, and stays where it was.
         links: Who heard whom when the round was decided.
         truth: The world's, where it tells.
@@ -59,13 +62,14 @@ def record_round(
         report=team.last_report,
         sharing=team.last_sharing,
         links=links,
+        joint=evaluation_of(team, infos) if isinstance(team, Team) else None,
     )
     return _complete(previous, team, truth, record)
 
 
-def _prediction(team: Team, agent: str) -> tuple[float | None, float | None]:
+def _prediction(team: Policy, agent: str) -> tuple[float | None, float | None]:
     query = team.last_query
-    return (None, None) if query is None else (query.means.get(agent), query.stds.get(agent))
+    return (query.means.get(agent), query.stds.get(agent)) if isinstance(query, Query) else (None, None)
 
 
 def _sample(
@@ -89,22 +93,57 @@ def _sample(
     )
 
 
-def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | None, record: RoundRecord) -> RoundRecord:
-    has_data = team.belief.n_data > 0
-    recommendation = team.recommend() if has_data else None
-    mean = team.belief.posterior(truth.points)[0] if truth is not None and has_data else None
+@dataclass(frozen=True)
+class _Believed:
+    """What the team believes after a round.
+
+    Args:
+        noise_std: Standard deviation of one measurement's noise.
+        hyperparameters: Enough to rebuild the belief from the samples so far.
+        recommendation: Where it holds the maximum to be.
+        mean: What it expects at the truth's evaluation points (m,); None for joint points, of which there is no map.
+    """
+
+    noise_std: float
+    hyperparameters: dict[str, Any] | None
+    recommendation: Recommendation | None = None
+    mean: Float[np.ndarray, " m"] | None = None
+
+
+def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
+    if isinstance(team, FieldTeam):
+        belief = team.belief
+        noise_std, hyperparameters = math.sqrt(belief.noise_variance), msgspec.to_builtins(belief.hyperparameters)
+        if not belief.n_data:
+            return _Believed(noise_std, hyperparameters)
+        mean = None if truth is None else belief.posterior(truth.points)[0]
+        return _Believed(noise_std, hyperparameters, team.recommend(), mean)
+    assert isinstance(team, Team), f"a policy of another kind: {type(team).__name__}"
+    found, world = team.recommend(), team.world
+    if found is None or world is None:
+        return _Believed(0.0, None)
+    place = Recommendation(world.place(found.point), found.mean, found.std)
+    return _Believed(noise_std_of(team.model), msgspec.to_builtins(team.model.learned), place)
+
+
+def _complete(
+    previous: RoundRecord | None, team: Policy, truth: GroundTruth | None, record: RoundRecord
+) -> RoundRecord:
+    believed, evaluations = _believed(team, truth), record.evaluations
+    recommendation = believed.recommendation
     return msgspec.structs.replace(
         record,
-        best=_best(None if previous is None else previous.best, record.samples, math.sqrt(team.belief.noise_variance)),
+        best=_best(None if previous is None else previous.best, evaluations, believed.noise_std),
         recommendation=recommendation,
-        hyperparameters=msgspec.to_builtins(team.belief.hyperparameters),
-        score=None if truth is None else score_round(truth, previous, record.samples, recommendation, mean),
+        hyperparameters=believed.hyperparameters,
+        score=None if truth is None else score_round(truth, previous, evaluations, recommendation, believed.mean),
     )
 
 
-def _best(so_far: Recommendation | None, samples: list[Sample], noise_std: float) -> Recommendation | None:
+def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
     """The largest measurement and where; its standard deviation is that of one measurement's noise, as believed."""
-    for sample in samples:
-        if sample.measurement is not None and (so_far is None or sample.measurement > so_far.mean):
-            so_far = Recommendation(sample.location, sample.measurement, noise_std)
+    for evaluation in evaluations:
+        value = evaluation.measurement
+        if value is not None and (so_far is None or value > so_far.mean):
+            so_far = Recommendation(evaluation.location, value, noise_std)
     return so_far

@@ -10,6 +10,8 @@ from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.summary import Summary, read_summary
 from swarmbo.records import Recommendation, Traffic
 
+_MOST_COORDINATES = 6
+
 
 def read_report(path: Path) -> Summary:
     """The summary of a complete run.
@@ -39,9 +41,14 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         if score.map_rmse is not None:
             rows.append(("map RMSE", quantity(score.map_rmse, unit)))
     failed = f", {summary.failures} failed" if summary.failures else ""
+    if summary.is_joint:
+        rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))
+    else:
+        rows += [
+            ("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"),
+            ("distance travelled", quantity(sum(summary.distance.values()), summary.axis_unit)),
+        ]
     rows += [
-        ("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"),
-        ("distance travelled", quantity(sum(summary.distance.values()), summary.axis_unit)),
         ("messages to agree", traffic_text(summary.agreement)),
         ("messages to share", traffic_text(summary.sharing)),
         ("time in rounds", f"{summary.seconds:.1f} s"),
@@ -78,5 +85,8 @@ def _found(place: Recommendation | None, unit: str, axis_unit: str, *, with_std:
     if with_std:
         decimals = max(0, 1 - math.floor(math.log10(place.std))) if place.std > 0 else 4
         value = f"{place.mean:,.{decimals}f} ± {place.std:,.{decimals}f} {unit}".rstrip()
-    where = ", ".join(f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in place.location)
+    shown = place.location if len(place.location) <= _MOST_COORDINATES else place.location[: _MOST_COORDINATES - 1]
+    where = ", ".join(f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in shown)
+    if len(shown) < len(place.location):
+        where += f", … {len(place.location)} values"
     return f"{value} at ({where}) {axis_unit}".rstrip()

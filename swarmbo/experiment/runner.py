@@ -17,6 +17,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.experiment.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from swarmbo.experiment.folder import RunFolder, Timing, versions
 from swarmbo.experiment.lock import locked
+from swarmbo.experiment.policy import Policy
 from swarmbo.experiment.recording import record_reset, record_round
 from swarmbo.experiment.scenario import Scenario
 from swarmbo.experiment.summary import Summary, read_summary, summarise
@@ -87,7 +88,7 @@ def resume(out: Path, *, watch: Watcher = _ignore) -> Summary:
         return _drive(scenario, folder, env, team, watch)
 
 
-def assemble(scenario: Scenario) -> tuple[Environment, Team]:
+def assemble(scenario: Scenario) -> tuple[Environment, Policy]:
     """The world and the team of a scenario, not yet reset.
 
     Raises:
@@ -133,7 +134,7 @@ class _Run:
     scenario: Scenario
     folder: RunFolder
     env: Environment
-    team: Team
+    team: Policy
     truth: GroundTruth | None
     logged: list[bytes]
     watch: Watcher
@@ -168,7 +169,7 @@ def _differences(there: Scenario, wanted: Scenario) -> str:
     return "it differs in " + ", ".join(names)
 
 
-def _drive(scenario: Scenario, folder: RunFolder, env: Environment, team: Team, watch: Watcher) -> Summary:
+def _drive(scenario: Scenario, folder: RunFolder, env: Environment, team: Policy, watch: Watcher) -> Summary:
     folder.cut_torn_line()
     began = time.perf_counter()
     observations, infos = env.reset(seed=scenario.seed)

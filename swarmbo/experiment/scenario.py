@@ -12,6 +12,7 @@ import tomli_w
 import swarmbo
 from swarmbo.errors import ConfigError
 from swarmbo.experiment.override import apply_overrides
+from swarmbo.experiment.world import default_kinds
 from swarmbo.kinds import DEFAULT_KINDS, AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings
 from swarmbo.settings import Settings, convert, require
 
@@ -21,13 +22,16 @@ MAX_ROUNDS = 100_000
 class Scenario(Settings, frozen=True):
     """What to run. Every table is the settings of the object it names.
 
+    Made in code, tables that are not given are those of a team in a field; ``scenario_of`` and ``load`` take what suits
+    the world.
+
     Args:
         name: Names the run's folder; not empty.
         environment: ``id`` of a PettingZoo parallel environment, and its keyword arguments; what is called ``csv`` is a
             path.
         rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
         seed: Drives everything random: the world's reset, its noise, and the team. An integer >= 0.
-        belief: What the team thinks of the field.
+        belief: What the team thinks of the field, or of the function.
         acquisition: What a measurement is worth.
         coordination: How the agents agree.
         transport: How messages travel.
@@ -62,7 +66,7 @@ def scenario_of(data: dict[str, Any]) -> Scenario:
     """A scenario from plain data, as read from TOML.
 
     Args:
-        data: The tables. A missing table takes its defaults, a missing ``kind`` the default kind.
+        data: The tables. A missing table takes its defaults, a missing ``kind`` the default kind in such a world.
 
     Raises:
         ConfigError: With the path of the key that is wrong, the value got and what is wanted.
@@ -78,9 +82,11 @@ def scenario_of(data: dict[str, Any]) -> Scenario:
     ):
         if key not in filled:
             raise ConfigError(f"missing; wanted {wanted}", at=f"$.{key}")
-    for table, kind in DEFAULT_KINDS.items():
-        if isinstance(value := filled.get(table, {}), dict):
-            filled[table] = {"kind": kind, **value}
+    tables = {table: value for table in DEFAULT_KINDS if isinstance(value := filled.get(table, {}), dict)}
+    if any("kind" not in value for value in tables.values()):
+        environment = filled["environment"]
+        kinds = default_kinds(environment.get("id") if isinstance(environment, dict) else None)
+        filled |= {table: {"kind": kinds[table], **value} for table, value in tables.items()}
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"

@@ -18,7 +18,7 @@ class Summary(msgspec.Struct, frozen=True):
         name: Of the scenario.
         seed: Of the scenario.
         rounds: Rounds that were run after the one at reset; fewer than the scenario's if the world ended before.
-        measurements: Measurements that succeeded, those at reset included.
+        measurements: Measurements that succeeded, those at reset included; of joint points one each.
         failures: Measurements that failed.
         best: The largest measurement and where.
         recommendation: The belief's maximum.
@@ -31,6 +31,7 @@ class Summary(msgspec.Struct, frozen=True):
         seconds: Spent in rounds, by the wall clock.
         unit: Unit of the outcome.
         axis_unit: Unit of the locations.
+        is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
     """
 
     name: str
@@ -49,21 +50,22 @@ class Summary(msgspec.Struct, frozen=True):
     seconds: float
     unit: str
     axis_unit: str
+    is_joint: bool = False
 
 
 def summarise(
     scenario: Scenario, records: Sequence[RoundRecord], timings: Sequence[Timing], truth: GroundTruth | None
 ) -> Summary:
     """The summary of a run from its records."""
-    samples = [sample for record in records for sample in record.samples]
-    succeeded = sum(sample.measurement is not None for sample in samples)
+    evaluations = [evaluation for record in records for evaluation in record.evaluations]
+    succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
     last = records[-1]
     return Summary(
         name=scenario.name,
         seed=scenario.seed,
         rounds=last.round,
         measurements=succeeded,
-        failures=len(samples) - succeeded,
+        failures=len(evaluations) - succeeded,
         best=last.best,
         recommendation=last.recommendation,
         score=last.score,
@@ -75,6 +77,7 @@ def summarise(
         seconds=sum(timing.total for timing in timings),
         unit="" if truth is None else truth.unit,
         axis_unit="" if truth is None else truth.axis_unit,
+        is_joint=any(record.joint is not None for record in records),
     )
 
 

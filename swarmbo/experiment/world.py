@@ -2,14 +2,18 @@
 
 import difflib
 import functools
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
 from swarmbo.errors import ConfigError
-from swarmbo.experiment.scenario import Scenario
+from swarmbo.kinds import DEFAULT_KINDS, JOINT_DEFAULT_KINDS
+
+if TYPE_CHECKING:
+    from swarmbo.experiment.scenario import Scenario
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
 
@@ -48,7 +52,37 @@ def plug_in_ids() -> list[str]:
     return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
 
 
-def make_environment(scenario: Scenario) -> Environment:
+def default_kinds(identifier: object) -> dict[str, str]:
+    """The kinds that a team is made of in a world, where a scenario does not say.
+
+    Args:
+        identifier: Id of a registered parallel environment. If the class that it names has ``factor_graph``, its agents
+            set the variables of one function. Of anything else that is not known before the world is made: there the
+            kinds of a team in a field are taken, and a world that they do not fit says so.
+
+    Example:
+        >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
+        ('additive', 'exact')
+    """
+    return JOINT_DEFAULT_KINDS if hasattr(_maker(identifier), "factor_graph") else DEFAULT_KINDS
+
+
+def _maker(identifier: object) -> Any:
+    """What makes an environment; None if that can't be told, of which ``make_environment`` gives the reason."""
+    if not isinstance(identifier, str):
+        return None
+    load_plug_ins()
+    try:
+        maker = pettingzoo.spec("parallel", identifier).entry_point
+        if isinstance(maker, str):
+            module, _, name = maker.partition(":")
+            maker = getattr(import_module(module), name)
+    except (PettingZooRegistryError, ImportError, AttributeError):
+        return None
+    return maker
+
+
+def make_environment(scenario: "Scenario") -> Environment:
     """The world of a scenario, not yet reset.
 
     Raises:

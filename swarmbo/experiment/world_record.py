@@ -10,8 +10,11 @@ import numpy as np
 
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.policy import Policy
 from swarmbo.experiment.scenario import Scenario
+from swarmbo.field_team import FieldTeam
 from swarmbo.records import GroundTruth
+from swarmbo.spaces import Domain
 from swarmbo.team import Team
 
 
@@ -23,12 +26,16 @@ class WorldRecord(msgspec.Struct, frozen=True):
         name: What the field is, for titles.
         unit: Unit of the outcome.
         axis_unit: Unit of the locations.
-        low: Lower bounds (d,) of a location.
+        low: Lower bounds (d,) of a location, or of a joint point.
         high: Upper bounds (d,).
         agents: Their names.
         starts: Where agents measured at reset.
         maximum: The field's true maximum; None where it is unknown, as ``argmax``.
         argmax: One location (d,) of it.
+        variables: Names of the coordinates of a joint point; empty where every agent measures a place of its own.
+        variable_owners: Agent of each variable.
+        scopes: Variables of each factor; None where agents are not told.
+        owners: Agent of each factor.
     """
 
     id: str
@@ -41,17 +48,21 @@ class WorldRecord(msgspec.Struct, frozen=True):
     starts: dict[str, list[float]]
     maximum: float | None = None
     argmax: list[float] | None = None
+    variables: list[str] = []
+    variable_owners: dict[str, str] = {}
+    scopes: dict[str, list[str]] | None = None
+    owners: dict[str, str] | None = None
 
 
 def keep_world(
-    folder: RunFolder, scenario: Scenario, team: Team, infos: Mapping[str, Any], truth: GroundTruth | None
+    folder: RunFolder, scenario: Scenario, team: Policy, infos: Mapping[str, Any], truth: GroundTruth | None
 ) -> None:
     """Write the world down; one that was written before must be the same.
 
     Args:
         folder: Of the run.
         scenario: That names the environment.
-        team: For the box of locations.
+        team: In the world, for the box of locations.
         infos: What ``env.reset`` returned.
         truth: The world's, where it tells.
 
@@ -59,13 +70,14 @@ def keep_world(
         RunFolderError: If the world of the run is another one now: its data or its code changed.
     """
     identifier: str = scenario.environment["id"]
+    domain, joint = _places(team)
     record = WorldRecord(
         id=identifier,
         name=identifier if truth is None else truth.name,
         unit="" if truth is None else truth.unit,
         axis_unit="" if truth is None else truth.axis_unit,
-        low=team.domain.low.tolist(),
-        high=team.domain.high.tolist(),
+        low=domain.low.tolist(),
+        high=domain.high.tolist(),
         agents=list(team.agents),
         starts={
             agent: np.asarray(info["location"], dtype=float).tolist()
@@ -74,6 +86,7 @@ def keep_world(
         },
         maximum=None if truth is None else float(truth.maximum),
         argmax=None if truth is None else np.asarray(truth.argmax, dtype=float).tolist(),
+        **joint,
     )
     arrays = {} if truth is None else {"points": truth.points, "values": truth.values}
     if not (folder.path / "world.json").is_file():
@@ -112,6 +125,20 @@ def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
         return folder.read_arrays("world.npz")
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise _unreadable(folder.path / "world.npz", error) from error
+
+
+def _places(team: Policy) -> tuple[Domain, dict[str, Any]]:
+    """The box of locations; for joint points also what their coordinates are and who owns what."""
+    if isinstance(team, FieldTeam):
+        return team.domain, {}
+    assert isinstance(team, Team), f"a policy of another kind: {type(team).__name__}"
+    world, graph = team.world, team.graph
+    assert world is not None, "a team that runs is in a world"
+    table: dict[str, Any] = {"variables": list(world.variables), "variable_owners": dict(world.variable_owners)}
+    if world.graph is not None:
+        table["scopes"] = {factor: list(graph.scope(factor)) for factor in graph.factors}
+        table["owners"] = {factor: graph.owner(factor) for factor in graph.factors}
+    return world.domain, table
 
 
 def _unreadable(path: Path, error: Exception) -> RunFolderError:

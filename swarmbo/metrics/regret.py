@@ -6,13 +6,13 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.metrics.field_error import map_rmse
-from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Sample, Score
+from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample, Score
 
 
 def score_round(
     truth: GroundTruth,
     previous: RoundRecord | None,
-    samples: Sequence[Sample],
+    samples: Sequence[Evaluation] | Sequence[Sample],
     recommendation: Recommendation | None,
     mean: Float[np.ndarray, " m"] | None,
 ) -> Score | None:
@@ -23,7 +23,7 @@ def score_round(
     Args:
         truth: The world's.
         previous: The round before; None for the one at reset.
-        samples: This round's.
+        samples: This round's; where agents set variables of one function, the one evaluation of it.
         recommendation: The belief's maximum after this round.
         mean: The belief's mean at the truth's evaluation points (m,); None without belief.
 
@@ -65,11 +65,11 @@ def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rou
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:
     """Cumulative regret at the end, divided by the number of measurements it sums over; NaN if there is none."""
-    count = sum(sample.measurement is not None for record in records[1:] for sample in record.samples)
+    count = sum(sample.measurement is not None for record in records[1:] for sample in record.evaluations)
     return float(cumulative_regret(records)[-1]) / count if count else float("nan")
 
 
 def _total_regret(record: RoundRecord) -> float:
-    if record.round == 0 or all(sample.measurement is None for sample in record.samples):
+    if record.round == 0 or all(sample.measurement is None for sample in record.evaluations):
         return 0.0  # also before the first success, when there is no score yet
     return float("nan") if record.score is None else record.score.total_regret

@@ -31,3 +31,8 @@ from swarmbo.plotting.regret import (
 from swarmbo.plotting.run_figures import write_figures as write_figures
 from swarmbo.plotting.style import applied as applied
 from swarmbo.plotting.traffic import plot_traffic as plot_traffic, traffic_figure as traffic_figure
+from swarmbo.plotting.variables import (
+    plot_found as plot_found,
+    plot_variables as plot_variables,
+    variables_figure as variables_figure,
+)

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
+from swarmbo.graph import FactorGraph
 from swarmbo.records import RoundRecord
 from swarmbo.spaces import Domain
 
@@ -26,6 +27,9 @@ class World:
         values: The noise-free field there (m,).
         maximum: Its maximum over everything that an agent can measure; None where unknown.
         argmax: One location (d,) of that maximum.
+        variables: Names of the coordinates, where agents set the variables of one function together; empty where every
+            agent measures a place of its own.
+        graph: That function's factors, where agents are told them.
     """
 
     domain: Domain
@@ -36,6 +40,13 @@ class World:
     values: Float[np.ndarray, " m"] | None = None
     maximum: float | None = None
     argmax: Float[np.ndarray, " d"] | None = None
+    variables: tuple[str, ...] = ()
+    graph: FactorGraph | None = None
+
+    @property
+    def has_map(self) -> bool:
+        """Whether agents move in a plane."""
+        return self.domain.n_dims == 2 and not self.variables
 
     def require_plane(self) -> None:
         """Refuse a world that has no map.
@@ -63,10 +74,10 @@ def path_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n 
 def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
     """Locations (n, d) and outcomes (n,) of all measurements that did not fail, in the order of the records."""
     taken = [
-        (sample.location, sample.measurement)
+        (taken.location, taken.measurement)
         for record in records
-        for sample in record.samples
-        if sample.measurement is not None
+        for taken in record.evaluations
+        if taken.measurement is not None
     ]
     if not taken:
         return np.empty((0, 2)), np.empty(0)
@@ -77,7 +88,7 @@ def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d
 
 def failures(records: Sequence[RoundRecord]) -> Float[np.ndarray, "n d"]:
     """Locations (n, d) of the measurements that failed."""
-    places = [sample.location for record in records for sample in record.samples if sample.measurement is None]
+    places = [taken.location for record in records for taken in record.evaluations if taken.measurement is None]
     return np.asarray(places, dtype=float) if places else np.empty((0, 2))
 
 

@@ -79,7 +79,7 @@ def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = 
         The axes.
     """
     rounds = _rounds(records)
-    taken = [(r.round, s.measurement) for r in records for s in r.samples if s.measurement is not None]
+    taken = [(r.round, s.measurement) for r in records for s in r.evaluations if s.measurement is not None]
     best = np.array([np.nan if r.best is None else r.best.mean for r in records])
     mean = np.array([np.nan if r.recommendation is None else r.recommendation.mean for r in records])
     std = np.array([np.nan if r.recommendation is None else r.recommendation.std for r in records])
@@ -103,22 +103,24 @@ def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = 
 
 
 def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
-    """What was found, and where the truth is known regret and map error, against rounds.
+    """What was found, and where the truth is known regret and, of a field, map error, against rounds.
 
     Args:
         records: The rounds of a run.
         world: The world of the run.
 
     Returns:
-        A figure of one panel, or three.
+        A figure of one panel, two or three.
     """
     has_scores = any(record.score is not None for record in records)
+    n_panels = 1 if not has_scores else 2 if world.variables else 3
     with style.applied():
-        figure = style.new_figure(13.2 if has_scores else 6.4, 4.1)
-        panels = figure.subplots(1, 3 if has_scores else 1, squeeze=False)[0]
+        figure = style.new_figure((6.4, 9.6, 13.2)[n_panels - 1], 4.1)
+        panels = figure.subplots(1, n_panels, squeeze=False)[0]
         plot_best(panels[0], records, world.maximum, world.unit)
         if has_scores:
             plot_regret(panels[1], records, world.unit)
+        if n_panels == 3:
             plot_map_error(panels[2], records, world.unit)
     return figure
 

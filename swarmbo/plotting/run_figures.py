@@ -7,19 +7,26 @@ from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
 from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
+from swarmbo.plotting.factor_graph import factor_graph_figure
 from swarmbo.plotting.history import World
 from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.traffic import traffic_figure
+from swarmbo.plotting.variables import variables_figure
 from swarmbo.records import RoundRecord
 
 
-def write_figures(records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, folder: Path) -> list[Path]:
-    """Write the figures of a run: ``belief.png``, ``regret.png``, ``traffic.png`` and ``run.gif``.
+def write_figures(
+    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings | None, folder: Path
+) -> list[Path]:
+    """Write the figures of a run: ``regret.png``, ``traffic.png``, and what suits its world.
+
+    Of agents in a plane these are ``belief.png`` and ``run.gif``. Of agents that set the variables of one function they
+    are ``variables.png`` and, where its factors are told, ``factor_graph.png``.
 
     Args:
         records: The rounds of the run, from the first on; it need not be complete.
-        world: Its world; maps and the animation are drawn where locations have two axes.
-        settings: The belief's settings of the run.
+        world: Its world.
+        settings: The settings of the run's belief about a field; None draws no maps.
         folder: Where to; it is made.
 
     Returns:
@@ -27,10 +34,14 @@ def write_figures(records: Sequence[RoundRecord], world: World, settings: ExactG
     """
     if not records:
         return []
-    has_map = world.domain.n_dims == 2
-    written = [style.save(belief_map_figure(records, world, settings), folder / "belief.png")] if has_map else []
+    belief = settings if world.has_map else None
+    written = [] if belief is None else [style.save(belief_map_figure(records, world, belief), folder / "belief.png")]
     written.append(style.save(regret_figure(records, world), folder / "regret.png"))
     written.append(style.save(traffic_figure(records), folder / "traffic.png"))
-    if has_map:
-        written.append(write_animation(records, world, settings, folder / "run.gif"))
+    if world.variables:
+        written.append(style.save(variables_figure(records, world), folder / "variables.png"))
+    if world.graph is not None:
+        written.append(style.save(factor_graph_figure(world.graph), folder / "factor_graph.png"))
+    if belief is not None:
+        written.append(write_animation(records, world, belief, folder / "run.gif"))
     return written

@@ -1,0 +1,112 @@
+"""Joint points as a picture: one row a variable, one column a round, however many variables there are."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import FixedLocator, MaxNLocator
+
+from swarmbo.plotting import style
+from swarmbo.plotting.history import World
+from swarmbo.plotting.surface import add_colour_bar
+from swarmbo.records import RoundRecord
+
+_MOST_NAMES = 40
+
+
+def plot_variables(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
+    """Draw every joint point that was evaluated, as shares of the variables' ranges; a cross where it failed.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds.
+        world: Their world.
+
+    Returns:
+        The axes; the image is its only one.
+    """
+    rounds = [record.round for record in records if record.joint is not None]
+    shares = np.array([_share(world, record.joint.location) for record in records if record.joint is not None])
+    if not len(rounds):
+        return style.say(ax, "nothing was evaluated yet")
+    _shares(ax, shares.T, (rounds[0] - 0.5, rounds[-1] + 0.5))
+    failed = [record.round for record in records if record.joint is not None and record.joint.measurement is None]
+    ax.plot(
+        failed, np.full(len(failed), -0.5), "x", color=style.VERMILLION, markersize=5, clip_on=False, label="failed"
+    )
+    ax.set_title("Evaluated")
+    ax.set_xlabel("round")
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    return _name_rows(ax, world)
+
+
+def plot_found(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
+    """Draw the best point, the recommendation and, where it is known, the true maximum, in the same way.
+
+    Arguments and result are those of ``plot_variables``.
+    """
+    last = records[-1]
+    found = {
+        "best": None if last.best is None else last.best.location,
+        "recommended": None if last.recommendation is None else last.recommendation.location,
+        "maximum": None if world.argmax is None else world.argmax.tolist(),
+    }
+    shown = {name: _share(world, place) for name, place in found.items() if place is not None}
+    if not shown:
+        return style.say(ax, "")
+    image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
+    ax.set_xticks(range(len(shown)), list(shown), rotation=90)
+    ax.set_title("Found")
+    add_colour_bar(ax, image, "share of the variable's range")
+    return _name_rows(ax, world)
+
+
+def variables_figure(records: Sequence[RoundRecord], world: World) -> Figure:
+    """All joint points of a run, beside what was found.
+
+    Args:
+        records: The rounds of a run.
+        world: Its world.
+
+    Returns:
+        A figure of two panels.
+    """
+    with style.applied():
+        height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
+        figure = style.new_figure(10.5, height)
+        left, right = figure.subplots(1, 2, width_ratios=(8, 1), sharey=True)
+        plot_variables(left, records, world)
+        plot_found(right, records, world)
+        right.tick_params(labelleft=False)
+    return figure
+
+
+def _share(world: World, location: Sequence[float]) -> Float[np.ndarray, " d"]:
+    return world.domain.to_unit(np.asarray(location, dtype=float))
+
+
+def _shares(ax: Axes, shares: Float[np.ndarray, "d k"], sides: tuple[float, float]) -> AxesImage:
+    extent = (*sides, len(shares) - 0.5, -0.5)
+    image = ax.imshow(
+        shares,
+        extent=extent,
+        origin="upper",
+        cmap=style.MEAN_COLOURS,
+        vmin=0.0,
+        vmax=1.0,
+        aspect="auto",
+        interpolation="nearest",
+    )
+    ax.grid(visible=False)
+    return image
+
+
+def _name_rows(ax: Axes, world: World) -> Axes:
+    step = -(-len(world.variables) // _MOST_NAMES)
+    rows = list(range(0, len(world.variables), step))
+    ax.yaxis.set_major_locator(FixedLocator(rows))
+    ax.set_yticklabels([world.variables[row] for row in rows])
+    return ax
