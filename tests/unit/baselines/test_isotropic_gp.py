@@ -8,7 +8,6 @@ from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.belief.warping import Warp
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
-from swarmbo.spaces import Domain
 
 
 def bowl(X):
@@ -19,28 +18,44 @@ def some_points(t: int, n: int = 4, seed: int = 0):
     return np.random.default_rng(seed).uniform(-2.0, 3.0, (t, n))
 
 
-def test_it_asks_in_the_box_where_the_bound_written_out_is_as_large_as_at_any_of_many_points(joint_situation):
-    X = some_points(14)
-    y = bowl(X)
-    now = joint_situation(X, y, initial=14)
-    point, report = IsotropicGP(exploration_scale=1.0, box=TrustBox(initial=0.5)).decide_joint(now, None)
+def written_out(now, X, y, scale):
+    """The bound at points of the unit cube, from the joint posterior; and the fitted belief."""
     whole = FactorGraph.from_scopes({"whole": now.graph.variables})
-    belief = AdditiveGP.create(
-        AdditiveGPSettings(lengthscales="shared"), whole, Domain(np.full(4, -2.0), np.full(4, 3.0))
-    )
-    belief = belief.update(X, Warp.fitted("power", y).forward(y)).fit(stream(0, "isotropic baseline", evaluations=14))
-    lengthscales = belief.hyperparameters.lengthscales[0]
-    best = X[int(y.argmax())]
-    centre = (best + 2.0) / 5.0
-    low, high = np.maximum(centre - 0.25, 0.0), np.minimum(centre + 0.25, 1.0)
-    others = low + np.random.default_rng(1).random((4000, 4)) * (high - low)
-    points = -2.0 + 5.0 * np.concatenate([point[None], others, centre[None]])
-    mean, covariance = belief.joint_posterior(points)
-    spread = covariance.diagonal() + covariance[-1, -1] - 2.0 * covariance[-1]
-    bound = mean + np.sqrt(0.2 * 4 * np.log(28)) * np.sqrt(np.maximum(spread, 0.0))
-    assert len(set(lengthscales)) == 1
+    belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), whole, now.domain)
+    belief = belief.update(X, Warp.fitted("power", y).forward(y))
+    belief = belief.fit(stream(0, "isotropic baseline", evaluations=len(y)))
+
+    def bound(U):
+        mean, covariance = belief.joint_posterior(now.domain.from_unit(np.concatenate([U, centre[None]])))
+        spread = covariance.diagonal() + covariance[-1, -1] - 2.0 * covariance[-1]
+        weight = scale * np.sqrt(0.2 * X.shape[1] * np.log(2 * len(y)))
+        return (mean - mean[-1] + weight * np.sqrt(np.maximum(spread, 0.0)))[:-1]
+
+    centre = now.domain.to_unit(X[int(y.argmax())])
+    return belief, bound, centre
+
+
+def waves(X):
+    return np.sin(4.0 * X).sum(axis=1)
+
+
+@pytest.mark.parametrize(("function", "scale", "n"), [(bowl, 0.1, 4), (bowl, 4.0, 4), (waves, 0.1, 2), (waves, 2.0, 2)])
+def test_it_asks_in_the_box_where_the_bound_written_out_is_largest_far_and_near(function, scale, n, joint_situation):
+    X = some_points(14 if n == 4 else 30, n)
+    y = function(X)
+    now = joint_situation(X, y, initial=len(y))
+    method = IsotropicGP(exploration_scale=scale, box=TrustBox(initial=0.5 if n == 4 else 1.0), steps=300)
+    point, report = method.decide_joint(now, None)
+    belief, bound, centre = written_out(now, X, y, scale)
+    half = 0.25 if n == 4 else 0.5
+    low, high = np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+    rng = np.random.default_rng(1)
+    far = low + rng.random((1500, n)) * (high - low)
+    near = np.clip(point + rng.normal(size=(1500, n)) * 10.0 ** rng.uniform(-4, -1, (1500, 1)), low, high)
+    values = bound(np.concatenate([point[None], far, near]))
+    assert len(set(belief.hyperparameters.lengthscales[0])) == 1
     assert ((point >= low) & (point <= high)).all()
-    assert bound[0] >= bound[1:].max()
+    assert values[0] >= values.max() - 1e-6 * np.ptp(values)
     assert report.messages == 0
 
 
@@ -73,13 +88,25 @@ def test_failures_and_points_pending_are_taken_in(joint_situation):
     assert ((blind >= 0.0) & (blind <= 1.0)).all()
 
 
-def test_after_a_restart_it_first_asks_anew_at_random(joint_situation):
-    X = some_points(4)
-    X[0] = 1.0
-    worse = np.concatenate([X, some_points(12, seed=1)])
+def test_after_a_restart_it_asks_anew_at_random_and_forgets_what_was_before(joint_situation):
     method = IsotropicGP(box=TrustBox(restart_after=12, fresh=3))
-    point, _ = method.decide_joint(joint_situation(worse, bowl(worse)), None)
-    assert np.abs(point - 0.6).max() > 0.1
+    X = some_points(20)
+    X[0] = 1.0
+    y = bowl(X)
+    assert y.argmax() == 0
+    other = X.copy()
+    other[1:16] = some_points(15, seed=7)
+
+    def asked(points, t):
+        return method.decide_joint(joint_situation(points[:t], y[:t]), None)[0]
+
+    assert (asked(X, 15) != asked(other, 15)).any()
+    for t in (16, 17, 18, 19, 20):
+        assert (asked(X, t) == asked(other, t)).all()
+    moved = X.copy()
+    moved[16] = 0.0
+    assert (asked(X, 18) == asked(moved, 18)).all()  # still drawing at random
+    assert (asked(X, 19) != asked(moved, 19)).any()
 
 
 @pytest.mark.parametrize("wrong", [{"exploration_scale": -1.0}, {"raw_samples": 0}, {"starts": 0}, {"steps": -1}])
