@@ -12,7 +12,10 @@ import pytest
 
 from swarmbo.experiment import load, resume, run
 
-SETTINGS = ["rounds=8", "environment.robots=3", "belief.restarts=1"]
+SETTINGS = {
+    "robots": ["rounds=8", "environment.robots=3", "belief.restarts=1"],
+    "camel": ["rounds=30", "environment.failure_rate=0.1", "environment.noise_std=0.1"],
+}
 CHEAP = ["rounds=3", "environment.robots=2", "belief.restarts=1", "coordination.kind=random"]
 COMMAND = [sys.executable, "-c", "from swarmbo.cli import main; main()"]
 LOG = "rounds.jsonl"
@@ -28,30 +31,30 @@ def finish(process, timeout=120):
     assert process.returncode == 0, errors.decode()
 
 
-def start(folder):
-    flags = [part for setting in SETTINGS for part in ("--set", setting)]
-    return swarmbo("run", "robots", "--seed", 11, "--out", folder, "--no-figures", "--quiet", *flags)
+def start(folder, name):
+    flags = [part for setting in SETTINGS[name] for part in ("--set", setting)]
+    return swarmbo("run", name, "--seed", 11, "--out", folder, "--no-figures", "--quiet", *flags)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """Log of the run that is left alone, and how long its rounds took."""
+@pytest.fixture(scope="module", params=SETTINGS)
+def whole(tmp_path_factory, request):
+    """A scenario, the log of the run that is left alone, and how long its rounds took."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    process = start(folder)
+    process = start(folder, request.param)
     while not (folder / LOG).is_file():
         assert process.poll() is None, process.stderr.read().decode()
         time.sleep(0.005)
     began = time.monotonic()
     finish(process)
-    return (folder / LOG).read_bytes(), time.monotonic() - began
+    return request.param, (folder / LOG).read_bytes(), time.monotonic() - began
 
 
 def kill_and_resume(folder, whole, seed):
     """Kill the run, then its resumption, each at a random moment after it began to write; then let it end."""
-    log, seconds = whole
+    name, log, seconds = whole
     rng = np.random.default_rng(seed)
     n_kills, logged = 0, 0
-    for process in (start(folder), swarmbo("resume", folder, "--no-figures", "--quiet")):
+    for process in (start(folder, name), swarmbo("resume", folder, "--no-figures", "--quiet")):
         while not (folder / "scenario.toml").is_file() and process.poll() is None:
             time.sleep(0.002)
         time.sleep(rng.uniform(0, seconds))
@@ -88,6 +91,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module")
 def cheap(tmp_path_factory):
+    """A complete run of three rounds."""
     folder = tmp_path_factory.mktemp("cheap") / "run"
     run(load("robots", CHEAP), folder)
     return folder
