@@ -1,0 +1,97 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from swarmbo.errors import ConfigError
+from swarmbo.joint_world import JointWorld
+
+TOLD = {
+    "bounds": {"p": (0.0, 1.0), "q": (-2.0, 2.0), "free": (10.0, 20.0), "r": (0.0, 4.0)},
+    "variable_owners": {"p": "a", "q": "b", "free": "b", "r": "a"},
+    "scopes": {"late": ["r", "q"], "early": ["p"]},
+    "owners": {"late": "b", "early": "a"},
+    "outcomes": "per-factor",
+}
+
+
+class Env:
+    """As much of an environment as a team asks for."""
+
+    def __init__(self, **changed):
+        self.told = {**TOLD, **changed}
+        self.possible_agents = ["a", "b"]
+        own = {agent: [v for v, owner in TOLD["variable_owners"].items() if owner == agent] for agent in ("a", "b")}
+        sides = {agent: np.array([TOLD["bounds"][v] for v in names], dtype=np.float32) for agent, names in own.items()}
+        self.boxes = {agent: Box(*pairs.T) for agent, pairs in sides.items()}
+
+    @property
+    def unwrapped(self):
+        return SimpleNamespace(factor_graph=lambda: self.told)
+
+    def action_space(self, agent):
+        return self.boxes[agent]
+
+
+def test_variables_keep_the_worlds_order_and_those_without_factor_are_left_out():
+    world = JointWorld(Env())
+    assert world.variables == ("p", "q", "free", "r")
+    assert world.graph.variables == ("p", "q", "r")
+    assert world.graph.variable_owners == ("a", "b", "a")
+    assert world.graph.scope("late") == ("r", "q")
+    assert list(world.bounds) == ["p", "q", "r"]
+    assert (world.horizon, world.links()) == (None, None)
+
+
+def test_actions_are_each_agents_own_variables_and_free_ones_stay_in_the_middle():
+    world = JointWorld(Env())
+    actions = world.actions({"p": 0.25, "q": -1.0, "r": 3.0}, ["a", "b"])
+    assert {agent: action.tolist() for agent, action in actions.items()} == {"a": [0.25, 3.0], "b": [-1.0, 15.0]}
+    assert actions["a"].dtype == np.float32
+    assert world.place({"p": 0.25, "q": -1.0, "r": 3.0}) == [0.25, -1.0, 15.0, 3.0]
+
+
+def test_what_agents_report_is_the_point_and_the_outcome():
+    world = JointWorld(Env())
+    infos = {
+        "a": {"location": [0.5, 1.0], "factors": {"early": 1.0}},
+        "b": {"location": [0.0, 11.0], "factors": {"late": None}},
+    }
+    assert world.point(infos) == {"p": 0.5, "q": 0.0, "free": 11.0, "r": 1.0}
+    assert world.outcome(infos) == {"early": 1.0, "late": None}
+    assert world.point({"a": infos["a"]}) is None
+    assert world.outcome({"a": infos["a"]}) == {"early": 1.0}
+    assert JointWorld(Env(outcomes="total")).outcome({"a": {}, "b": {"measurement": 2.5}}) == 2.5
+    assert JointWorld(Env(outcomes="total")).outcome({}) is None
+
+
+def test_a_hidden_structure_has_all_variables_and_no_graph():
+    world = JointWorld(Env(scopes=None, owners=None, outcomes="total"))
+    assert world.graph is None
+    assert list(world.bounds) == ["p", "q", "free", "r"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"owners": {"late": "b", "early": "stranger"}}, "stranger"),
+        ({"variable_owners": {"p": "a"}}, "owners of other variables"),
+        ({"scopes": {"late": ["unknown"]}, "owners": {"late": "a"}}, "have no bounds"),
+        ({"outcomes": "some"}, "wanted one of 'total', 'per-factor'"),
+        ({"bounds": {**TOLD["bounds"], "p": (0.0,)}}, "factor_graph"),
+    ],
+)
+def test_a_graph_that_contradicts_itself_is_refused(changed, words):
+    env = Env()
+    env.told |= changed
+    with pytest.raises(ConfigError, match=words):
+        JointWorld(env)
+
+
+@pytest.mark.parametrize("box", [Box(0.0, 1.0, (3,)), Box(0.0, 9.0, (2,)), Box(0.0, 1.0, (1, 2))])
+def test_action_spaces_other_than_the_agents_own_variables_are_refused(box):
+    env = Env()
+    env.boxes["a"] = box
+    with pytest.raises(ConfigError, match="wanted the bounds of"):
+        JointWorld(env)

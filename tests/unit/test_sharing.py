@@ -1,0 +1,61 @@
+import msgspec
+import networkx as nx
+from hypothesis import given, strategies as st
+
+from swarmbo.graph import FactorGraph
+from swarmbo.records import Traffic
+from swarmbo.sharing import draw_traffic, outcome_traffic
+from swarmbo.transport import Routes
+
+CHAIN = FactorGraph.from_scopes(
+    {"f": ["x", "y"], "g": ["y", "z"], "alone": ["w"]},
+    owners={"f": "a", "g": "b", "alone": "c"},
+    variable_owners={"x": "a", "y": "a", "z": "b", "w": "c"},
+)
+POINT = {"x": 0.1, "y": 0.2, "z": 0.3, "w": 0.4}
+
+
+def size(content):
+    return len(msgspec.msgpack.encode(content))
+
+
+def test_totals_go_to_everybody_with_the_values_that_everybody_set():
+    traffic = outcome_traffic(CHAIN, "total", Routes(CHAIN.agents), POINT, 1.5, {})
+    reports = [("a", [0.1, 0.2], 1.5, {}), ("b", [0.3], None, {}), ("c", [0.4], None, {})]
+    assert traffic == Traffic(6, 2 * sum(map(size, reports)), 6)
+
+
+def test_factors_told_to_a_team_of_totals_travel_with_their_owners_report():
+    without = outcome_traffic(CHAIN, "total", Routes(CHAIN.agents), POINT, 1.5, {})
+    with_factor = outcome_traffic(CHAIN, "total", Routes(CHAIN.agents), POINT, 1.5, {"g": 0.5})
+    assert with_factor.messages == without.messages
+    assert with_factor.bytes - without.bytes == 2 * (size({"g": 0.5}) - size({}))
+
+
+def test_a_factors_outcome_goes_to_the_agents_of_its_connected_part_only():
+    traffic = outcome_traffic(
+        CHAIN, "per-factor", Routes(CHAIN.agents), POINT, None, {"f": 1.0, "g": 2.0, "alone": 3.0}
+    )
+    assert traffic == Traffic(2, size(("f", [0.1, 0.2], 1.0)) + size(("g", [0.2, 0.3], 2.0)), 2)
+    assert outcome_traffic(CHAIN, "per-factor", Routes(CHAIN.agents), POINT, None, {"alone": 3.0}) == Traffic()
+
+
+def test_relays_and_the_base_station_count_as_transmissions():
+    line = Routes(CHAIN.agents, nx.Graph([("a", "c"), ("c", "b")]))
+    assert outcome_traffic(CHAIN, "per-factor", line, POINT, None, {"f": 1.0}).transmissions == 2
+    apart = Routes(CHAIN.agents, nx.Graph([("a", "c")]))
+    assert outcome_traffic(CHAIN, "per-factor", apart, POINT, None, {"g": 1.0}).transmissions == 2
+
+
+@given(st.integers(0, 500))
+def test_a_draw_costs_eight_bytes_an_evaluation_from_each_factor_to_each_other_owner(n):
+    traffic = draw_traffic(CHAIN, Routes(CHAIN.agents), n)
+    assert traffic.messages == (6 if n else 0)
+    assert 0 <= traffic.bytes - 6 * 8 * n <= 6 * 12
+
+
+def test_one_agent_tells_nobody():
+    single = FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}, owners={"f": "a", "g": "a"})
+    routes = Routes(single.agents)
+    assert outcome_traffic(single, "total", routes, {"x": 0.0, "y": 1.0}, 1.0, {}) == Traffic()
+    assert draw_traffic(single, routes, 9) == Traffic()
