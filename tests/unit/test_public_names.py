@@ -27,5 +27,6 @@ def test_every_public_name_loads_and_has_a_docstring(name):
 
 
 def test_importing_the_package_loads_none_of_its_rooms():
-    code = "import swarmbo, sys; print([m for m in sys.modules if m.startswith(('swarmbo.', 'numpy', 'scipy', 'networkx'))])"
+    loaded = "[m for m in sys.modules if m.startswith(('swarmbo.', 'numpy', 'scipy', 'networkx'))]"
+    code = f"import swarmbo, sys; print({loaded})"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
