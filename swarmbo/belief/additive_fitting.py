@@ -122,7 +122,6 @@ class AdditiveLogPosterior:
         else:
             pairs = [correlation_and_slope(name, row) for name, row in zip(self.kernels, r, strict=True)]
             C, slopes = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
-        slopes = slopes.copy() if slopes is C else slopes
         if self._shared is not None:
             C, slopes = C * self._shared, slopes * self._shared
         return C, slopes

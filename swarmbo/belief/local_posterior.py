@@ -127,8 +127,7 @@ class StackPosterior:
         """The same, with what gradients need."""
         X = U / self._lengths
         near, slope = self._radial_and_slope(self._distances(X))
-        near *= self._weights
-        return Covariances(X, near, self._weights * slope)
+        return Covariances(X, self._weights * near, self._weights * slope)
 
     def pull(self, at: Covariances, weights: Float[np.ndarray, "#g #m T"]) -> Float[np.ndarray, "g m a"]:
         """Gradient of k · weights by coordinates of the unit cube, the weights held fixed; standardised."""

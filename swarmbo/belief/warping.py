@@ -112,4 +112,5 @@ class Warp(msgspec.Struct, frozen=True):
         below = self.best - self.backward(mean[:, None] + std[:, None] * nodes)
         centre = (weights * below).sum(axis=(0, 2))
         share = (below - centre[:, None]) / self.spread
-        return self.best - centre, self.spread * np.sqrt((weights * share**2).sum(axis=(0, 2)))
+        deviation = self.spread * np.sqrt((weights * share**2).sum(axis=(0, 2)))
+        return self.best - centre, np.where(std > 0.0, deviation, 0.0)

@@ -83,7 +83,7 @@ def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np
 def correlation_and_slope(
     name: KernelName, r: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """``correlation`` and ``correlation_slope`` for the price of one exponential.
+    """``correlation`` and ``correlation_slope``, to the bit, for the price of one exponential.
 
     Args:
         name: The kernel.
@@ -101,11 +101,10 @@ def correlation_and_slope(
         case "matern52":
             a = np.sqrt(5.0) * r
             fall = np.exp(-a)
-            near = 1.0 + a
-            return (near + a * a / 3.0) * fall, near * fall * (5.0 / 3.0)
+            return (1.0 + a * (1.0 + a / 3.0)) * fall, (5.0 / 3.0) * (1.0 + a) * fall
         case "rbf":
             fall = np.exp(-0.5 * r * r)
-            return fall, fall
+            return fall, fall.copy()
 
 
 def scaled_distance(

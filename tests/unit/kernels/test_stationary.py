@@ -7,6 +7,7 @@ from scipy.special import gamma, kv
 from swarmbo.kernels import (
     KERNEL_NAMES,
     correlation,
+    correlation_and_slope,
     correlation_slope,
     kernel_matrix,
     kernel_matrix_gradient,
@@ -40,6 +41,15 @@ def test_slope_is_minus_derivative_over_distance(name):
     r, step = np.linspace(0.05, 5.0, 100), 1e-6
     derivative = (correlation(name, r + step) - correlation(name, r - step)) / (2.0 * step)
     np.testing.assert_allclose(correlation_slope(name, r), -derivative / r, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
+def test_both_at_once_are_to_the_bit_what_each_is_alone_and_share_no_memory(name):
+    r = np.concatenate([[0.0], np.geomspace(1e-9, 1e4, 200), [np.inf]])
+    near, slope = correlation_and_slope(name, r)
+    np.testing.assert_array_equal(near, correlation(name, r))
+    np.testing.assert_array_equal(slope, correlation_slope(name, r))
+    assert not np.shares_memory(near, slope)
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)

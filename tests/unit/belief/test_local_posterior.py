@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.belief import AdditiveGP
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.kernels import KERNEL_NAMES
+
+SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"]
+SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"], "o": ["d"], "p": ["b"]}
+GRAPH = FactorGraph.from_scopes(SCOPES)
+BOUNDS = {"a": (-2.0, 3.0), "b": (0.0, 10.0), "c": (5.0, 5.5), "d": (-1.0, 1.0)}
+
+
+def belief_of(outcomes, kernel="matern52", t=25, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = {variable: 0.4 * (high - low) for variable, (low, high) in BOUNDS.items()}
+    outputs = {"f": 0.3, "g": 2.0, "h": 1.0, "o": 5.0, "p": 0.7}
+    belief = AdditiveGP(
+        GRAPH,
+        BOUNDS,
+        kernel=kernel,
+        lengthscale=lengths,
+        outputscale=outputs,
+        noise_variance=1e-2,
+        outcomes=outcomes,
+    )
+    X = belief.domain.from_unit(rng.random((t, 4)))
+    factors = rng.normal(size=(t, 5)) * 3.0
+    if outcomes == "total":
+        return belief.update(X, factors.sum(axis=1))
+    factors[rng.random(factors.shape) < 0.3] = np.nan
+    return belief.update(X, factors)
+
+
+def central_differences(f, U, step=1e-6):
+    """Derivatives of f(U) -> (g, m) by the last axis of U (g, m, a)."""
+    columns = []
+    for j in range(U.shape[-1]):
+        ahead, behind = U.copy(), U.copy()
+        ahead[..., j] += step
+        behind[..., j] -= step
+        columns.append((f(ahead) - f(behind)) / (2.0 * step))
+    return np.stack(columns, axis=-1)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("kernel", [*SMOOTH, {"f": "rbf", "g": "matern32", "h": "matern52", "o": "rbf", "p": "rbf"}])
+def test_gradients_of_factors_equal_finite_differences(outcomes, kernel):
+    belief, rng = belief_of(outcomes, kernel), np.random.default_rng(1)
+    for stack in stacks_of(GRAPH):
+        U = rng.random((len(stack.factors), 7, stack.size))
+        found = belief.local(stack, U, gradient=True)
+        plain = belief.local(stack, U)
+        np.testing.assert_allclose(plain.mean, found.mean, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(plain.var, found.var, rtol=1e-11)
+        expected = central_differences(lambda V, stack=stack: belief.local(stack, V).mean, U)
+        np.testing.assert_allclose(found.dmean, expected, rtol=1e-5, atol=1e-6)
+        expected = central_differences(lambda V, stack=stack: belief.local(stack, V).var, U)
+        np.testing.assert_allclose(found.dvar, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("kernel", SMOOTH)
+def test_gradients_of_contrasts_equal_finite_differences(outcomes, kernel):
+    belief, rng = belief_of(outcomes, kernel), np.random.default_rng(1)
+    reference = rng.random(4)
+    for stack in stacks_of(GRAPH):
+        U = rng.random((len(stack.factors), 7, stack.size))
+        found = belief.local_contrast(stack, U, reference, gradient=True)
+        for name, derivative in (("mean", found.dmean), ("var", found.dvar)):
+            expected = central_differences(
+                lambda V, stack=stack, name=name: getattr(belief.local_contrast(stack, V, reference), name), U
+            )
+            np.testing.assert_allclose(derivative, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("kernel", SMOOTH)
+def test_gradients_of_the_sum_equal_finite_differences_per_physical_unit(outcomes, kernel):
+    belief, rng = belief_of(outcomes, kernel), np.random.default_rng(1)
+    X = belief.domain.from_unit(rng.random((6, 4)))
+    mean, dmean, var, dvar = belief.posterior_gradient(X)
+    np.testing.assert_array_equal(mean, belief.posterior(X)[0])
+    np.testing.assert_array_equal(var, belief.posterior(X)[1])
+    for j in range(4):
+        step = np.zeros(4)
+        step[j] = 1e-6 * (belief.domain.high - belief.domain.low)[j]
+        for place, derivative in ((0, dmean), (1, dvar)):
+            change = belief.posterior(X + step)[place] - belief.posterior(X - step)[place]
+            np.testing.assert_allclose(derivative[:, j], change / (2.0 * step[j]), rtol=1e-4, atol=1e-5)
+
+
+def test_a_contrast_with_itself_is_certain_and_zero():
+    belief = belief_of("total")
+    reference = np.random.default_rng(1).random(4)
+    for stack in stacks_of(GRAPH):
+        found = belief.local_contrast(stack, stack.take(reference[None]), reference, gradient=True)
+        np.testing.assert_allclose(found.mean, 0.0, atol=1e-12)
+        np.testing.assert_allclose(found.var, 0.0, atol=1e-14)
+        np.testing.assert_allclose(found.dvar, 0.0, atol=1e-12)
+        assert np.abs(found.dmean).max() > 0.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    outcomes=st.sampled_from(["total", "per-factor"]),
+    kernels=st.lists(st.sampled_from(KERNEL_NAMES), min_size=5, max_size=5),
+    subset=st.sets(st.sampled_from(GRAPH.factors), min_size=1),
+    m=st.integers(1, 9),
+)
+def test_what_a_factor_gets_does_not_depend_to_the_bit_on_others_in_its_stack(outcomes, kernels, subset, m):
+    belief = belief_of(outcomes, dict(zip(GRAPH.factors, kernels, strict=True)))
+    rng = np.random.default_rng(2)
+    reference, points = rng.random(4), {factor: rng.random((m, len(SCOPES[factor]))) for factor in GRAPH.factors}
+
+    def everything(factors):
+        out = {}
+        sample = belief.sample({f: np.random.default_rng(3) for f in GRAPH.factors}, np.random.default_rng(4), 32)
+        for stack in stacks_of(GRAPH, factors):
+            U = np.array([points[factor] for factor in stack.factors])
+            own = [
+                belief.local(stack, U, gradient=True),
+                belief.local(stack, U),
+                belief.local_contrast(stack, U, reference, gradient=True),
+            ]
+            arrays = [array for part in own for array in vars(part).values() if array is not None]
+            arrays += [sample.value(stack, U), *sample.value_and_gradient(stack, U)]
+            out |= {factor: [array[g].tobytes() for array in arrays] for g, factor in enumerate(stack.factors)}
+        return out
+
+    together = everything(GRAPH.factors)
+    for factor, alone in everything(subset).items():
+        assert alone == together[factor]
+
+
+def test_cusped_kernels_keep_close_points_apart():
+    belief = AdditiveGP(FactorGraph.from_scopes({"f": ["a"]}), kernel="matern12", noise_variance=0.0)
+    belief = belief.update([[0.5]], [1.0])
+    (stack,) = stacks_of(belief.graph)
+    U = 0.5 + np.array([[[0.0], [1e-9], [1e-6]]])
+    np.testing.assert_allclose(belief.local(stack, U).mean[0], np.exp(-(U[0, :, 0] - 0.5) / 0.3), rtol=1e-12)
