@@ -16,23 +16,23 @@ from swarmbo.belief.factorised import Factorised
 from swarmbo.belief.local_posterior import StackPosterior
 
 _GROWTH = 1.25
+_CHUNK = 512  # grid points whitened at once, so that they stay in cache
 
 
 class _Rows:
-    """An array (G, capacity) whose columns are filled one after the other; readers of the first few see no change."""
+    """An array (capacity, G) that is filled row after row; readers of the first few rows see no change."""
 
-    def __init__(self, filled: Float[np.ndarray, "G t"]) -> None:
-        self.array, self.used = filled, filled.shape[1]
+    def __init__(self, filled: Float[np.ndarray, "t G"]) -> None:
+        self.array, self.used = filled, len(filled)
 
-    def extended(self, t: int, columns: Float[np.ndarray, "G p"]) -> "_Rows":
-        """With columns written behind the first t: in place if nobody did so before, else in a copy."""
-        end = t + columns.shape[1]
-        rows = self
-        if self.used != t or end > self.array.shape[1]:
-            array = np.empty((len(self.array), int(_GROWTH * end) + 8))
-            array[:, :t] = self.array[:, :t]
+    def extended(self, t: int, new: Float[np.ndarray, "p G"]) -> "_Rows":
+        """With rows written behind the first t: in place if nobody did so before, else in a copy."""
+        end, rows = t + len(new), self
+        if self.used != t or end > len(self.array):
+            array = np.empty((int(_GROWTH * end) + 8, self.array.shape[1]))
+            array[:t] = self.array[:t]
             rows = _Rows(array)
-        rows.array[:, t:end] = columns
+        rows.array[t:end] = new
         rows.used = end
         return rows
 
@@ -45,7 +45,7 @@ class GridPosterior:
         factors: Indices of the factors (g).
         U: Their grids (g, G, a) in the unit cube.
         conditioned: The data.
-        whitened: For each factor Vᵀ (G, t), in a buffer with room to grow.
+        whitened: For each factor V (t, G), in a buffer with room to grow.
         means: Standardised, without the prior mean (g, G).
         variances: Standardised (g, G).
     """
@@ -66,8 +66,8 @@ class GridPosterior:
         for g, factor in enumerate(factors):
             part = _part(conditioned, factor)
             V = whiten(part, cross[g][:, : len(part.alpha)])
-            means[g] = V @ part.whitened
-            variances[g] = conditioned.hyper.outputscales[factor] - np.einsum("gt,gt->g", V, V)
+            means[g] = part.whitened @ V
+            variances[g] = conditioned.hyper.outputscales[factor] - np.einsum("tg,tg->g", V, V)
             rows.append(_Rows(V))
         return cls(factors, U, conditioned, tuple(rows), means, variances)
 
@@ -76,15 +76,16 @@ class GridPosterior:
         if not self._is_extended_by(conditioned):
             return GridPosterior.of(conditioned, self.factors, self.U)
         whitened, means, variances = list(self.whitened), self.means.copy(), self.variances.copy()
+        first = min(len(_part(self.conditioned, factor).alpha) for factor in self.factors)
+        ahead = StackPosterior(conditioned, self.factors).cross(self.U, first)
         for g, factor in enumerate(self.factors):
             part, t = _part(conditioned, factor), len(_part(self.conditioned, factor).alpha)
             if len(part.alpha) == t:
                 continue
-            ahead = StackPosterior(conditioned, [factor]).cross(self.U[g][None], first=t)[0]
-            V = ahead[:, : len(part.alpha) - t] - whitened[g].array[:, :t] @ part.L[t:, :t].T
-            V = solve_lower(part.L[t:, t:], V.T).T
-            means[g] += V @ part.whitened[t:]
-            variances[g] -= (V * V).sum(axis=1)
+            V = ahead[g, :, t - first : len(part.alpha) - first].T - part.L[t:, :t] @ whitened[g].array[:t]
+            V = V / part.L[t, t] if len(V) == 1 else solve_lower(part.L[t:, t:], V)
+            means[g] += part.whitened[t:] @ V
+            variances[g] -= np.einsum("pg,pg->g", V, V)
             whitened[g] = whitened[g].extended(t, V)
         return GridPosterior(self.factors, self.U, conditioned, tuple(whitened), means, variances)
 
@@ -113,12 +114,16 @@ class GridPosterior:
         return scales**2 * np.maximum(self.variances, 0.0)
 
 
-def whiten(part: Factorised, cross: Float[np.ndarray, "G t"]) -> Float[np.ndarray, "G t"]:
-    """(L⁻¹ crossᵀ)ᵀ: as a product with the triangular inverse, which takes half the operations of a full one."""
-    if cross.size == 0:
-        return np.zeros(cross.shape)
-    product = blas.dtrmm(1.0, np.asfortranarray(part.inverse), np.ascontiguousarray(cross).T, lower=1, overwrite_b=1)
-    return product.T
+def whiten(part: Factorised, cross: Float[np.ndarray, "G t"]) -> Float[np.ndarray, "t G"]:
+    """L⁻¹ crossᵀ, as a product with the triangular inverse: half the operations of a product with a full matrix."""
+    V = np.empty(cross.shape[::-1])
+    if V.size == 0:
+        return V
+    inverse = np.asfortranarray(part.inverse)
+    for start in range(0, len(cross), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        V[:, chunk] = blas.dtrmm(1.0, inverse, np.array(cross[chunk]).T, lower=1, overwrite_b=1)
+    return V
 
 
 def _part(conditioned: Conditioned, factor: int) -> Factorised:

@@ -1,0 +1,148 @@
+"""Speed of the additive belief beside its limits.
+
+Run it with ``pytest tests/benchmarks --benchmark-enable --benchmark-only``. Ratios are taken within one run, one core:
+absolute times of one machine differ by two from hour to hour.
+"""
+
+import timeit
+
+import numpy as np
+import pytest
+from scipy.linalg import solve_triangular
+
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings
+from swarmbo.belief.additive_fitting import AdditiveLogPosterior
+from swarmbo.belief.additive_prior import AdditivePrior
+from swarmbo.belief.conditioning import condition
+from swarmbo.belief.grid_posterior import whiten
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+
+
+def seconds(f, number=3, repeat=5):
+    return min(timeit.repeat(f, number=number, repeat=repeat)) / number
+
+
+def blocks(n_blocks, size):
+    return FactorGraph.from_scopes({f"f{i}": [f"x{i}_{j}" for j in range(size)] for i in range(n_blocks)})
+
+
+def powell_belief(t=100, outcomes="total"):
+    graph, rng = blocks(6, 4), stream(0, "benchmark")
+    X = rng.uniform(-4.0, 5.0, size=(t, 24))
+    a, b, c, d = np.moveaxis(X.reshape(t, 6, 4), 2, 0)
+    F = -((a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4)
+    belief = AdditiveGP.create(AdditiveGPSettings(), graph, Domain(np.full(24, -4.0), np.full(24, 5.0)), outcomes)
+    return belief.update(X, F.sum(axis=1) if outcomes == "total" else F)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("t", [20, 100])
+def test_value_and_gradient_of_6_factors_at_20_points_each(benchmark, t, outcomes):
+    belief = powell_belief(t, outcomes).fit(stream(0, "fit"))
+    (stack,) = stacks_of(belief.graph)
+    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
+    belief.local(stack, U)
+
+    def differences():
+        for j in range(4):
+            for sign in (1e-6, -1e-6):
+                V = U.copy()
+                V[..., j] += sign
+                belief.local(stack, V)
+
+    by_difference_s = seconds(differences, number=10)
+    benchmark(lambda: belief.local(stack, U, gradient=True))
+    benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
+
+
+def test_contrast_with_gradient_of_6_factors_at_20_points_each(benchmark):
+    belief = powell_belief().fit(stream(0, "fit"))
+    (stack,) = stacks_of(belief.graph)
+    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
+    benchmark(lambda: belief.local_contrast(stack, U, np.full(24, 0.5), gradient=True))
+
+
+def test_value_and_gradient_of_a_draw_of_6_factors_at_20_points_each(benchmark):
+    belief = powell_belief().fit(stream(0, "fit"))
+    (stack,) = stacks_of(belief.graph)
+    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
+    sample = belief.sample({f: stream(0, f) for f in belief.graph.factors}, stream(0, "noise"))
+    benchmark(lambda: sample.value_and_gradient(stack, U))
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_cold_fit_of_24_variables_at_100(benchmark, outcomes):
+    belief = powell_belief(outcomes=outcomes)
+    benchmark(lambda: belief.fit(stream(1, "fit")))
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_warm_fit_of_24_variables_at_100(benchmark, outcomes):
+    belief, before = powell_belief(outcomes=outcomes), powell_belief(97, outcomes).fit(stream(0, "fit"))
+    benchmark(lambda: belief.fit(stream(1, "fit"), warm=before.hyperparameters))
+
+
+def test_log_posterior_with_gradient_against_finite_differences(benchmark):
+    belief = powell_belief()
+    prior = AdditivePrior.of(belief.settings, belief.graph.factors, (4,) * 6, "hierarchical", [1e-3])
+    z = (belief.totals - belief.totals.mean()) / belief.totals.std()
+    log_posterior = AdditiveLogPosterior(
+        prior, ["matern52"] * 6, belief.scopes, belief.domain.to_unit(belief.X), z, np.zeros(100)
+    )
+    by_difference_s = 32 * seconds(lambda: log_posterior.evidence(prior.centre), number=20)
+    benchmark(lambda: log_posterior(prior.centre))
+    benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
+
+
+@pytest.mark.parametrize("t", [200, 1000])
+def test_append_to_a_posterior_on_a_fixed_grid_against_memory_and_a_triangular_solve(benchmark, t):
+    n, G, rng = 12, 4096, stream(0, "benchmark")
+    graph = blocks(n, 2)
+    X, y = rng.uniform(size=(t + 1, 2 * n)), rng.normal(size=t + 1)
+    (stack,) = stacks_of(graph)
+    U = rng.uniform(size=(n, G, 2))
+    before = AdditiveGP(graph, noise_variance=1e-2).update(X[: t - 1], y[: t - 1])
+    belief = before.update(X[t - 1 : t], y[t - 1 : t])
+    grid = belief.on_grid(stack, U, before.on_grid(stack, U))  # its buffers have room
+    new = belief.update(X[t:], y[t:])
+    new.posterior(X[:1])
+
+    def unwrite():
+        for part in grid.whitened:
+            part.used = t
+
+    stream_s = sum(seconds(lambda V=part.array: np.max(V), number=1) for part in grid.whitened)
+    stream_s *= t / len(grid.whitened[0].array)
+    part, cross = belief._on_data.parts[0], np.zeros((t, G))
+    solve_s = n * seconds(lambda: solve_triangular(part.L, cross, lower=True, check_finite=False), number=1, repeat=2)
+    benchmark.pedantic(lambda: new.on_grid(stack, U, grid), setup=unwrite, rounds=9)
+    benchmark.extra_info["share_of_read_stream"] = stream_s / benchmark.stats.stats.min
+    benchmark.extra_info["triangular_solve_over_this"] = solve_s / benchmark.stats.stats.min
+
+
+@pytest.mark.parametrize("t", [200, 1000])
+def test_rebuild_of_a_posterior_on_a_grid_against_the_peak_of_matrix_products(benchmark, t):
+    rng = stream(0, "benchmark")
+    belief = AdditiveGP(blocks(1, 2), noise_variance=1e-2).update(rng.uniform(size=(t, 2)), rng.normal(size=t))
+    part, cross = belief._on_data.parts[0], rng.uniform(size=(4096, t))
+    A = rng.uniform(size=(2048, 2048))
+    peak = 2.0 * 2048**3 / seconds(lambda: A @ A, number=1, repeat=4)
+    benchmark(lambda: whiten(part, cross))
+    benchmark.extra_info["share_of_peak"] = 2.0 * t**2 * 4096 / benchmark.stats.stats.min / peak
+
+
+@pytest.mark.parametrize("t", [100, 1000])
+def test_update_by_one_evaluation_against_starting_afresh(benchmark, t):
+    rng = stream(0, "benchmark")
+    X, y = rng.uniform(size=(t + 1, 24)), rng.normal(size=t + 1)
+    belief = AdditiveGP(blocks(6, 4), noise_variance=1e-2).update(X[:t], y[:t])
+    belief.posterior(X[:1])
+
+    def fresh():
+        return condition(belief.hyperparameters, belief.scopes, belief._on_data.data, is_tied=True)
+
+    fresh_s = seconds(fresh, number=1)
+    benchmark(lambda: belief.update(X[t:], y[t:])._on_data)
+    benchmark.extra_info["afresh_over_this"] = fresh_s / benchmark.stats.stats.min

@@ -1,0 +1,454 @@
+import io
+import json
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.settings import convert
+from swarmbo.spaces import Domain
+
+GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
+DOMAIN = Domain(np.array([0.0, -5.0, 100.0]), np.array([2.0, 5.0, 300.0]))
+WAYS = ("total", "per-factor", "mixed")
+
+
+def outcomes_of(way, t, seed=0):
+    rng = np.random.default_rng(seed)
+    X, totals, factors = DOMAIN.from_unit(rng.random((t, 3))), 10.0 * rng.normal(size=t), 10.0 * rng.normal(size=(t, 3))
+    if way == "total":
+        factors[:] = np.nan
+    elif way == "per-factor":
+        totals[:] = np.nan
+    else:
+        factors[rng.random((t, 3)) < 0.4], totals[rng.random(t) < 0.4] = np.nan, np.nan
+    return {"X": X, "totals": totals, "factors": factors, "noise_variance": rng.random(t) * 0.1}
+
+
+def rows(data, part):
+    return {name: array[part] for name, array in data.items()}
+
+
+def created(outcomes="total", **changes):
+    return AdditiveGP.create(AdditiveGPSettings(**changes), GRAPH, DOMAIN, outcomes)
+
+
+def assert_sound(belief):
+    """Posteriors that are finite, in total and of every factor, with variances >= 0."""
+    X = DOMAIN.from_unit(np.random.default_rng(9).random((8, 3)))
+    everything = list(belief.posterior_gradient(np.concatenate([X, belief.X[:5]])))
+    stacks = stacks_of(GRAPH)
+    for stack in stacks:
+        U = DOMAIN.to_unit(X)
+        for moments in (
+            belief.local(stack, stack.take(U), gradient=True),
+            belief.local_contrast(stack, stack.take(U), U[0], gradient=True),
+        ):
+            everything += [moments.mean, moments.dmean, moments.var, moments.dvar]
+            assert (moments.var >= 0.0).all()
+    sample = belief.sample({f: np.random.default_rng(i) for i, f in enumerate(GRAPH.factors)}, np.random.default_rng(8))
+    everything += [sample.value(stack, stack.take(DOMAIN.to_unit(X))) for stack in stacks]
+    assert all(np.isfinite(array).all() for array in everything)
+    assert np.isfinite(belief.log_evidence())
+
+
+def test_a_belief_without_data_is_its_prior():
+    belief = created()
+    mean, cov = belief.joint_posterior(DOMAIN.from_unit(np.random.default_rng(0).random((4, 3))))
+    np.testing.assert_array_equal(mean, 0.0)
+    np.testing.assert_allclose(cov.diagonal(), belief.prior_variance)
+    assert (belief.n_data, belief.log_evidence(), belief.needs_fit, belief.is_tied) == (0, 0.0, False, False)
+    assert belief.fit(np.random.default_rng(0)).hyperparameters.scales == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=15, deadline=None)
+@given(sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6))
+def test_updates_of_any_sizes_equal_one_update(way, sizes):
+    data, grown, t = outcomes_of(way, sum(sizes)), created(), 0
+    for size in sizes:
+        grown, t = grown.update(**rows(data, slice(t, t + size))), t + size
+    fresh = created().update(**data)
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    for ours, theirs in zip(grown.posterior_gradient(X), fresh.posterior_gradient(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)
+    assert grown.log_evidence() == pytest.approx(fresh.log_evidence(), rel=1e-9)
+    assert grown.n_data == fresh.n_data
+
+
+def test_an_update_leaves_the_belief_it_came_from_as_it_was():
+    data = outcomes_of("mixed", 12)
+    belief = created().update(**rows(data, slice(0, 8)))
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    before = belief.joint_posterior(X)
+    belief.update(**rows(data, slice(8, 12)))
+    belief.condition_on_pending(X)
+    belief.fit(np.random.default_rng(0))
+    for ours, theirs in zip(belief.joint_posterior(X), before, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ValueError, match="read-only"):
+        belief.X[0, 0] = 3.0
+    given_X = data["X"].copy()
+    belief.update(given_X, data["totals"])
+    given_X[:] = 7.0  # the caller's array stays the caller's
+
+
+def test_a_first_total_after_outcomes_of_factors_ties_them_in_one_unit():
+    data = outcomes_of("per-factor", 10)
+    fitted = created("per-factor").update(**data).fit(np.random.default_rng(0))
+    assert len(set(fitted.hyperparameters.scales)) == 3
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    new = fitted.update(X[:2], [1e9, np.nan], noise_variance=[1e18, 0.0])  # a total that says nothing
+    assert new.is_tied
+    assert not fitted.is_tied
+    for ours, theirs in zip(new.posterior_gradient(X), fitted.posterior_gradient(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-5)
+
+
+def test_pending_points_take_variance_and_leave_means():
+    data = outcomes_of("total", 10)
+    belief = created().update(**data).fit(np.random.default_rng(0))
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    waiting = belief.condition_on_pending(X[:1]).condition_on_pending(X[1:2])
+    assert waiting.n_pending == 2
+    np.testing.assert_allclose(waiting.posterior(X)[0], belief.posterior(X)[0], rtol=1e-12)
+    assert (waiting.posterior(X)[1][:2] < 0.01 * belief.posterior(X)[1][:2]).all()
+    assert (waiting.posterior(X)[1] <= belief.posterior(X)[1] + 1e-12).all()
+    assert waiting.update(X[:1], [3.0]).n_pending == 0
+    np.testing.assert_array_equal(
+        waiting.update(X[:1], [3.0]).posterior(X)[1], belief.update(X[:1], [3.0]).posterior(X)[1]
+    )
+    assert waiting.log_evidence() == belief.log_evidence()
+    assert waiting.fit(np.random.default_rng(0)).n_pending == 0
+    assert belief.condition_on_pending(X[:0]) is belief
+
+
+def test_a_fit_is_due_at_once_and_then_every_so_many_evaluations():
+    data, due = outcomes_of("total", 9), []
+    data["totals"][3] = np.nan  # a failed measurement is no reason to refit
+    belief = created(refit_every=3)
+    for t in range(9):
+        belief = belief.update(**rows(data, slice(t, t + 1)))
+        due.append(belief.needs_fit)
+        if belief.needs_fit:
+            belief = belief.fit(np.random.default_rng(0))
+    assert due == [True, False, False, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_saved_belief_goes_on_to_the_bit(way, fitted):
+    data = outcomes_of(way, 14)
+    belief = created().update(**rows(data, slice(0, 6)))
+    if fitted:
+        belief = belief.fit(np.random.default_rng(0))
+    belief = belief.update(**rows(data, slice(6, 9))).update(**rows(data, slice(9, 10)))
+    belief = belief.condition_on_pending(data["X"][12:13])
+    state, file = belief.state_dict(), io.BytesIO()
+    np.savez(file, **state["arrays"])
+    file.seek(0)
+    with np.load(file) as arrays:
+        restored = AdditiveGP.from_state_dict(
+            belief.settings,
+            GRAPH,
+            DOMAIN,
+            {"json": json.loads(json.dumps(state["json"])), "arrays": dict(arrays)},
+        )
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    pairs = [(restored, belief)]
+    pairs.append(tuple(one.update(**rows(data, slice(10, 13))) for one in pairs[0]))
+    pairs.append(tuple(one.fit(np.random.default_rng(3)) for one in pairs[1]))
+    for one, other in pairs:
+        for ours, theirs in zip(one.posterior_gradient(X), other.posterior_gradient(X), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert one.hyperparameters == other.hyperparameters
+        assert one.log_evidence() == other.log_evidence()
+        assert (one.needs_fit, one.n_pending, one.outcomes) == (other.needs_fit, other.n_pending, other.outcomes)
+
+
+def test_a_state_of_another_version_is_refused():
+    state = created().state_dict()
+    state["json"]["version"] = 99
+    with pytest.raises(StateVersionError, match="99"):
+        AdditiveGP.from_state_dict(AdditiveGPSettings(), GRAPH, DOMAIN, state)
+
+
+def test_a_record_of_hyperparameters_rebuilds_the_belief_without_a_fit():
+    data = outcomes_of("mixed", 10)
+    fitted = created().update(**data).fit(np.random.default_rng(0))
+    h = convert(json.loads(json.dumps(fitted.state_dict()["json"]["hyperparameters"])), AdditiveHyperparameters)
+    rebuilt = AdditiveGP.from_hyperparameters(fitted.settings, GRAPH, DOMAIN, h, **data)
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    np.testing.assert_array_equal(rebuilt.joint_posterior(X)[1], fitted.joint_posterior(X)[1])
+    assert not rebuilt.needs_fit
+
+
+@pytest.mark.parametrize(
+    ("given_arguments", "message"),
+    [
+        ({"X": [[0.0, 0.0]], "y": [1.0]}, r"X: got shape \(1, 2\)"),
+        ({"X": [[0.0, np.nan, 0.0]], "y": [1.0]}, r"X\[0\]"),
+        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [1.0]}, r"totals: got shape \(1,\); wanted \(2,\)"),
+        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [1.0, np.inf]}, r"totals\[1\]: got inf"),
+        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [1.0, -1e61]}, r"totals\[1\]"),
+        ({"X": [[0.0, 0.0, 0.0]] * 2, "y": [[1.0, 2.0, 3.0], [1.0, -np.inf, 2.0]]}, r"factors\[1\]\[1\]: got -inf"),
+        ({"X": [[0.0, 0.0, 0.0]], "y": [[1.0, 2.0]]}, r"factors: got shape \(1, 2\); wanted \(1, 3\)"),
+        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [-1.0]}, r"noise_variance\[0\]: got -1"),
+        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [np.nan]}, r"noise_variance\[0\]"),
+        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [1.0, 2.0]}, r"noise_variance: got shape"),
+        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "totals": [1.0]}, "beside"),
+    ],
+)
+def test_bad_data_are_refused_with_their_row(given_arguments, message):
+    with pytest.raises(ShapeError, match=message):
+        created().update(**given_arguments)
+
+
+def test_failed_measurements_are_left_out():
+    data = outcomes_of("mixed", 8)
+    more = {"X": data["X"][:2] + 0.1, "totals": [np.nan] * 2, "factors": np.full((2, 3), np.nan), "noise_variance": 0.0}
+    belief = created().update(**data)
+    failed = belief.update(**more)
+    assert failed.n_data == belief.n_data <= 8
+    assert len(failed.X) == 10
+    X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
+    np.testing.assert_array_equal(failed.joint_posterior(X)[1], belief.joint_posterior(X)[1])
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "nothing",
+        "one",
+        "constant",
+        "zero",
+        "300 duplicates",
+        "1e-12 apart",
+        "1e12",
+        "1e-12 small",
+        "tiny around 1e12",
+        "one giant",
+        "far outside",
+        "all failed",
+        "corner",
+    ],
+)
+def test_degenerate_data_give_a_finite_posterior_without_a_warning(way, case):
+    rng = np.random.default_rng(0)
+    U, F = rng.random((12, 3)), rng.normal(size=(12, 3))
+    if case == "nothing":
+        U, F = U[:0], F[:0]
+    elif case == "one":
+        U, F = U[:1], F[:1]
+    elif case == "constant":
+        F = np.full((12, 3), 4.2)
+    elif case == "zero":
+        F = np.zeros((12, 3))
+    elif case == "300 duplicates":
+        U, F = np.concatenate([U, np.repeat(U[:1], 300, axis=0)]), np.concatenate([F, np.repeat(F[:1], 300, axis=0)])
+    elif case == "1e-12 apart":
+        U, F = np.concatenate([U, U + 1e-12]), np.concatenate([F, F + 1.0])
+    elif case == "1e12":
+        F = F * 1e12
+    elif case == "1e-12 small":
+        F = F * 1e-12
+    elif case == "tiny around 1e12":
+        F = 1e12 + F * 1e-3
+    elif case == "one giant":
+        F[3] = 1e59
+    elif case == "far outside":
+        U = U * 1e6
+    elif case == "all failed":
+        F[:] = np.nan
+    elif case == "corner":
+        U = np.zeros((12, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        belief = created(way).update(DOMAIN.from_unit(U), F if way == "per-factor" else F.sum(axis=1))
+        assert_sound(belief)
+        fitted = belief.fit(np.random.default_rng(0))
+        assert_sound(fitted)
+        assert_sound(fitted.fit(np.random.default_rng(0), warm=fitted.hyperparameters))
+        assert_sound(fitted.condition_on_pending(DOMAIN.from_unit(U[:3])))
+        assert_sound(fitted.update(DOMAIN.from_unit(U[:3]), F[:3] if way == "per-factor" else F[:3].sum(axis=1)))
+
+
+def test_300_duplicates_told_one_by_one_leave_the_posterior_finite_and_sure_of_the_point():
+    belief = created().update(DOMAIN.from_unit(np.random.default_rng(0).random((6, 3))), np.arange(6.0))
+    belief = belief.fit(np.random.default_rng(0))
+    place = belief.X[:1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(300):
+            belief = belief.update(place, [0.0])
+        assert_sound(belief)
+    assert abs(belief.posterior(place)[0][0]) < 1e-3
+    assert belief.posterior(place)[1][0] < 1.1 * belief.noise_variance / 301 + 1e-6 * belief.prior_variance
+    assert belief.n_data == 306
+
+
+def test_duplicates_without_any_noise_are_reported_by_their_jitter():
+    belief = AdditiveGP(GRAPH, noise_variance=0.0)
+    X = np.repeat(np.random.default_rng(0).random((4, 3)), 3, axis=0)
+    y = np.repeat([1.0, 2.0, 0.0, -1.0], 3)
+    sound, jittered = belief.update(X[::3], y[::3]), belief.update(X, y)
+    assert sound.jitter == 0.0
+    assert 0.0 < jittered.jitter < 1e-9
+    np.testing.assert_allclose(jittered.posterior(X)[0], y, atol=1e-5)
+    assert (jittered.posterior(X)[1] < 1e-6).all()
+
+
+def test_an_outcome_with_enormous_noise_does_not_blur_the_others():
+    belief = AdditiveGP(GRAPH, noise_variance=1e-4)
+    rng = np.random.default_rng(0)
+    X, y = rng.random((10, 3)), rng.normal(size=10)
+    plain = belief.update(X, y)
+    for order in ([0, 1], [1, 0]):
+        both = belief
+        for step in order:
+            both = both.update(X, y) if step == 0 else both.update(rng.random((1, 3)), [1e6], noise_variance=1e24)
+        np.testing.assert_allclose(both.posterior(X)[0], plain.posterior(X)[0], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(both.posterior(X)[1], plain.posterior(X)[1], rtol=1e-6)
+        assert both.jitter == 0.0
+
+
+def test_a_noisier_outcome_counts_less():
+    belief = AdditiveGP(GRAPH, noise_variance=1e-4).update([[0.5, 0.5, 0.5]] * 2, [0.0, 1.0], noise_variance=[1.0, 3.0])
+    mean, _ = belief.posterior([[0.5, 0.5, 0.5]])
+    precision = np.array([1.0 / 1.0001, 1.0 / 3.0001])
+    assert mean[0] == pytest.approx(precision[1] / (precision.sum() + 1.0 / 3.0), rel=1e-9)  # prior variance is 3
+
+
+def test_by_hand_everything_is_in_the_unit_of_variables_and_outcomes():
+    bounds = {"a": (0.0, 2.0), "b": (-5.0, 5.0), "c": (100.0, 300.0)}
+    lengths = {"a": 0.5, "b": 2.0, "c": 40.0}
+    belief = AdditiveGP(
+        GRAPH,
+        bounds,
+        kernel="rbf",
+        lengthscale=lengths,
+        outputscale={"f": 4.0, "g": 1.0, "h": 0.25},
+        noise_variance=0.5,
+        mean=6.0,
+    )
+    assert belief.hyperparameters.lengthscales == ((0.25, 0.2), (0.2, 0.2), (0.2,))
+    assert (belief.prior_variance, belief.noise_variance) == (5.25, 0.5)
+    by_factor = AdditiveGP(
+        GRAPH, Domain(*np.array(list(bounds.values())).T), lengthscale={"f": (0.5, 2.0), "g": (2.0, 40.0), "h": [40.0]}
+    )
+    assert by_factor.hyperparameters.lengthscales == belief.hyperparameters.lengthscales
+    mean, cov = belief.joint_posterior([[0.0, 0.0, 100.0], [0.5, 2.0, 100.0]])
+    np.testing.assert_allclose(mean, 6.0)
+    assert cov[0, 1] == pytest.approx(4.0 * np.exp(-1.0) + np.exp(-0.5) + 0.25)
+    mean, var = belief.update([[0.0, 0.0, 100.0]], [12.0]).factor_posterior("f", [[0.0, 0.0]])
+    assert mean[0] == pytest.approx(2.0 + 4.0 / 5.75 * 6.0)
+    assert var[0] == pytest.approx(4.0 - 16.0 / 5.75)
+    assert belief.factor_posterior("h", [[150.0]])[0] == pytest.approx([2.0])
+    assert AdditiveGP(GRAPH, mean={"f": 1.0, "g": 2.0, "h": 3.0}).factor_posterior("g", [[0.0, 0.0]])[0] == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"kernel": "cubic"}, "kernel"),
+        ({"kernel": {"f": "rbf"}}, "kernel"),
+        ({"kernel": {"f": "rbf", "g": "rbf", "h": "rbf", "x": "rbf"}}, "kernel"),
+        ({"lengthscale": 0.0}, "lengthscale"),
+        ({"lengthscale": {"a": 1.0, "b": 1.0}}, "lengthscale"),
+        ({"lengthscale": {"f": (1.0,), "g": (1.0, 1.0), "h": (1.0,)}}, r"lengthscale\.f"),
+        ({"lengthscale": {"a": 1.0, "b": -1.0, "c": 1.0}}, "lengthscale"),
+        ({"outputscale": -1.0}, "outputscale"),
+        ({"outputscale": {"f": 1.0, "g": 1.0}}, "outputscale"),
+        ({"noise_variance": -1.0}, "noise_variance"),
+        ({"noise_variance": np.nan}, "noise_variance"),
+        ({"mean": np.inf}, "mean"),
+        ({"mean": 1.0, "standardise": True}, "mean"),
+        ({"bounds": {"a": (0.0, 1.0)}}, "bounds"),
+        ({"bounds": {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}}, "bounds"),
+    ],
+)
+def test_what_makes_no_belief_is_refused_by_its_name(wrong, path):
+    with pytest.raises(ConfigError, match=rf"\$\.{path}"):
+        AdditiveGP(GRAPH, **wrong)
+
+
+def test_settings_of_factors_that_do_not_exist_are_refused():
+    with pytest.raises(ConfigError, match=r"\$\.factors.*'q'"):
+        created(factors={"q": FactorPrior(kernel="rbf")})
+    with pytest.raises(ConfigError, match="outputscale_median"):
+        convert({"kind": "additive", "factors": {"f": {"outputscale_median": -1.0}}}, AdditiveGPSettings)
+    made = convert({"kind": "additive", "factors": {"f": {"kernel": "rbf"}}}, AdditiveGPSettings)
+    assert made.factors["f"].kernel == "rbf"
+    with pytest.raises(ShapeError, match="domain"):
+        AdditiveGP.create(AdditiveGPSettings(), GRAPH, Domain(np.zeros(2), np.ones(2)))
+    with pytest.raises(ShapeError, match="hyperparameters"):
+        created().with_hyperparameters(AdditiveGP(FactorGraph.from_scopes({"f": ["a"]})).hyperparameters)
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor"])
+def test_standardised_outcomes_are_equivariant_until_a_fit(way):
+    belief = AdditiveGP(GRAPH, noise_variance=1e-3, standardise=True, outcomes=way)
+    rng = np.random.default_rng(0)
+    X, F = rng.random((9, 3)), rng.normal(size=(9, 3))
+    y = F if way == "per-factor" else F.sum(axis=1)
+    Q = rng.random((5, 3))
+    one = belief.update(X[:4], y[:4]).update(X[4:], y[4:])
+    other = belief.update(X, 50.0 + 1e4 * y)
+    shift = 150.0 if way == "per-factor" else 50.0
+    np.testing.assert_allclose(other.posterior(Q)[0], shift + 1e4 * one.posterior(Q)[0], rtol=1e-9)
+    np.testing.assert_allclose(other.posterior(Q)[1], 1e8 * one.posterior(Q)[1], rtol=1e-9)
+    if way == "total":
+        z = (y - y.mean()) / y.std()
+        plain = AdditiveGP(GRAPH, noise_variance=1e-3).update(X, z)
+        np.testing.assert_allclose(one.posterior(Q)[0], y.mean() + y.std() * plain.posterior(Q)[0], rtol=1e-9)
+    fitted = one.fit(np.random.default_rng(0))
+    assert fitted.update(Q[:1], y[:1] + 100.0).hyperparameters == fitted.hyperparameters
+
+
+def test_another_decomposition_sees_the_same_totals():
+    rng = np.random.default_rng(0)
+    X, y = DOMAIN.from_unit(rng.random((20, 3))), rng.normal(size=20)
+    belief = created().update(X, y).fit(rng)
+    other = FactorGraph.from_scopes({"q": ["c", "a"], "h": ["c"], "r": ["b"]})
+    seen = belief.with_graph(other)
+    h, old = seen.hyperparameters, belief.hyperparameters
+    by_variable = {
+        "a": old.lengthscales[0][0],
+        "b": np.sqrt(old.lengthscales[0][1] * old.lengthscales[1][0]),
+        "c": np.sqrt(old.lengthscales[1][1] * old.lengthscales[2][0]),
+    }
+    assert h.lengthscales[0] == pytest.approx((by_variable["c"], by_variable["a"]))
+    assert h.lengthscales[1] == old.lengthscales[2]  # a factor of the same name and scope keeps its own
+    assert h.outputscales[1] == old.outputscales[2]
+    assert sum(h.outputscales) == pytest.approx(sum(old.outputscales))
+    assert h.constant == pytest.approx(old.constant)
+    np.testing.assert_array_equal(seen.X, X[:, [2, 0, 1]])
+    np.testing.assert_array_equal(seen.totals, y)
+    np.testing.assert_array_equal(seen.domain.low, DOMAIN.low[[2, 0, 1]])
+    assert_same = AdditiveGP.from_hyperparameters(seen.settings, other, seen.domain, h, X[:, [2, 0, 1]], y)
+    np.testing.assert_array_equal(seen.posterior(X[:3, [2, 0, 1]])[0], assert_same.posterior(X[:3, [2, 0, 1]])[0])
+    same = belief.with_graph(GRAPH)
+    np.testing.assert_array_equal(same.posterior(X)[1], belief.posterior(X)[1])
+    with pytest.raises(ConfigError, match="variables"):
+        belief.with_graph(FactorGraph.from_scopes({"f": ["a", "b"]}))
+
+
+def test_outcomes_of_factors_that_another_decomposition_keeps_stay_known():
+    data = outcomes_of("mixed", 12)
+    belief = created(factors={"h": FactorPrior(kernel="rbf"), "f": FactorPrior(kernel="matern32")}).update(**data)
+    seen = belief.with_graph(FactorGraph.from_scopes({"h": ["c"], "all": ["a", "b", "c"]}))
+    np.testing.assert_array_equal(seen.factors[:, 0], data["factors"][:, 2])
+    assert np.isnan(seen.factors[:, 1]).all()
+    assert seen.hyperparameters.kernels == ("rbf", "matern52")
+    assert set(seen.settings.factors) == {"h"}
+    assert np.isfinite(seen.fit(np.random.default_rng(0)).posterior(seen.X)[0]).all()
+
+
+def test_an_unknown_factor_is_refused():
+    with pytest.raises(KeyError, match="nope"):
+        created().factor_posterior("nope", [[0.0]])
