@@ -81,19 +81,17 @@ class AdditiveGP(AdditivePosterior):
             raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
         settings, domain = own_kernels(graph, kernel), domain_of(graph, bounds)
         hyperparameters = given_hyperparameters(settings, graph, domain, lengthscale, outputscale, noise_variance, mean)
-        self._set(no_data(settings, graph, domain, outcomes, hyperparameters) | {"standardise": standardise})
+        super().__init__(**no_data(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
 
-    def _set(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-            object.__setattr__(self, name, value)
+    @classmethod
+    def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
+        made = object.__new__(cls)
+        AdditivePosterior.__init__(made, **values)
+        return made
 
     def _with(self, **changes: Any) -> "AdditiveGP":
         """A copy with other fields, and nothing of what was worked out from them."""
-        made = object.__new__(type(self))
-        made._set({field.name: getattr(self, field.name) for field in fields(self)} | changes)
-        return made
+        return self._of({field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     @classmethod
     def create(
@@ -111,9 +109,8 @@ class AdditiveGP(AdditivePosterior):
             )
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
-        made = object.__new__(cls)
-        made._set(no_data(settings, graph, domain, outcomes, prior_hyperparameters(settings, graph)))
-        return made
+        hyperparameters = prior_hyperparameters(settings, graph)
+        return cls._of(no_data(settings, graph, domain, outcomes, hyperparameters, standardise=False))
 
     @classmethod
     def from_hyperparameters(

@@ -76,8 +76,10 @@ class AdditiveLogPosterior:
         K_inverse, _ = lapack.dpotri(L, lower=1)
         value = -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * t * np.log(2.0 * np.pi)
         # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which takes the half away
-        W = alpha[self._rows] * alpha[self._cols] - K_inverse.ravel(order="F")[self._places]
-        W_diagonal = alpha * alpha - K_inverse.diagonal()
+        full = (
+            np.multiply.outer(alpha, alpha).T - K_inverse
+        )  # only its lower triangle, in Fortran order, means anything
+        W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
         by_output = outputscales * (C @ W + 0.5 * self._holds @ W_diagonal)
         slopes *= W
         by_length = np.concatenate(

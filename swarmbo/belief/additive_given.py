@@ -89,6 +89,8 @@ def no_data(
     domain: Domain,
     outcomes: str,
     hyperparameters: AdditiveHyperparameters,
+    *,
+    standardise: bool,
 ) -> dict[str, Any]:
     """Fields of a belief without data."""
     n, k = len(graph.variables), len(graph.factors)
@@ -98,7 +100,7 @@ def no_data(
         "domain": domain,
         "outcomes": outcomes,
         "hyperparameters": hyperparameters,
-        "standardise": False,
+        "standardise": standardise,
         "X": np.zeros((0, n)),
         "totals": np.zeros(0),
         "factors": np.zeros((0, k)),

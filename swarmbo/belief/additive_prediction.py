@@ -26,7 +26,7 @@ from swarmbo.spaces import Domain
 Outcomes = Literal["total", "per-factor"]
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AdditivePosterior:
     """The posterior of a sum of Gaussian processes, and of each of them.
 
@@ -59,6 +59,10 @@ class AdditivePosterior:
     pending: Float[np.ndarray, "p n"]
     fitted_at: int
     base: Conditioned | None
+
+    def __post_init__(self) -> None:
+        for array in (self.X, self.totals, self.factors, self.noise, self.pending):
+            array.flags.writeable = False
 
     @property
     def n_data(self) -> int:

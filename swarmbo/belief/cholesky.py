@@ -52,7 +52,7 @@ def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], fl
     times more at every further attempt, until all pivots are sound.
 
     Args:
-        K: Symmetric and finite.
+        K: Symmetric and finite; only its lower triangle is used.
 
     Returns:
         L in Fortran order with L Lᵀ = K + jitter I, and the jitter (0 for a matrix that needs none).
@@ -70,7 +70,7 @@ def _factorise_above(K: Float[np.ndarray, "n n"], noise_level: float) -> tuple[F
     if n == 0:
         return np.zeros((0, 0), order="F"), 0.0
     for jitter in (0.0, *(noise_level * 10.0**k for k in range(12))):
-        L, info = lapack.dpotrf(K + jitter * np.eye(n), lower=1, clean=1)
+        L, info = lapack.dpotrf(K + jitter * np.eye(n) if jitter else K, lower=1, clean=1)
         if info == 0 and (L.diagonal() ** 2 > noise_level).all():
             return L, jitter
     raise ValueError("matrix is no covariance matrix: its negative eigenvalues are not rounding errors")
