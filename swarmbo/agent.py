@@ -216,6 +216,7 @@ class ContinuousPlan(Protocol[Result]):
         ...
 
 
+@runtime_checkable
 class ContinuousCoordination(Protocol):
     """Settings of a method on continuous domains that runs on agents: ``RefinedMaxSum(…)`` is one."""
 

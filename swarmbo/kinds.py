@@ -1,6 +1,6 @@
 """The kinds that teams can be made of, which fit which world, and how each decides a round."""
 
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from swarmbo.acquisition import (
     Thompson,
 )
 from swarmbo.acquisition.thompson import SampledFunctions
-from swarmbo.agent import maximise_with_agents, solve_with_agents
+from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
 from swarmbo.baselines import (
     CMAES,
     BoTorchLogEI,
@@ -155,7 +155,11 @@ def decide_joint(
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     if transport.as_agents:
-        agreement = maximise_with_agents(cast(Any, coordination), functions, transport.open(graph.agents, links), seed)
+        if not isinstance(coordination, ContinuousCoordination):
+            raise ConfigError(
+                f"got true, but {type(coordination).__name__} knows no agents", at="$.transport.as_agents"
+            )
+        agreement = maximise_with_agents(coordination, functions, transport.open(graph.agents, links), seed)
     else:
         agreement = coordination.maximise(functions, links, seed)
     report = agreement.report
