@@ -435,3 +435,89 @@ def test_agents_that_exchange_real_messages_decide_alike():
     assert told(fast, 7) == told(agents, 7)
     assert fast.last_report == agents.last_report
     assert fast.last_report.traffic.messages > 0
+
+
+def test_hyperparameters_are_refitted_when_enough_outcomes_came_and_not_before():
+    team = team_of(acquisition="dec-hbo", belief=sb.AdditiveGPSettings(refit_every=3))
+    fitted_at = []
+    for _ in range(11):
+        query = team.ask()
+        if query.mean is not None:
+            fitted_at.append(team.state_dict()["json"]["learned"]["fitted_at"])
+        team.tell(query, total_at(query.point))
+    assert fitted_at == [4, 4, 4, 7, 7, 7, 10]
+
+
+def test_an_evaluation_that_failed_as_a_whole_closes_its_query():
+    team = team_of(outcomes="per-factor")
+    query = team.ask()
+    team.tell(query, None)
+    assert team.failures == 2
+    with pytest.raises(UnknownQueryError):
+        team.tell(query, factors_at(query.point))
+
+
+def test_a_table_without_any_factor_tells_nothing():
+    team = team_of(outcomes="per-factor")
+    query = team.ask()
+    team.tell(query, {})
+    team.tell(query, factors_at(query.point))
+    assert (team.n_data, team.failures) == (1, 0)
+
+
+@pytest.fixture
+def situations(monkeypatch):
+    """What the random baseline was shown, decision by decision."""
+    shown = []
+
+    def decide_joint(self, situation, acquisition):
+        shown.append(situation)
+        return np.random.default_rng(len(shown)).random(situation.domain.n_dims), sb.SolveReport("not_needed")
+
+    monkeypatch.setattr(sb.Random, "decide_joint", decide_joint)
+    return shown
+
+
+def test_methods_are_told_the_round_the_horizon_and_what_is_out(situations):
+    team = team_of(coordination="random", acquisition="thompson", initial=2, rounds=9)
+    told(team, 2)
+    batch = team.ask(2)
+    links = nx.Graph([("a", "b")])
+    team.ask(links=links)
+    assert [s.round for s in situations] == [3, 4, 5]
+    assert [len(s.pending) for s in situations] == [0, 1, 2]
+    np.testing.assert_array_equal(situations[2].pending, [list(query.point.values()) for query in batch])
+    assert {(s.horizon, s.seed, s.initial, s.structure) for s in situations} == {(9, 3, 2, "known")}
+    assert [s.links for s in situations] == [None, None, links]
+
+
+def test_an_action_that_was_never_observed_is_not_waited_for(situations):
+    env = function_v0.parallel_env(function="camel", max_cycles=9)
+    team = sb.Team.for_env(env, coordination="random", acquisition="thompson", initial=1)
+    observations, infos = env.reset(seed=0)
+    for _ in range(3):
+        actions = team.act(observations, infos)
+    team.observe(*env.step(actions))
+    team.act(observations, infos)
+    assert [len(s.pending) for s in situations] == [0]
+    assert team.n_data == 1
+    team.begin(infos)
+    team.act(observations, infos)
+    assert len(situations[-1].pending) == 0
+
+
+def test_attached_outcomes_that_are_not_finite_count_as_failed():
+    team = team_of()
+    X = [[0.0, 1.0, 150.0], [0.1, 2.0, 160.0], [0.2, 3.0, 170.0], [0.3, 4.0, 180.0]]
+    team.attach(X, [1.0, np.inf, np.nan, -1e70])
+    assert (team.n_data, team.failures) == (1, 3)
+
+
+def test_what_is_learned_lies_where_the_world_says_it_was_evaluated():
+    env = function_v0.parallel_env(function="camel", max_cycles=3)
+    team = sb.Team.for_env(env)
+    observations, infos = env.reset(seed=0)
+    *step, infos = env.step(team.act(observations, infos))
+    moved = {agent: {**info, "location": info["location"] * 0.5} for agent, info in infos.items()}
+    team.observe(*step, moved)
+    np.testing.assert_allclose(team.history.X[0], 0.5 * np.array(list(team.last_query.point.values())), rtol=1e-15)

@@ -14,9 +14,11 @@ from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.experiment import compare, load, resume, run
 from swarmbo.experiment.figures import draw_run, world_of
 from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.joint_recording import evaluation_of
 from swarmbo.experiment.report import report_rows, report_table
 from swarmbo.experiment.runner import check
 from swarmbo.experiment.scenario import available, scenario_of
+from swarmbo.experiment.world import make_environment
 from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
 from swarmbo_envs.functions import get
 
@@ -125,7 +127,7 @@ def test_predictions_are_there_from_the_end_of_the_design_on(done):
 
 def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned(done):
     wanted, _, records, _ = done
-    team = sb.Team.for_env(sb_world(wanted), seed=wanted.seed)
+    team = sb.Team.for_env(make_environment(wanted), seed=wanted.seed)
     for record in (records[7], records[-1]):
         past = [r.joint for r in records[1 : record.round + 1]]
         X, factors = np.array([joint.location for joint in past]), np.full((len(past), len(team.graph.factors)), np.nan)
@@ -148,12 +150,6 @@ def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned
         model = wanted.acquisition.learn(situation, wanted.belief, learned)
         mean, std = model.posterior(np.array([record.recommendation.location]))
         assert (record.recommendation.mean, record.recommendation.std) == pytest.approx((mean[0], std[0]), rel=1e-9)
-
-
-def sb_world(wanted):
-    from swarmbo.experiment.world import make_environment
-
-    return make_environment(wanted)
 
 
 def test_totals_are_shared_by_all_and_factors_of_parts_that_share_nothing_by_nobody(done):
@@ -246,3 +242,19 @@ def test_methods_on_one_function_share_the_design_and_are_compared(tmp_path):
     comparison = compare([tmp_path], "sobol")
     assert {row.metric for row in comparison.rows} == {"simple_regret", "mean_regret"}
     assert [trace.measurements[-1] for trace in comparison.traces] == [12] * 4
+
+
+def test_a_sum_is_logged_only_where_all_its_factors_came():
+    env = make_environment(scenario({"outcomes": "per-factor"}))
+    team = sb.Team.for_env(env)
+    observations, infos = env.reset(seed=0)
+    *step, infos = env.step(team.act(observations, infos))
+    team.observe(*step, infos)
+    whole = evaluation_of(team, infos)
+    infos["agent_1"]["factors"] = {"f1": np.nan}
+    part = evaluation_of(team, infos)
+    assert whole.measurement == pytest.approx(sum(whole.factors.values()), rel=1e-12)
+    assert part.measurement is None
+    assert part.factors == {"f0": whole.factors["f0"], "f1": None}
+    del infos["agent_1"]["factors"]
+    assert evaluation_of(team, infos) == part
