@@ -25,7 +25,6 @@ from swarmbo.belief.data import checked_evaluations, checked_points
 from swarmbo.belief.regrouping import kept_factors, regrouped
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KernelName
 from swarmbo.spaces import Domain
 
 
@@ -69,7 +68,7 @@ class AdditiveGP(AdditivePosterior):
         graph: FactorGraph,
         bounds: Mapping[str, tuple[float, float]] | Domain | None = None,
         *,
-        kernel: KernelName | Mapping[str, KernelName] = "matern52",
+        kernel: str | Mapping[str, str] = "matern52",
         lengthscale: float | Mapping[str, float] | Mapping[str, Sequence[float]] = 0.3,
         outputscale: float | Mapping[str, float] = 1.0,
         noise_variance: float = 1e-2,
@@ -122,7 +121,7 @@ class AdditiveGP(AdditivePosterior):
         X: ArrayLike,
         totals: ArrayLike | None = None,
         factors: ArrayLike | None = None,
-        noise_variance: ArrayLike | None = None,
+        noise_variance: ArrayLike | float | None = None,
         outcomes: Outcomes = "total",
     ) -> "AdditiveGP":
         """Rebuild a belief from a record, without a fit.
@@ -170,7 +169,7 @@ class AdditiveGP(AdditivePosterior):
         *,
         totals: ArrayLike | None = None,
         factors: ArrayLike | None = None,
-        noise_variance: ArrayLike | None = None,
+        noise_variance: ArrayLike | float | None = None,
     ) -> "AdditiveGP":
         """Learn outcomes; hyper-parameters stay, points pending are forgotten.
 

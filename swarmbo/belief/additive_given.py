@@ -30,16 +30,17 @@ def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Do
     return Domain(low, high)
 
 
-def own_kernels(graph: FactorGraph, kernel: KernelName | Mapping[str, KernelName]) -> AdditiveGPSettings:
+def own_kernels(graph: FactorGraph, kernel: str | Mapping[str, str]) -> AdditiveGPSettings:
     """Settings with one kernel for all factors, or one for each.
 
     Raises:
         ConfigError: If a name is no kernel's, or a factor lacks its own.
     """
-    kernels: list[KernelName] = _each("kernel", kernel, graph.factors)
-    for name in kernels:
-        if name not in KERNEL_NAMES:
-            raise ConfigError(f"got {name!r}; wanted one of {', '.join(KERNEL_NAMES)}", at="$.kernel")
+    names = _each("kernel", kernel, graph.factors)
+    known: dict[str, KernelName] = {name: name for name in KERNEL_NAMES}
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(known)}", at="$.kernel")
+    kernels: list[KernelName] = [known[name] for name in names]
     if len(set(kernels)) == 1:
         return AdditiveGPSettings(kernel=kernels[0])
     own = {factor: FactorPrior(kernel=name) for factor, name in zip(graph.factors, kernels, strict=True)}

@@ -228,7 +228,7 @@ class AdditivePosterior:
         weights = None
         if conditioned.is_tied:
             cross = sum((self._stack(s).cross(s.take(U)).sum(axis=0) for s in stacks), np.zeros((1, 1)))
-            weights = cross @ conditioned.inverse[0].T @ conditioned.inverse[0]
+            weights = (cross @ conditioned.inverse[0].T @ conditioned.inverse[0])[None]
         for stack in stacks:
             own, points = self._stack(stack), stack.take(U)
             moments = own.moments(points, gradient=True)

@@ -77,7 +77,7 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
     return outcomes
 
 
-def checked_noise(noise_variance: ArrayLike | None, n_points: int) -> Float[np.ndarray, " n"]:
+def checked_noise(noise_variance: ArrayLike | float | None, n_points: int) -> Float[np.ndarray, " n"]:
     """Known noise variances, one a point; 0 where None is given.
 
     Args:
@@ -102,7 +102,7 @@ def checked_evaluations(
     y: ArrayLike | None,
     totals: ArrayLike | None,
     factors: ArrayLike | None,
-    noise_variance: ArrayLike | None,
+    noise_variance: ArrayLike | float | None,
     n_dims: int,
     n_factors: int,
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:

@@ -143,7 +143,7 @@ class StackPosterior:
                 squares[i] = ((X[i, :, None, :] - self._Z[i, None, first:, :]) ** 2).sum(axis=-1)
         return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
 
-    def _radial_and_slope(self, r: Float[np.ndarray, "g m _"]) -> tuple[np.ndarray, np.ndarray]:
+    def _radial_and_slope(self, r: Float[np.ndarray, "g ..."]) -> tuple[np.ndarray, np.ndarray]:
         if len(set(self._names)) == 1:
             return correlation_and_slope(self._names[0], r)
         pairs = [correlation_and_slope(name, part) for name, part in zip(self._names, r, strict=True)]

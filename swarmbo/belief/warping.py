@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 WarpKind = Literal["none", "power", "log"]
 
@@ -54,7 +55,7 @@ class Warp(msgspec.Struct, frozen=True):
             return cls()
         return cls(kind, best, spread, power)
 
-    def forward(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    def forward(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
         """Outcomes to model units; an outcome above the best is taken on by the odd continuation."""
         if self.kind == "none":
             return np.asarray(y, dtype=float)
@@ -63,7 +64,7 @@ class Warp(msgspec.Struct, frozen=True):
             return -np.sign(gap) * np.abs(gap) ** self.power
         return -np.where(gap > _FLOOR, np.log(np.maximum(gap, _FLOOR)), np.log(_FLOOR) + (gap - _FLOOR) / _FLOOR)
 
-    def backward(self, z: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    def backward(self, z: ArrayLike) -> Float[np.ndarray, "..."]:
         """Model units to outcomes."""
         z = np.asarray(z, dtype=float)
         if self.kind == "none":

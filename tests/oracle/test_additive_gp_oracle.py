@@ -72,23 +72,29 @@ class Dense:
         return -0.5 * (fit + log_determinant + len(residual) * math.log(2 * math.pi))
 
 
-@st.composite
-def cases(draw, ways=("total", "per-factor", "mixed")):
-    """A graph whose scopes may overlap, hyper-parameters, and data observed in one of three ways."""
-    seed = draw(st.integers(0, 2**31))
-    rng = np.random.default_rng(seed)
-    k = draw(st.integers(1, 4))
+CASES = {
+    "seed": st.integers(0, 2**31),
+    "way": st.sampled_from(["total", "per-factor", "mixed"]),
+    "kernels": st.lists(st.sampled_from(KERNEL_NAMES), min_size=2, max_size=5),
+    "t": st.integers(0, 7),
+    "cut": st.integers(0, 7),
+}
+
+
+def case_of(seed, way, kernels, t, cut):
+    """A graph whose scopes may overlap, hyper-parameters, and data observed in one of three ways, in two updates."""
+    rng, k = np.random.default_rng(seed), len(kernels) - 1
     scopes = {f"f{i}": list(rng.permutation(VARIABLES)[: rng.integers(1, 4)]) for i in range(k)}
     scopes["all"] = list(VARIABLES)
     graph = FactorGraph.from_scopes({name: [str(v) for v in scope] for name, scope in scopes.items()})
-    way, k = draw(st.sampled_from(ways)), len(scopes)
+    k = len(scopes)
     low = rng.normal(size=4) * 10.0
     domain = Domain(low, low + np.exp(rng.normal(size=4)))
     order = [VARIABLES.index(variable) for variable in graph.variables]
     scale = math.exp(rng.normal() * 2.0)
     scales = scale * np.exp(rng.normal(size=k)) if way == "per-factor" else np.full(k, scale)
     h = AdditiveHyperparameters(
-        kernels=tuple(draw(st.sampled_from(KERNEL_NAMES)) for _ in range(k)),
+        kernels=tuple(kernels),
         lengthscales=tuple(tuple(np.exp(rng.normal(size=len(s)) * 0.5 - 1.0).tolist()) for s in graph.scopes),
         outputscales=tuple(np.exp(rng.normal(size=k)).tolist()),
         noise_variances=tuple(np.exp(rng.normal(size=k) - 6.0).tolist()),
@@ -96,7 +102,6 @@ def cases(draw, ways=("total", "per-factor", "mixed")):
         constants=tuple((rng.normal(size=k) * scale).tolist()),
         scales=tuple(scales.tolist()),
     )
-    t = draw(st.integers(0, 7))
     X = domain.from_unit(rng.random((t, 4)))
     totals, factors = scale * rng.normal(size=t), scale * rng.normal(size=(t, k))
     if way == "total":
@@ -107,7 +112,6 @@ def cases(draw, ways=("total", "per-factor", "mixed")):
     noise = scale**2 * np.where(rng.random(t) < 0.5, 0.0, np.exp(rng.normal(size=t) - 4.0))
     own = Domain(domain.low[order], domain.high[order])
     belief = AdditiveGP.create(AdditiveGPSettings(), graph, own).with_hyperparameters(h)
-    cut = draw(st.integers(0, t))
     for rows in (slice(0, cut), slice(cut, t)):
         belief = belief.update(
             X[rows][:, order], totals=totals[rows], factors=factors[rows], noise_variance=noise[rows]
@@ -126,9 +130,9 @@ def cases(draw, ways=("total", "per-factor", "mixed")):
 
 
 @settings(max_examples=80, deadline=None)
-@given(cases())
-def test_sum_and_factors_equal_the_dense_posterior(case):
-    belief, dense, data, Q, order = case
+@given(**CASES)
+def test_sum_and_factors_equal_the_dense_posterior(**case):
+    belief, dense, data, Q, order = case_of(**case)
     k = len(belief.graph.factors)
     scale = max(belief.hyperparameters.scales)
     mean, cov = dense.posterior([(tuple(range(k)), q) for q in Q], *data)
@@ -145,9 +149,9 @@ def test_sum_and_factors_equal_the_dense_posterior(case):
 
 
 @settings(max_examples=40, deadline=None)
-@given(cases())
-def test_contrasts_equal_the_dense_posterior_of_a_difference(case):
-    belief, dense, data, Q, order = case
+@given(**CASES)
+def test_contrasts_equal_the_dense_posterior_of_a_difference(**case):
+    belief, dense, data, Q, order = case_of(**case)
     scale = max(belief.hyperparameters.scales)
     U = belief.domain.to_unit(Q[:, order])
     for stack in stacks_of(belief.graph):
@@ -161,9 +165,9 @@ def test_contrasts_equal_the_dense_posterior_of_a_difference(case):
 
 
 @settings(max_examples=60, deadline=None)
-@given(cases())
-def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviations(case):
-    belief, _, _, Q, order = case
+@given(**CASES)
+def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviations(**case):
+    belief, _, _, Q, order = case_of(**case)
     mean, var = belief.posterior(Q[:, order])
     parts = []
     for factor in belief.graph.factors:
@@ -178,9 +182,9 @@ def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviati
 
 
 @settings(max_examples=40, deadline=None)
-@given(cases())
-def test_evidence_equals_the_dense_log_density(case):
-    belief, dense, data, _, _ = case
+@given(**CASES)
+def test_evidence_equals_the_dense_log_density(**case):
+    belief, dense, data, _, _ = case_of(**case)
     if belief.is_tied:
         jacobian = len(data[1]) * math.log(belief.hyperparameters.scales[0])
     else:
@@ -189,9 +193,9 @@ def test_evidence_equals_the_dense_log_density(case):
 
 
 @settings(max_examples=40, deadline=None)
-@given(cases(), st.integers(1, 3))
-def test_points_pending_take_the_variance_that_outcomes_there_would_take(case, p):
-    belief, dense, data, Q, order = case
+@given(**CASES, p=st.integers(1, 3))
+def test_points_pending_take_the_variance_that_outcomes_there_would_take(p, **case):
+    belief, dense, data, Q, order = case_of(**case)
     k = len(belief.graph.factors)
     ahead = [(tuple(range(k)), q) for q in Q[:p]]
     noises = [*data[2], *[dense.noise(tuple(range(k)), True)] * p]
