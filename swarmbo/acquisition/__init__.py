@@ -1,6 +1,7 @@
 """What a query is worth, as local functions over the scopes of a factor graph."""
 
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB as AddGPUCB
+from swarmbo.acquisition.auto import Auto as Auto
 from swarmbo.acquisition.box_functions import BoxFunctions as BoxFunctions
 from swarmbo.acquisition.chain import chains as chains, shortest_path_order as shortest_path_order
 from swarmbo.acquisition.db_gp_ucb import (
@@ -27,3 +28,4 @@ from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta
 from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
 from swarmbo.acquisition.thompson import Thompson as Thompson
+from swarmbo.acquisition.trust_box import TrustBox as TrustBox

@@ -46,6 +46,8 @@ class JointSituation:
         horizon: Number of rounds planned; None if unknown.
         seed: The team's seed, for named random streams.
         initial: How many of the first evaluations belong to the initial design, which no method chose.
+        structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
+            others.
     """
 
     graph: FactorGraph
@@ -58,3 +60,4 @@ class JointSituation:
     horizon: int | None
     seed: int
     initial: int = 10
+    structure: Literal["known", "unknown"] = "known"

@@ -69,7 +69,11 @@ def write(folder, data):
             "$.belief.kernel",
             "wanted one of 'matern12', 'matern32', 'matern52', 'rbf'; did you mean",
         ),
-        ("belief.kind=additive", "$.belief.kind", "got 'additive', which is not for agents that each measure a place of their own in one field; wanted 'exact'"),
+        (
+            "belief.kind=additive",
+            "$.belief.kind",
+            "got 'additive', which is not for agents that each measure a place of their own in one field; wanted",
+        ),
         ("environment.field={ elevation = 'alps' }", "$.environment.field.elevation", "wanted one of 'jacksboro'"),
         ("environment.id=swarmbo/moon-v0", "$.environment.id", "got 'swarmbo/moon-v0'; wanted an environment of"),
         (

@@ -1,0 +1,47 @@
+"""Upper confidence bounds of the difference to the incumbent."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.belief_functions import BeliefFunctions
+from swarmbo.acquisition.box_functions import Received
+from swarmbo.graph import FactorStack
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ContrastBounds(BeliefFunctions):
+    """The local functions mean + weight x std of f_i(u) - f_i(reference).
+
+    From totals the offset of one factor against another cannot be told; it inflates the variance of f_i and cancels in
+    the difference.
+
+    Args:
+        reference: The incumbent (n,), a joint point of the unit cube.
+        weight: Of the standard deviation; times the root of a factor's number of variables.
+    """
+
+    reference: Float[np.ndarray, " n"]
+    weight: float
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's bound, in the unit the belief is about."""
+        self.check_owned(stack)
+        moments = self.belief.local_contrast(stack, U, self.reference)
+        return moments.mean + self._weight(stack) * np.sqrt(moments.var + self.variance_floor(stack))
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's bound and its gradient."""
+        self.check_owned(stack)
+        moments = self.belief.local_contrast(stack, U, self.reference, gradient=True)
+        assert moments.dmean is not None
+        assert moments.dvar is not None
+        std = np.sqrt(moments.var + self.variance_floor(stack))
+        slope = (self._weight(stack) / (2.0 * std))[..., None]
+        return moments.mean + self._weight(stack) * std, moments.dmean + slope * moments.dvar
+
+    def _weight(self, stack: FactorStack) -> float:
+        return self.weight * float(np.sqrt(stack.size))
