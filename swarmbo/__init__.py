@@ -14,8 +14,10 @@ if TYPE_CHECKING:
         DECHBO as DECHBO,
         AddGPUCB as AddGPUCB,
         Auto as Auto,
+        BeliefFunctions as BeliefFunctions,
         DuMBO as DuMBO,
         ExpectedImprovement as ExpectedImprovement,
+        JointAcquisition as JointAcquisition,
         Thompson as Thompson,
         TrustBox as TrustBox,
     )
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     from swarmbo.coordination.admm import (
         ADMM as ADMM,
     )
+    from swarmbo.coordination.agreement import (
+        Agreement as Agreement,
+    )
     from swarmbo.coordination.refined_max_sum import (
         RefinedMaxSum as RefinedMaxSum,
     )
@@ -87,7 +92,9 @@ _HOME = {
     "AddGPUCB": "acquisition",
     "AdditiveGP": "belief.additive",
     "AdditiveGPSettings": "belief.additive_settings",
+    "Agreement": "coordination.agreement",
     "Auto": "acquisition",
+    "BeliefFunctions": "acquisition",
     "BoTorchLogEI": "baselines",
     "CMAES": "baselines",
     "DBGPUCB": "acquisition",
@@ -104,6 +111,7 @@ _HOME = {
     "InProcess": "transport",
     "Independent": "baselines",
     "IsotropicGP": "baselines",
+    "JointAcquisition": "acquisition",
     "LawnMower": "baselines",
     "MaxSum": "coordination",
     "PointQuery": "records",

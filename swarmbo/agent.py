@@ -174,11 +174,24 @@ def solve_with_agents(
     )
 
 
-def run(agents: Mapping[str, Agent[Any]], transport: Transport) -> Traffic:
+class Stepping(Protocol):
+    """What ``run`` steps: an ``Agent``, or one of your own."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it waits for nothing any more."""
+        ...
+
+    def step(self, inbox: Sequence[Envelope], /) -> list[Envelope]:
+        """Take what has arrived, and say what there is to say; the first inbox is empty."""
+        ...
+
+
+def run(agents: Mapping[str, Stepping], transport: Transport) -> Traffic:
     """Step agents until nothing is under way.
 
     Args:
-        agents: By name.
+        agents: By name; agents of your own will do, see :class:`Stepping`.
         transport: Opened for at least them.
 
     Returns:

@@ -1,8 +1,10 @@
 """The kinds that teams can be made of, which fit which world, and how each decides a round."""
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgspec
+import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
@@ -14,6 +16,7 @@ from swarmbo.acquisition import (
     Decision,
     DuMBO,
     ExpectedImprovement,
+    JointAcquisition,
     JointSituation,
     Model,
     Situation,
@@ -36,11 +39,13 @@ from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.admm import ADMM
+from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.refined_max_sum import RefinedMaxSum
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
-from swarmbo.settings import resolve
+from swarmbo.settings import Settings, resolve
 from swarmbo.sharing import draw_traffic
 from swarmbo.transport import InProcess, Routes
 
@@ -67,15 +72,57 @@ JOINT_TEAM = "agents that set the variables of one function together"
 Kind = TypeVar("Kind")
 
 
-def fitting(given: object, fits: type[Kind] | Any, known: Any, team: str, at: str) -> Kind:
+@runtime_checkable
+class Maximiser(Protocol):
+    """How agents agree on a joint point: ``ADMM(…)`` is one, and any object with this method."""
+
+    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0, /) -> Agreement:
+        """A joint point where the sum of the functions is large, and what it took to agree on it.
+
+        Args:
+            functions: What to maximise in sum, on a box of the unit cube.
+            links: Who hears whom; None means everyone.
+            seed: Of what agents draw; a function of the team's seed and history.
+        """
+        ...
+
+
+@runtime_checkable
+class JointPolicy(Protocol):
+    """Who chooses joint points from the history alone: ``Sobol()`` is one, and any object with this method."""
+
+    def decide_joint(
+        self, situation: JointSituation, acquisition: Any, /
+    ) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """The next joint point (n,), in the unit cube, and how it came about."""
+        ...
+
+
+class Own(NamedTuple):
+    """What an object of a user's own must be an instance of, and the same in words."""
+
+    classes: tuple[type, ...] = ()
+    in_words: str = ""
+
+
+NO_OWN = Own()
+OWN_ACQUISITION = Own((JointAcquisition,), "an instance of your subclass of swarmbo.JointAcquisition")
+OWN_COORDINATION = Own(
+    (Maximiser, JointPolicy),
+    "an object with maximise(functions, links, seed) or decide_joint(situation, acquisition)",
+)
+
+
+def fitting(given: object, fits: type[Kind] | Any, known: Any, team: str, at: str, own: Own = NO_OWN) -> Any:
     """Settings of a kind that fits a team, from what a user gave for them.
 
     Args:
-        given: A Settings instance, a kind's name, or a table.
+        given: A Settings instance, a kind's name, a table, or an object of the user's own.
         fits: The class, or union of classes, that fit.
         known: The union of all kinds.
         team: What it must fit, in words.
         at: Path for messages.
+        own: What objects of the user's own must be; by default there can be none.
 
     Raises:
         ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
@@ -84,6 +131,11 @@ def fitting(given: object, fits: type[Kind] | Any, known: Any, team: str, at: st
         >>> fitting("max-sum", FieldCoordination, CoordinationSettings, FIELD_TEAM, "$.coordination").rounds
         50
     """
+    if isinstance(given, own.classes) and not isinstance(given, type):
+        return given
+    if own.classes and not isinstance(given, str | Mapping | Settings):
+        got = f"the class {given.__name__}" if isinstance(given, type) else f"an instance of {type(given).__name__}"
+        raise ConfigError(f"got {got}; wanted a kind's name, its settings, or {own.in_words}", at=at)
     members: tuple[Any, ...] = getattr(fits, "__args__", (fits,))
     settings: Any = resolve(given, known, at)
     if not isinstance(settings, members):
@@ -132,8 +184,8 @@ def decide(
 def decide_joint(
     situation: JointSituation,
     model: Model,
-    acquisition: JointAcquisitions,
-    coordination: JointCoordination,
+    acquisition: JointAcquisition,
+    coordination: Maximiser | JointPolicy,
     transport: TransportSettings,
 ) -> tuple[Float[np.ndarray, " n"], SolveReport]:
     """The next joint point: by messages over the local functions, or as a baseline has it.
@@ -147,9 +199,14 @@ def decide_joint(
 
     Returns:
         The point (n,) in the unit cube, and how it was agreed. Traffic includes what a joint draw of the factors costs.
+
+    Raises:
+        ConfigError: If agents are to run as such, and the method knows none.
+        ShapeError: If what comes out is no point.
     """
-    if not isinstance(coordination, ADMM | RefinedMaxSum):
-        return coordination.decide_joint(situation, acquisition)
+    if not isinstance(coordination, Maximiser):
+        point, report = coordination.decide_joint(situation, acquisition)
+        return _checked(point, situation, coordination), report
     functions = acquisition.local_functions(situation, model)
     graph, links = functions.graph, situation.links
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
@@ -166,4 +223,13 @@ def decide_joint(
     if isinstance(functions, SampledFunctions) and model.belief.is_tied:
         drawing = draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
         report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
-    return agreement.point, report
+    return _checked(agreement.point, situation, coordination), report
+
+
+def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
+    """The point, if it is one: a method may be a user's own."""
+    place, n = np.asarray(point, dtype=float), situation.domain.n_dims
+    if place.shape != (n,) or not np.isfinite(place).all():
+        got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())
+        raise ShapeError(f"point of {type(coordination).__name__}: got {got}; wanted {n} finite numbers from 0 to 1")
+    return place

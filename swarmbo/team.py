@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 
-from swarmbo.acquisition import History, JointSituation, Learned, Model, OutcomeMode, incumbent
+from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode, incumbent
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.field_team import FieldTeam
@@ -19,12 +19,16 @@ from swarmbo.joint_space import JointSpace
 from swarmbo.joint_world import JointWorld
 from swarmbo.kinds import (
     JOINT_TEAM,
+    OWN_ACQUISITION,
+    OWN_COORDINATION,
     AcquisitionSettings,
     BeliefSettings,
     CoordinationSettings,
     JointAcquisitions,
     JointBelief,
     JointCoordination,
+    JointPolicy,
+    Maximiser,
     TransportSettings,
     decide_joint,
     fitting,
@@ -57,8 +61,8 @@ class Team:
         graph: Scopes and owners; None where the structure is not known.
         bounds: (low, high) of every variable, physical.
         belief: What the team thinks of the function: a kind's name, its settings, or a table. So are the next three.
-        acquisition: What a point is worth.
-        coordination: How the agents agree on it.
+        acquisition: What a point is worth; also an instance of your own subclass of ``JointAcquisition``.
+        coordination: How the agents agree on it; also an object of your own, see ``swarmbo.kinds.Maximiser``.
         transport: How messages travel.
         seed: Drives everything random, >= 0.
         rounds: Number of points planned, >= 1; None if unknown.
@@ -87,8 +91,8 @@ class Team:
         bounds: Mapping[str, Sequence[float]],
         *,
         belief: BeliefSettings | str | dict[str, Any] = "additive",
-        acquisition: AcquisitionSettings | str | dict[str, Any] = "auto",
-        coordination: CoordinationSettings | str | dict[str, Any] = "admm",
+        acquisition: AcquisitionSettings | JointAcquisition | str | dict[str, Any] = "auto",
+        coordination: CoordinationSettings | Maximiser | JointPolicy | str | dict[str, Any] = "admm",
         transport: TransportSettings | str | dict[str, Any] = "in-process",
         seed: int = 0,
         rounds: int | None = None,
@@ -109,11 +113,11 @@ class Team:
         self.space = JointSpace.of(graph, bounds, variable_owners)
         self.graph, self.domain = self.space.graph, self.space.domain
         self.belief_settings: JointBelief = fitting(belief, JointBelief, BeliefSettings, JOINT_TEAM, "$.belief")
-        self.acquisition: JointAcquisitions = fitting(
-            acquisition, JointAcquisitions, AcquisitionSettings, JOINT_TEAM, "$.acquisition"
+        self.acquisition: JointAcquisition = fitting(
+            acquisition, JointAcquisitions, AcquisitionSettings, JOINT_TEAM, "$.acquisition", OWN_ACQUISITION
         )
-        self.coordination: JointCoordination = fitting(
-            coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination"
+        self.coordination: Maximiser | JointPolicy = fitting(
+            coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination", OWN_COORDINATION
         )
         self.transport = resolve(transport, TransportSettings, "$.transport")
         self.seed, self.horizon, self.initial = seed, rounds, initial
@@ -375,7 +379,7 @@ class Team:
             "settings": {
                 "belief": msgspec.to_builtins(self.belief_settings),
                 "acquisition": msgspec.to_builtins(self.acquisition),
-                "coordination": msgspec.to_builtins(self.coordination),
+                "coordination": _plain(self.coordination),
                 "transport": msgspec.to_builtins(self.transport),
                 "seed": self.seed,
                 "rounds": self.horizon,
@@ -390,13 +394,19 @@ class Team:
 
     @staticmethod
     def from_state_dict(
-        state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None
+        state: Mapping[str, Any],
+        env: "ParallelEnv[str, Any, Any] | None" = None,
+        *,
+        acquisition: JointAcquisition | None = None,
+        coordination: Maximiser | JointPolicy | None = None,
     ) -> "Team | FieldTeam":
         """The team whose ``state_dict`` this is, going on to the bit.
 
         Args:
             state: The saved state.
             env: The environment that it acts in, if it does.
+            acquisition: The team's, if it is of your own making: a state has its name only.
+            coordination: Likewise.
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
@@ -410,7 +420,9 @@ class Team:
         bounds = dict(zip(graph.variables, np.column_stack([domain.low, domain.high]).tolist(), strict=True))
         owners = dict(zip(graph.variables, graph.variable_owners, strict=True))
         known = graph if space.structure == "known" else None
-        team = Team(known, bounds, variable_owners=owners, **plain["settings"])
+        own = {"acquisition": acquisition, "coordination": coordination}
+        settings = plain["settings"] | {table: given for table, given in own.items() if given is not None}
+        team = Team(known, bounds, variable_owners=owners, **settings)
         if env is not None:
             team._world = JointWorld(env)
         return team.load_state_dict(state)
@@ -458,6 +470,12 @@ class Team:
         if self._world is None:
             raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")
         return self._world
+
+
+def _plain(coordination: Maximiser | JointPolicy) -> Any:
+    """Settings as plain data; of an object of the user's own only its name."""
+    known = isinstance(coordination, msgspec.Struct)
+    return msgspec.to_builtins(coordination) if known else {"kind": type(coordination).__name__}
 
 
 def _number(outcome: SupportsFloat | None) -> float:

@@ -2,6 +2,7 @@
 
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB as AddGPUCB
 from swarmbo.acquisition.auto import Auto as Auto
+from swarmbo.acquisition.belief_functions import BeliefFunctions as BeliefFunctions
 from swarmbo.acquisition.box_functions import BoxFunctions as BoxFunctions
 from swarmbo.acquisition.chain import chains as chains, shortest_path_order as shortest_path_order
 from swarmbo.acquisition.db_gp_ucb import (

@@ -1,4 +1,4 @@
-"""The README's Python runs, in the order in which it stands there."""
+"""The Python of the README and of the page on scripting runs, in the order in which it stands there."""
 
 import re
 from pathlib import Path
@@ -6,10 +6,22 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_python_of_the_readme_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+def names_after(page: str) -> dict[str, object]:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     assert len(blocks) >= 3
-    names: dict[str, object] = {}
+    names: dict[str, object] = {"__name__": "page"}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-    assert names["team"].belief.n_data == 2
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+def test_python_of_the_readme_runs():
+    assert names_after("README.md")["team"].belief.n_data == 2
+
+
+def test_python_of_the_page_on_scripting_runs():
+    names = names_after("docs/scripting.md")
+    assert names["team"].n_data == 12
+    assert names["policy"].n_data == 11
+    assert names["mine"].last_report.messages > 0
+    assert names["voters"].last_report.messages == 2  # one vote, one word of the chair

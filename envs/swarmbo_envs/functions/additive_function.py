@@ -91,6 +91,37 @@ class AdditiveFunction:
         own = {factor: tuple(scope) for factor, scope in scopes.items()}
         return cls(name, np.array(low), np.array(high), own, dict(terms), place, maximum)
 
+    @classmethod
+    def from_callable(
+        cls,
+        function: Callable[..., float],
+        bounds: Mapping[str, tuple[float, float]],
+        *,
+        maximum: float | None = None,
+        name: str = "function",
+    ) -> "AdditiveFunction":
+        """Any Python function, as one factor over all variables.
+
+        Args:
+            function: Called once a point, with a keyword argument for each variable.
+            bounds: (low, high) of every variable, by name.
+            maximum: If you know it; regret is not scored without it.
+            name: For titles.
+
+        Example:
+            >>> f = AdditiveFunction.from_callable(lambda x, y: -((x - y) ** 2), {"x": (0.0, 1.0), "y": (0.0, 2.0)})
+            >>> f.value(np.array([[1.0, 1.0], [0.0, 2.0]])).tolist()
+            [0.0, -4.0]
+        """
+        variables = tuple(bounds)
+
+        def term(X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
+            return np.array([float(function(**dict(zip(variables, x, strict=True)))) for x in X.tolist()])
+
+        low, high = np.array([bounds[variable] for variable in variables], dtype=float).reshape(-1, 2).T
+        scopes = {"all": tuple(range(len(variables)))}
+        return cls(name, low, high, scopes, {"all": term}, maximum=maximum, variables=variables)
+
     @property
     def n_variables(self) -> int:
         """Number of variables n."""

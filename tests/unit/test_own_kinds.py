@@ -1,0 +1,137 @@
+"""Acquisitions and methods of agreement that swarmbo does not know are accepted by teams."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.acquisition.add_gp_ucb import AddGPUCB
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.errors import ConfigError, ShapeError
+
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+BOUNDS = {"x": (0.0, 1.0), "y": (2.0, 4.0), "z": (-1.0, 0.0)}
+REPORT = sb.SolveReport("not_needed")
+
+
+class Twin(AddGPUCB, frozen=True, tag="twin"):
+    """Add-GP-UCB under another name."""
+
+
+class Fixed(sb.JointAcquisition, frozen=True):
+    weight: float = 3.0
+
+    def local_functions(self, situation, model):
+        return ConfidenceBounds.on_cube(model.belief, sqrt_beta=dict.fromkeys(model.belief.graph.factors, self.weight))
+
+
+class Corner:
+    """Agents that always agree on one point, and note what they were asked."""
+
+    def __init__(self, point):
+        self.point, self.calls = point, []
+
+    def maximise(self, functions, links=None, seed=0):
+        self.calls.append((functions.graph.factors, links, seed))
+        return sb.Agreement(np.array(self.point), 0.0, REPORT)
+
+
+class Alone:
+    def decide_joint(self, situation, acquisition):
+        return np.full(3, len(situation.history) / 10), REPORT
+
+
+def played(rounds=6, *, team=None, **settings):
+    team = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, **settings) if team is None else team
+    points = []
+    for _ in range(rounds):
+        query = team.ask()
+        points.append(tuple(query.point.values()))
+        team.tell(query, float(-np.sum(np.square(points[-1]))))
+    return team, points
+
+
+def test_a_subclass_decides_as_what_it_inherits_from():
+    assert played(acquisition=Twin())[1] == played(acquisition="add-gp-ucb")[1]
+
+
+def test_own_acquisition_works_under_every_way_to_agree():
+    for coordination in ("admm", "refined-max-sum"):
+        for transport in ("in-process", {"kind": "in-process", "as_agents": True}):
+            team, points = played(acquisition=Fixed(), coordination=coordination, transport=transport)
+            assert len(set(points)) == 6, (coordination, transport)
+            assert team.last_report.value is not None
+
+
+def test_settings_of_an_own_acquisition_matter():
+    assert played(acquisition=Fixed(weight=0.0))[1] != played(acquisition=Fixed(weight=30.0))[1]
+
+
+def test_own_agreement_is_asked_after_the_initial_design_with_the_links():
+    mine, links = Corner([0.25, 0.5, 1.0]), nx.path_graph(["f", "g"])
+    team = sb.Team(GRAPH, BOUNDS, coordination=mine, seed=0, initial=2)
+    for _ in range(2):
+        team.tell(team.ask(links=links), 1.0)
+    assert mine.calls == []
+    assert team.ask(links=links).point == {"x": 0.25, "y": 3.0, "z": 0.0}
+    (factors, given, seed), *others = mine.calls
+    assert (factors, given, others) == (("f", "g"), links, [])
+    team.tell(team.last_query, 2.0)
+    team.ask()
+    assert mine.calls[1][2] != seed  # a stream of its own for every history
+
+
+def test_own_policy_is_told_the_history():
+    _, points = played(rounds=5, coordination=Alone())
+    assert points[3:] == [(0.3, 2.6, -0.7), (0.4, 2.8, -0.6)]
+
+
+def test_team_with_own_parts_goes_on_to_the_bit_where_they_are_given_again():
+    team, _ = played(rounds=4, acquisition=Fixed(weight=1.0), coordination=Alone())
+    state = team.state_dict()
+    again = sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0), coordination=Alone())
+    assert played(3, team=again)[1] == played(3, team=team)[1]
+    with pytest.raises(ConfigError, match="got 'Fixed'; wanted one of"):
+        sb.Team.from_state_dict(state)
+    loaded = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, acquisition=Fixed(weight=1.0), coordination=Alone())
+    whole = played(7, acquisition=Fixed(weight=1.0), coordination=Alone())[1]
+    assert played(3, team=loaded.load_state_dict(state))[1] == whole[4:]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"acquisition": Fixed}, r"\$\.acquisition: got the class Fixed; wanted .* an instance of your subclass"),
+        ({"acquisition": object()}, r"\$\.acquisition: got an instance of object; wanted"),
+        ({"acquisition": None}, r"\$\.acquisition: got an instance of NoneType; wanted"),
+        ({"coordination": Corner}, r"\$\.coordination: got the class Corner; wanted .* maximise\(functions, links"),
+        ({"coordination": object()}, r"\$\.coordination: got an instance of object; wanted"),
+        ({"acquisition": sb.ADMM()}, r"\$\.acquisition: got ADMM settings; wanted"),
+        ({"coordination": sb.MaxSum()}, r"\$\.coordination\.kind: got 'max-sum', which is not for"),
+        ({"coordination": sb.DuMBO()}, r"\$\.coordination: got DuMBO settings; wanted"),
+    ],
+)
+def test_what_is_no_part_of_a_team_is_refused(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        sb.Team(GRAPH, BOUNDS, **settings)
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ([0.5, 0.5], r"point of Corner: got shape \(2,\); wanted 3"),
+        ([0.5, np.nan, 0.5], "got .*nan.*; wanted 3 finite"),
+    ],
+)
+def test_an_own_agreement_that_is_no_point_is_refused(point, words):
+    team = sb.Team(GRAPH, BOUNDS, coordination=Corner(point), initial=1)
+    team.tell(team.ask(), 0.0)
+    with pytest.raises(ShapeError, match=words):
+        team.ask()
+
+
+def test_own_agreement_without_agents_cannot_run_as_agents():
+    team = sb.Team(GRAPH, BOUNDS, coordination=Corner([0.5] * 3), transport=sb.InProcess(as_agents=True), initial=1)
+    team.tell(team.ask(), 0.0)
+    with pytest.raises(ConfigError, match=r"\$\.transport\.as_agents: got true, but Corner knows no agents"):
+        team.ask()
