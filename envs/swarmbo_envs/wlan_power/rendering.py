@@ -1,0 +1,165 @@
+"""A picture of a WLAN, drawn without any display: who is where, how loud, and what users get."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, UInt8
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from swarmbo_envs.wlan_power.episode import Episode
+from swarmbo_envs.wlan_power.network import Network
+from swarmbo_envs.wlan_power.radio import distances, path_loss_db
+from swarmbo_envs.wlan_power.settings import WlanPowerSettings
+from swarmbo_envs.wlan_power.topology import Topology
+
+_RESOLUTION = 160  # pixels of the map along its longer side
+_MARGIN = 0.06
+_SINR_DB = (-5.0, 40.0)
+_POINT_COLOURS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"]
+
+
+def frame(
+    topology: Topology, hears: Bool[np.ndarray, "k k"], network: Network, episode: Episode, settings: WlanPowerSettings
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Draw the map with everybody on it, the capacity of each user, the powers, and the network's capacity so far.
+
+    Args:
+        topology: Where access points are.
+        hears: Which hears which.
+        network: As it is now.
+        episode: Where it stands.
+        settings: For the range of powers.
+
+    Returns:
+        Red, green and blue from 0 to 255.
+    """
+    figure = Figure(figsize=(12.0, 6.4), dpi=100, layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes: Any = figure.subplot_mosaic([["map", "powers"], ["map", "users"], ["map", "total"]], width_ratios=[1.25, 1.0])
+    capacities = network.user_capacities(episode.powers[None])[0]
+    _draw_map(figure, axes["map"], topology, hears, network, episode)
+    _draw_powers(axes["powers"], episode, settings)
+    _draw_users(axes["users"], network, capacities)
+    _draw_total(axes["total"], episode, settings)
+    axes["map"].set_title(
+        f"round {episode.round} of {settings.max_cycles}: {capacities.sum():,.0f} Mbit/s for {network.n_users.sum()} "
+        f"users\ninterference: {settings.interference}, outcomes: {settings.outcomes}",
+        fontsize=10,
+        loc="left",
+    )
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+
+def sinr_map(
+    topology: Topology, network: Network, powers: Float[np.ndarray, " k"], places: Float[np.ndarray, "m 2"]
+) -> Float[np.ndarray, " m"]:
+    """SINR in dB that a user at each place would have from the access point of least path loss, without shadowing.
+
+    Args:
+        topology: Where access points are.
+        network: For the noise, and whose power counts as interference.
+        powers: Transmit powers, dBm.
+        places: Where (m, 2), m.
+    """
+    loss = path_loss_db(distances(topology.access_points, places))
+    present = np.ones(len(places), dtype=bool)
+    visitors = Network(loss, loss.argmin(axis=0), present, network.disturbs, network.noise_mw, network.bandwidth_mhz)
+    return 10.0 * np.log10(visitors.sinr(powers[None])[0])
+
+
+def _draw_map(
+    figure: Figure,
+    ax: Axes,
+    topology: Topology,
+    hears: Bool[np.ndarray, "k k"],
+    network: Network,
+    episode: Episode,
+) -> None:
+    low = np.minimum(topology.low, topology.access_points.min(axis=0))
+    high = np.maximum(topology.high, topology.access_points.max(axis=0))
+    margin = _MARGIN * max(float((high - low).max()), 1.0)
+    low, high = low - margin, high + margin
+    nx, ny = np.maximum(2, np.round(_RESOLUTION * (high - low) / (high - low).max())).astype(int)
+    x, y = np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny)
+    places = np.column_stack([axis.ravel() for axis in np.meshgrid(x, y)])
+    sinr = sinr_map(topology, network, episode.powers, places).reshape(ny, nx)
+    image = ax.imshow(
+        sinr,
+        origin="lower",
+        extent=(low[0], high[0], low[1], high[1]),
+        cmap="viridis",
+        norm=Normalize(*_SINR_DB),
+        interpolation="bilinear",
+    )
+    bar = figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02, extend="both")
+    bar.set_label("SINR from the nearest access point (dB)")
+    points, users = topology.access_points, episode.users
+    for i, j in zip(*np.nonzero(np.triu(hears)), strict=True):
+        ax.plot(*points[[i, j]].T, color="white", lw=0.8, ls=(0, (4, 3)), alpha=0.7, zorder=2)
+    for u in np.flatnonzero(network.present):
+        ax.plot(*np.stack([users[u], points[network.serving[u]]]).T, color="black", lw=0.8, alpha=0.7, zorder=3)
+    colours = np.array([_POINT_COLOURS[i % len(_POINT_COLOURS)] for i in range(len(points))])
+    here = network.present
+    ax.scatter(*users[here].T, s=26, c=colours[network.serving[here]], edgecolors="white", linewidths=0.7, zorder=4)
+    ax.scatter(*users[~here].T, s=26, color="black", marker="x", linewidths=1.2, zorder=4)
+    ax.scatter(*points.T, s=120, c=colours, marker="^", edgecolors="black", linewidths=1.0, zorder=5)
+    for i, (place, power) in enumerate(zip(points, episode.powers, strict=True)):
+        ax.annotate(
+            f"{i}: {power:.0f} dBm",
+            place,
+            xytext=(0, 9),
+            textcoords="offset points",
+            ha="center",
+            color="white",
+            weight="bold",
+            fontsize=8,
+            path_effects=[withStroke(linewidth=2.2, foreground="black")],
+            zorder=6,
+        )
+    ax.set(xlabel="east (m)", ylabel="north (m)", xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+    ax.tick_params(labelsize=8)
+
+
+def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
+    low, high = settings.power_dbm
+    numbers = np.arange(len(episode.powers))
+    ax.bar(numbers, episode.powers - low, bottom=low, color=[_POINT_COLOURS[i % len(_POINT_COLOURS)] for i in numbers])
+    ax.set(ylabel="power (dBm)", ylim=(low - 0.04 * (high - low), high), xlabel="access point")
+    _tidy(ax, numbers)
+
+
+def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"]) -> None:
+    """Users side by side, by access point; the line over a group is its sum's share per user."""
+    place, centres = 0.0, []
+    for i in range(network.n_points):
+        group = np.flatnonzero(network.present & (network.serving == i))
+        group = group[np.argsort(-capacities[group], kind="stable")]
+        at = place + np.arange(len(group))
+        ax.bar(at, capacities[group], color=_POINT_COLOURS[i % len(_POINT_COLOURS)], width=0.85)
+        centres.append(place + max(len(group) - 1, 0) / 2.0)
+        place += max(len(group), 1) + 1.0
+    ax.set(ylabel="user (Mbit/s)", xlabel="users by access point", xlim=(-1.0, place - 1.0))
+    _tidy(ax, centres)
+
+
+def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
+    rounds = np.arange(1, len(episode.totals) + 1)
+    ax.plot(rounds, episode.totals, "o", ms=3, color="#7f7f7f", label="this round")
+    if len(rounds):
+        if not settings.changes:
+            ax.plot(rounds, np.maximum.accumulate(episode.totals), color="#1f77b4", label="best so far")
+        ax.legend(loc="lower right", fontsize=8)
+    ax.set(ylabel="network (Mbit/s)", xlabel="round", xlim=(0, settings.max_cycles))
+    _tidy(ax)
+
+
+def _tidy(ax: Axes, centres: Any = None) -> None:
+    if centres is not None and len(centres) <= 40:
+        ax.set_xticks(centres, [str(i) for i in range(len(centres))])
+    ax.tick_params(labelsize=8)
+    ax.spines[["top", "right"]].set_visible(False)

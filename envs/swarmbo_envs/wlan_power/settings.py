@@ -1,0 +1,160 @@
+"""What a WLAN is made of: where everybody is, what the radio does, what changes."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from swarmbo.errors import ConfigError
+from swarmbo.settings import Settings, convert, require
+
+Pair = tuple[float, float]
+
+_LARGEST_M = 1e6
+
+
+class GeneratedSettings(Settings, frozen=True):
+    """Access points and users drawn at random in a rectangle.
+
+    Args:
+        access_points: How many, 3 to 256.
+        users: How many, 0 to 4096.
+        area_m: Width and height, each 1 to 1e6 m.
+        separation_m: Least distance between two access points, 0 to 1e6 m.
+        user_radius_m: Users are dealt out in turn to discs of this radius around the access points, 1 to 1e6 m.
+        most_heard: Most others that an access point hears, >= 2: factors have at most one variable more.
+    """
+
+    access_points: int = 12
+    users: int = 36
+    area_m: Pair = (300.0, 300.0)
+    separation_m: float = 30.0
+    user_radius_m: float = 50.0
+    most_heard: int = 4
+
+    def __post_init__(self) -> None:
+        require(self, "access_points", lambda value: 3 <= value <= 256, "an integer from 3 to 256")
+        require(self, "users", lambda value: 0 <= value <= 4096, "an integer from 0 to 4096")
+        require(
+            self,
+            "area_m",
+            lambda sides: all(1.0 <= side <= _LARGEST_M for side in sides),
+            "width and height from 1 to 1e6 m",
+        )
+        require(self, "separation_m", lambda value: 0.0 <= value <= _LARGEST_M, "a distance from 0 to 1e6 m")
+        require(self, "user_radius_m", lambda value: 1.0 <= value <= _LARGEST_M, "a radius from 1 to 1e6 m")
+        require(self, "most_heard", lambda value: value >= 2, "an integer >= 2")
+
+
+class StatedSettings(Settings, frozen=True):
+    """Access points and users at stated places.
+
+    Args:
+        access_points: [x, y] of each, m; one or more.
+        users: [x, y] of each, m.
+        serving: Index of the access point of each user, from 0; None: the one of least path loss, also when users walk.
+    """
+
+    access_points: list[Pair]
+    users: list[Pair] = msgspec.field(default_factory=list)
+    serving: list[int] | None = None
+
+
+class FileSettings(Settings, frozen=True):
+    """Access points and users from a CSV file with the columns ``kind`` (``access_point`` or ``user``), ``x_m``,
+    ``y_m`` and, if users do not choose, ``access_point``: the index of a user's, from 0 in the order of the rows.
+
+    Args:
+        csv: Path of the file; relative to the current directory.
+    """
+
+    csv: str
+
+
+class GeneratorSettings(Settings, frozen=True):
+    """The topology table that asks for a random one: ``{generated = {...}}``."""
+
+    generated: GeneratedSettings
+
+
+TopologySettings = GeneratedSettings | StatedSettings | FileSettings
+_TABLE_BY_KEY: dict[str, Any] = {
+    "generated": GeneratorSettings,
+    "access_points": StatedSettings,
+    "csv": FileSettings,
+}
+
+
+def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> TopologySettings:
+    """The settings of a topology table, whose kind is told by the key it has.
+
+    Args:
+        table: As in a scenario file; None for a random one of 12 access points and 36 users.
+        at: Path of the table, for messages.
+
+    Raises:
+        ConfigError: If the kind can't be told, or a value is wrong.
+
+    Example:
+        >>> topology_settings({"generated": {"users": 20}}).users
+        20
+    """
+    if table is None:
+        return GeneratedSettings()
+    kinds = [key for key in _TABLE_BY_KEY if key in table]
+    if len(kinds) != 1:
+        got = ", ".join(map(repr, table)) or "an empty table"
+        raise ConfigError(f"got {got}; wanted exactly one of the keys 'generated', 'access_points', 'csv'", at=at)
+    settings = convert(table, _TABLE_BY_KEY[kinds[0]], at=at)
+    return settings.generated if isinstance(settings, GeneratorSettings) else settings
+
+
+class WlanPowerSettings(Settings, frozen=True):
+    """The arguments of the WLAN; WlanPower describes them."""
+
+    topology: dict[str, Any] | None = None
+    topology_seed: int = 0
+    power_dbm: Pair = (1.0, 25.0)
+    radio: Literal["closed-form"] = "closed-form"
+    bandwidth_mhz: float = 20.0
+    noise_figure_db: float = 7.0
+    shadowing_db: float = 0.0
+    interference: Literal["audible", "all"] = "audible"
+    audible_dbm: float = -82.0
+    outcomes: Literal["per-factor", "total"] = "per-factor"
+    noise_std: float = 0.0
+    failure_rate: float = 0.0
+    mobility_m: float = 0.0
+    leave_rate: float = 0.0
+    return_rate: float = 0.0
+    departures: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    max_cycles: int = 60
+    render_mode: Literal["rgb_array", "ansi", "human"] | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "topology_seed", lambda value: value >= 0, "an integer >= 0")
+        require(
+            self,
+            "power_dbm",
+            lambda pair: -100.0 <= pair[0] < pair[1] <= 100.0,
+            "lowest < highest, from -100 to 100 dBm",
+        )
+        require(self, "bandwidth_mhz", lambda value: 1e-3 <= value <= 1e5, "a bandwidth from 0.001 to 100000 MHz")
+        require(self, "noise_figure_db", lambda value: 0.0 <= value <= 100.0, "a noise figure from 0 to 100 dB")
+        require(self, "shadowing_db", lambda value: 0.0 <= value <= 30.0, "a standard deviation from 0 to 30 dB")
+        require(self, "audible_dbm", lambda value: -200.0 <= value <= 100.0, "a level from -200 to 100 dBm")
+        require(self, "noise_std", lambda value: 0.0 <= value <= 1e12, "a standard deviation from 0 to 1e12")
+        require(self, "mobility_m", lambda value: 0.0 <= value <= _LARGEST_M, "a distance from 0 to 1e6 m")
+        for field in ("failure_rate", "leave_rate", "return_rate"):
+            require(self, field, lambda value: 0.0 <= value <= 1.0, "a probability from 0 to 1")
+        require(
+            self,
+            "departures",
+            lambda pairs: all(at >= 1 and user >= 0 for at, user in pairs),
+            "[round >= 1, index of a user >= 0] of each",
+        )
+        require(self, "max_cycles", lambda value: value >= 1, "an integer >= 1")
+
+    @property
+    def changes(self) -> bool:
+        """Whether users walk, leave or return, so that the function to maximise is another one from round to round."""
+        return bool(self.mobility_m or self.leave_rate or self.departures)

@@ -1,0 +1,192 @@
+"""Where access points and users are."""
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.errors import ConfigError
+from swarmbo.rng import stream
+from swarmbo_envs.wlan_power.radio import distances, path_loss_db, shadowing
+from swarmbo_envs.wlan_power.settings import (
+    GeneratedSettings,
+    StatedSettings,
+    TopologySettings,
+    WlanPowerSettings,
+    topology_settings,
+)
+
+_RESTARTS = 200
+_TRIES = 512  # places that are tried for one access point before starting over
+_LARGEST_M = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """Places, and what stands between them.
+
+    Args:
+        access_points: (k, 2), m.
+        users: (m, 2), m, at the start of an episode.
+        serving: Access point of each user (m,); None where users choose the one of least path loss.
+        between_db: Shadowing between access points (k, k), the same both ways.
+        to_users_db: Shadowing from access points to users (k, m).
+        low: South-west corner (2,) of where users walk.
+        high: North-east corner.
+    """
+
+    access_points: Float[np.ndarray, "k 2"]
+    users: Float[np.ndarray, "m 2"]
+    serving: Int[np.ndarray, " m"] | None
+    between_db: Float[np.ndarray, "k k"]
+    to_users_db: Float[np.ndarray, "k m"]
+    low: Float[np.ndarray, " 2"]
+    high: Float[np.ndarray, " 2"]
+
+    def hears(self, power_dbm: float, audible_dbm: float) -> Bool[np.ndarray, "k k"]:
+        """Which access point hears which other at a power, at a threshold; symmetric, since loss is the same both ways.
+
+        Args:
+            power_dbm: Transmit power, that is the highest one.
+            audible_dbm: Least received power.
+        """
+        loss = path_loss_db(distances(self.access_points, self.access_points)) + self.between_db
+        heard = power_dbm - loss >= audible_dbm
+        np.fill_diagonal(heard, False)
+        return heard
+
+    def loss_db(self, users: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
+        """Path loss with shadowing from every access point to every user, for users at these places (m, 2)."""
+        return path_loss_db(distances(self.access_points, users)) + self.to_users_db
+
+
+def topology_of(settings: WlanPowerSettings) -> Topology:
+    """The topology of a WLAN: drawn, stated or read.
+
+    Raises:
+        ConfigError: If its table is wrong, or asks for what can't be drawn.
+    """
+    table = topology_settings(settings.topology)
+    if isinstance(table, GeneratedSettings):
+        return _generated(table, settings)
+    return _stated(table, settings)
+
+
+def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topology:
+    """One access point after the other, each within hearing of at least two before it, so that nobody ends up alone."""
+    k, m, area = table.access_points, table.users, np.array(table.area_m)
+    between, to_users = shadowing(settings.topology_seed, settings.shadowing_db, k, m)
+    rng = stream(settings.topology_seed, "topology", "access points")
+    reach_db = settings.power_dbm[1] - settings.audible_dbm
+    for _ in range(_RESTARTS):
+        places, heard = np.empty((0, 2)), np.zeros((0, 0), dtype=bool)
+        while len(places) < k:
+            n = len(places)
+            tried = rng.random((_TRIES, 2)) * area
+            apart = distances(tried, places)
+            hears = path_loss_db(apart) + between[n, :n] <= reach_db
+            degrees = hears.sum(axis=1)
+            full = heard.sum(axis=1) >= table.most_heard
+            fits = (degrees >= min(2, n)) & (degrees <= table.most_heard) & ~(hears & full).any(axis=1)
+            fits &= (apart >= table.separation_m).all(axis=1)
+            if not fits.any():
+                break
+            first = int(fits.argmax())
+            places = np.vstack([places, tried[first]])
+            heard = np.block([[heard, hears[first][:, None]], [hears[first][None], np.zeros((1, 1), dtype=bool)]])
+        else:
+            users = _dealt_out(places, m, table.user_radius_m, area, settings.topology_seed)
+            return Topology(places, users, None, between, to_users, np.zeros(2), area)
+    raise ConfigError(
+        f"got {k} access points in {area[0]:g} m x {area[1]:g} m, of which no drawing lets each hear from 2 to "
+        f"{table.most_heard} others at {settings.audible_dbm:g} dBm; wanted another area_m, separation_m, most_heard, "
+        "or audible_dbm of the world",
+        at="$.topology.generated",
+    )
+
+
+def _dealt_out(
+    places: Float[np.ndarray, "k 2"], m: int, radius: float, area: Float[np.ndarray, " 2"], seed: int
+) -> Float[np.ndarray, "m 2"]:
+    """Users evenly in discs around the access points in turn; one outside the area goes to its edge."""
+    rng = stream(seed, "topology", "users")
+    away, angle = radius * np.sqrt(rng.random(m)), 2.0 * np.pi * rng.random(m)
+    offsets = away[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return np.clip(places[np.arange(m) % len(places)] + offsets, 0.0, area)
+
+
+def _stated(table: TopologySettings, settings: WlanPowerSettings) -> Topology:
+    stated = table if isinstance(table, StatedSettings) else _read(table.csv)  # pyright: ignore[reportAttributeAccessIssue]
+    points = np.array(stated.access_points, dtype=float).reshape(-1, 2)
+    users = np.array(stated.users, dtype=float).reshape(-1, 2)
+    if not len(points):
+        raise ConfigError("got no access point; wanted one or more", at="$.topology.access_points")
+    for name, places in (("access_points", points), ("users", users)):
+        if not (np.abs(places) <= _LARGEST_M).all():
+            raise ConfigError("got a place that is not finite or beyond 1e6 m", at=f"$.topology.{name}")
+    if len(np.unique(points, axis=0)) < len(points):
+        raise ConfigError("got two access points at one place", at="$.topology.access_points")
+    if (given := stated.serving) is not None and (
+        len(given) != len(users) or not all(0 <= index < len(points) for index in given)
+    ):
+        raise ConfigError(
+            f"got {given!r:.60}; wanted one index from 0 to {len(points) - 1} for each of {len(users)} users",
+            at="$.topology.serving",
+        )
+    between, to_users = shadowing(settings.topology_seed, settings.shadowing_db, len(points), len(users))
+    serving = None if given is None else np.array(given, dtype=int)
+    everything = np.vstack([points, users])
+    return Topology(points, users, serving, between, to_users, everything.min(axis=0), everything.max(axis=0))
+
+
+def _read(path: str) -> StatedSettings:
+    at = "$.topology.csv"
+    points: list[tuple[float, float]] = []
+    users: list[tuple[float, float]] = []
+    serving: list[int | None] = []
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, skipinitialspace=True)
+            if missing := {"kind", "x_m", "y_m"} - {(name or "").strip() for name in reader.fieldnames or ()}:
+                raise ConfigError(f"got no column {', '.join(sorted(missing))} in {path!r}", at=at)
+            for row in reader:
+                cells = {(key or "").strip(): value for key, value in row.items() if isinstance(value, str)}
+                place = (_number(cells, "x_m", reader.line_num), _number(cells, "y_m", reader.line_num))
+                kind = cells["kind"].strip()
+                if kind == "access_point":
+                    points.append(place)
+                elif kind == "user":
+                    users.append(place)
+                    serving.append(_index(cells, reader.line_num))
+                else:
+                    raise ConfigError(f"line {reader.line_num}: got {kind!r}; wanted 'access_point' or 'user'", at=at)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=at) from None
+    chosen = [index for index in serving if index is not None]
+    if chosen and len(chosen) < len(serving):
+        raise ConfigError("got an access_point for some users only; wanted it for all, or none", at=at)
+    return StatedSettings(access_points=points, users=users, serving=chosen or None)
+
+
+def _number(cells: dict[str, str], column: str, line: int) -> float:
+    try:
+        number = float(cells.get(column, ""))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        got = cells.get(column, "")
+        raise ConfigError(f"line {line}, column {column!r}: got {got!r}; wanted a finite number", at="$.topology.csv")
+    return number
+
+
+def _index(cells: dict[str, str], line: int) -> int | None:
+    text = cells.get("access_point", "").strip()
+    if text and not text.isdecimal():
+        raise ConfigError(
+            f"line {line}, column 'access_point': got {text!r}; wanted an index from 0", at="$.topology.csv"
+        )
+    return int(text) if text else None

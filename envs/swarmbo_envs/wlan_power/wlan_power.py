@@ -1,0 +1,368 @@
+"""Power control in a WLAN as a PettingZoo environment."""
+
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import gymnasium
+import msgspec
+import networkx as nx
+import numpy as np
+from gymnasium.error import ResetNeeded
+from numpy.typing import ArrayLike, NDArray
+from pettingzoo import ParallelEnv
+from scipy.stats import qmc
+
+from swarmbo.errors import ConfigError
+from swarmbo.records import GroundTruth
+from swarmbo.rng import stream
+from swarmbo.settings import convert
+from swarmbo_envs.wlan_power.actions import checked_powers
+from swarmbo_envs.wlan_power.best_known import best_known
+from swarmbo_envs.wlan_power.episode import Episode, from_state, move_users, to_state
+from swarmbo_envs.wlan_power.network import Network
+from swarmbo_envs.wlan_power.radio import noise_dbm
+from swarmbo_envs.wlan_power.settings import WlanPowerSettings
+from swarmbo_envs.wlan_power.topology import topology_of
+
+Array = NDArray[np.float64]
+Infos = dict[str, dict[str, Any]]
+
+_N_TRUTH_POINTS = 1024
+_LARGEST = 1e12  # what an observation shows of a measurement is cut off here
+
+
+class WlanPower(ParallelEnv[str, Array, Array]):
+    """Access points set their transmit powers together, so that their users get the most capacity in sum.
+
+    | | |
+    |---|---|
+    | Agents | ``ap_0`` ..., fixed |
+    | Action | own transmit power: Box(1), dBm, float64 |
+    | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
+rounds left, powers of the access points that it hears |
+    | State | all powers, all last good measurements, share of rounds left |
+    | Reward | own measurement; with totals an equal share of the total; 0 if it failed |
+    | End | all agents are truncated after ``max_cycles`` rounds |
+
+    ``infos[agent]`` after a step; ``reset`` measures nothing:
+
+    | key | type | meaning |
+    |---|---|---|
+    | ``measurement`` | float | Mbit/s, noisy: sum over the agent's own users, or the total; NaN if it failed |
+    | ``factors`` | dict | with ``outcomes = "per-factor"``: that of the agent's own factor, ``capacity_i`` |
+    | ``location`` | array | the power that was set, dBm |
+    | ``cost`` | float | 0 |
+    | ``users`` | int | own users that are there |
+    | ``error`` | str | why a measurement failed, if it did |
+
+    The factor graph says that the outcome of access point i depends on its own power and on those of the access points
+    that it hears. With ``interference = "audible"`` that is so; with ``"all"`` it is an approximation.
+
+    Args:
+        topology: ``{"generated": {...}}``, ``{"access_points": [[x, y], ...], "users": [...], "serving": [...]}``, or
+            ``{"csv": path}``; None for a random one of 12 access points and 36 users in 300 m x 300 m. ``settings.py``
+            describes them.
+        topology_seed: Of a generated topology and of shadowing; not of the noise.
+        power_dbm: Least and largest transmit power.
+        radio: Where capacities come from: ``closed-form``.
+        bandwidth_mhz: Of the channel that all share.
+        noise_figure_db: Of the receivers.
+        shadowing_db: Standard deviation of what is added to the path loss of each link; 0 for none.
+        interference: ``audible``: only access points that the serving one hears disturb a user; ``all``: every other
+            one does.
+        audible_dbm: At which received power, at largest transmit power, an access point hears another.
+        outcomes: ``per-factor``: every agent is told what its own users get; ``total``: all are told the sum.
+        noise_std: Standard deviation of the noise of a total, Mbit/s. Of an access point's outcome it is that over the
+            square root of their number, so that their sum is as noisy as a total; an access point without users
+            measures 0 exactly.
+        failure_rate: Probability that a measurement fails: of each agent's on its own, or of the total.
+        mobility_m: Standard deviation of a user's step between two rounds along each axis, m.
+        leave_rate: Probability that a user who is there leaves between two rounds.
+        return_rate: Probability that a user who left is back in the next round, where it was or has walked to.
+        departures: [round, user] of users who leave at the beginning of that round.
+        max_cycles: Rounds of an episode, >= 1.
+        render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
+
+    Raises:
+        ConfigError: If an argument is wrong; the message has its path.
+
+    Example:
+        >>> from swarmbo_envs import wlan_power_v0
+        >>> env = wlan_power_v0.parallel_env(topology={"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0]]})
+        >>> observations, infos = env.reset(seed=0)
+        >>> *_, infos = env.step({"ap_0": [1.0], "ap_1": [25.0]})
+        >>> {agent: round(info["measurement"], 1) for agent, info in infos.items()}
+        {'ap_0': 52.9, 'ap_1': 200.3}
+
+    Version history:
+        * v0: first version (0.1.0).
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+        "name": "wlan_power_v0",
+        "render_modes": ["rgb_array", "ansi", "human"],
+        "is_parallelizable": True,
+        "render_fps": 4,
+    }
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = s = convert(settings, WlanPowerSettings)
+        self.render_mode = s.render_mode
+        self.topology = topology_of(s)
+        k, m = len(self.topology.access_points), len(self.topology.users)
+        for place, (_, user) in enumerate(s.departures):
+            if user >= m:
+                raise ConfigError(f"got user {user}; wanted one from 0 to {m - 1}", at=f"$.departures[{place}]")
+        self.hears = self.topology.hears(s.power_dbm[1], s.audible_dbm)
+        self._disturbs = self.hears if s.interference == "audible" else ~np.eye(k, dtype=bool)
+        self._noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
+        self.possible_agents = [f"ap_{i}" for i in range(k)]
+        self.agents: list[str] = []
+        self.variables = tuple(f"power_{i}" for i in range(k))
+        self.factors = tuple(f"capacity_{i}" for i in range(k))
+        self._heard = [np.flatnonzero(row) for row in self.hears]
+        low, high = s.power_dbm
+        self._low, self._high = low, high
+        self._action_spaces = {
+            agent: gymnasium.spaces.Box(low, high, shape=(1,), dtype=np.float64) for agent in self.possible_agents
+        }
+        self._observation_spaces = {
+            agent: gymnasium.spaces.Box(
+                np.array([low, -_LARGEST, 0.0, *[low] * len(heard)]),
+                np.array([high, _LARGEST, 1.0, *[high] * len(heard)]),
+                dtype=np.float64,
+            )
+            for agent, heard in zip(self.possible_agents, self._heard, strict=True)
+        }
+        self.state_space = gymnasium.spaces.Box(
+            np.array([low] * k + [-_LARGEST] * k + [0.0]),
+            np.array([high] * k + [_LARGEST] * k + [1.0]),
+            dtype=np.float64,
+        )
+        self._first = self._network(self.topology.users, np.ones(m, dtype=bool))
+        self._now = self._first
+        self._episode: Episode | None = None
+
+    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The box of an agent's observations; the same object on each call."""
+        return self._observation_spaces[agent]
+
+    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The box of an agent's power; the same object on each call."""
+        return self._action_spaces[agent]
+
+    @property
+    def max_cycles(self) -> int:
+        """Rounds of an episode; setting it changes the settings."""
+        return self.settings.max_cycles
+
+    @max_cycles.setter
+    def max_cycles(self, value: int) -> None:
+        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, WlanPowerSettings)
+
+    @property
+    def network(self) -> Network:
+        """The noise-free network as it is now; before any round, as it begins."""
+        return self._now
+
+    def factor_graph(self) -> dict[str, Any]:
+        """What agents are told of the network, as plain data: one factor per access point, with those that it hears.
+
+        Returns:
+            ``bounds`` and ``variable_owners`` by variable, ``scopes`` and ``owners`` by factor, and ``outcomes``.
+        """
+        scopes = [sorted([i, *heard.tolist()]) for i, heard in enumerate(self._heard)]
+        return {
+            "bounds": dict.fromkeys(self.variables, (self._low, self._high)),
+            "variable_owners": dict(zip(self.variables, self.possible_agents, strict=True)),
+            "scopes": {
+                factor: [self.variables[j] for j in scope] for factor, scope in zip(self.factors, scopes, strict=True)
+            },
+            "owners": dict(zip(self.factors, self.possible_agents, strict=True)),
+            "outcomes": self.settings.outcomes,
+        }
+
+    def interaction_graph(self) -> "nx.Graph[str]":
+        """Who hears whom."""
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from(self.possible_agents)
+        names = self.possible_agents
+        graph.add_edges_from((names[i], names[int(j)]) for i, heard in enumerate(self._heard) for j in heard if i < j)
+        return graph
+
+    def best_known(self) -> tuple[Array, float]:
+        """The best powers known for the network as it begins, and its capacity then; see ``best_known.best_known``."""
+        powers, capacity = best_known(self._first, self._low, self._high)
+        return np.array(powers), capacity
+
+    def ground_truth(self) -> GroundTruth | None:
+        """The noise-free capacity over joint powers, for metrics and figures; its maximum is the best known one.
+
+        None where users walk, leave or return: there is no one function then.
+        """
+        if self.settings.changes:
+            return None
+        powers, capacity = self.best_known()
+        k = len(powers)
+        sobol = qmc.Sobol(k, rng=stream(0, "truth points"))
+        points = self._low + sobol.random(_N_TRUTH_POINTS) * (self._high - self._low)
+        name = f"WLAN of {k} access points and {len(self.topology.users)} users"
+        return GroundTruth(
+            points, self._first.value(points), capacity, powers, "Mbit/s", "dBm", name, self._first.value
+        )
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
+        """Begin an episode, all powers in the middle of their range, all users there. Nothing is measured.
+
+        Args:
+            seed: Of noise, failures and users, >= 0. None goes on to the next episode of the last seed given; the very
+                first episode without any seed is random.
+            options: Not used.
+        """
+        old = self._episode
+        if seed is not None:
+            seed, number = int(seed), 0
+        elif old is not None:
+            seed, number = old.seed, old.number + 1
+        else:
+            seed, number = secrets.randbits(62), 0
+        if seed < 0:
+            raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
+        k, users = len(self.possible_agents), self.topology.users
+        middle = np.full(k, (self._low + self._high) / 2.0)
+        present = np.ones(len(users), dtype=bool)
+        self._episode = Episode(seed, number, 0, True, middle, np.full(k, np.nan), [], users.copy(), present)
+        self._now = self._first
+        self.agents = self.possible_agents.copy()
+        self._show_to_human()
+        return self._observe(), {agent: {} for agent in self.agents}
+
+    def step(
+        self, actions: Mapping[str, ArrayLike]
+    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
+        """Let users move, transmit at the powers asked for, and measure.
+
+        Raises:
+            ConfigError: If a live agent's action is missing, has another shape, is not finite or out of range, or an
+                action is for an agent that is not live.
+        """
+        episode, agents = self._current(), self.agents
+        powers = checked_powers(actions, agents, self._low, self._high)
+        if not agents:
+            return {}, {}, {}, {}, {}
+        episode.round += 1
+        episode.powers = powers
+        if self.settings.changes:
+            move_users(episode, self.settings, self.topology)
+            self._now = self._network(episode.users, episode.present)
+        infos = self._measure(episode)
+        share = len(agents) if self.settings.outcomes == "total" else 1
+        outcomes = np.array([info["measurement"] for info in infos.values()])
+        episode.last = np.where(np.isnan(outcomes), episode.last, outcomes)
+        rewards = dict(zip(agents, (np.nan_to_num(outcomes, nan=0.0) / share).tolist(), strict=True))
+        over = episode.round >= self.max_cycles
+        observations = self._observe()
+        if over:
+            episode.running, self.agents = False, []
+        self._show_to_human()
+        return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
+
+    def _network(self, users: Array, present: NDArray[np.bool_]) -> Network:
+        t = self.topology
+        loss = t.loss_db(users)
+        serving = loss.argmin(axis=0) if t.serving is None else t.serving
+        return Network(loss, serving, present.copy(), self._disturbs, self._noise_mw, self.settings.bandwidth_mhz)
+
+    def _measure(self, episode: Episode) -> Infos:
+        s, k = self.settings, len(self.possible_agents)
+        values = self._now.factor_values(episode.powers[None])[0]
+        episode.totals.append(float(values.sum()))
+        names = {"episode": episode.number, "round": episode.round}
+        luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
+        noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
+        noisy = values + np.where(self._now.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
+        noisy[luck[:k] < s.failure_rate] = np.nan
+        total = float(values.sum() + noise[k]) if luck[k] >= s.failure_rate else np.nan
+        infos: Infos = {}
+        for i, agent in enumerate(self.possible_agents):
+            outcome = total if s.outcomes == "total" else float(noisy[i])
+            info: dict[str, Any] = {"measurement": outcome, "location": episode.powers[[i]], "cost": 0.0}
+            info["users"] = int(self._now.n_users[i])
+            if s.outcomes == "per-factor":
+                info["factors"] = {self.factors[i]: outcome}
+            if np.isnan(outcome):
+                info["error"] = "lost"
+            infos[agent] = info
+        return infos
+
+    def state(self) -> Array:
+        """All powers, all last good measurements (the lower bound while there is none), the share of rounds left."""
+        return np.concatenate([self._current().powers, self._last(), [self._share_left()]])
+
+    def _share_left(self) -> float:
+        return max(0.0, 1.0 - self._current().round / self.max_cycles)
+
+    def _last(self) -> Array:
+        return np.clip(np.nan_to_num(self._current().last, nan=-_LARGEST), -_LARGEST, _LARGEST)
+
+    def _observe(self) -> dict[str, Array]:
+        powers, last, left = self._current().powers, self._last(), self._share_left()
+        return {
+            agent: np.array([powers[i], last[i], left, *powers[self._heard[i]]])
+            for i, agent in enumerate(self.possible_agents)
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
+        return to_state(self._current(), self._description())
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state that an environment with the same arguments wrote.
+
+        Raises:
+            StateVersionError: If another version or another world wrote it, or it is not whole.
+        """
+        sizes = len(self.possible_agents), len(self.topology.users)
+        episode = self._episode = from_state(state, self._description(), *sizes)
+        self._now = self._network(episode.users, episode.present) if self.settings.changes else self._first
+        self.agents = self.possible_agents.copy() if episode.running else []
+
+    def _description(self) -> dict[str, Any]:
+        """What makes this world this one; files by what is in them, not by where they lie."""
+        settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
+        del settings["render_mode"], settings["topology"]
+        return settings | {"network": self._first.digest}
+
+    def render(self) -> Any:
+        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
+        episode = self._current()
+        if self.render_mode is None:
+            raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
+        if self.render_mode == "ansi":
+            return self._text()
+        if self.render_mode == "human":
+            self._show_to_human()
+            return None
+        from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
+
+        return frame(self.topology, self.hears, self._now, episode, self.settings)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _text(self) -> str:
+        episode = self._current()
+        powers = " ".join(f"{power:.1f}" for power in episode.powers)
+        now = f"{episode.totals[-1]:.1f} Mbit/s" if episode.totals else "nothing measured"
+        return f"WLAN: round {episode.round} of {self.max_cycles}, {now}, powers {powers} dBm\n"
+
+    def _show_to_human(self) -> None:
+        if self.render_mode == "human":
+            sys.stdout.write(self._text())
+
+    def _current(self) -> Episode:
+        if self._episode is None:
+            raise ResetNeeded("call reset() first")
+        return self._episode
