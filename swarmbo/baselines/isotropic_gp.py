@@ -80,7 +80,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         (stack,) = stacks_of(graph)
         raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
         best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]
-        climbed, values = ascend(
+        climbed, values, _ = ascend(
             lambda X: bound.value_and_gradient(stack, X, ()),
             raw[None, best],
             low[None, None],

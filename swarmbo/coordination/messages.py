@@ -130,7 +130,7 @@ class Copy(Message, frozen=True, tag="copy"):
 
 
 class Consensus(Message, frozen=True, tag="consensus"):
-    """The mean of what its factors said of a variable, for every start, to a factor's owner."""
+    """What comes of a variable, to a factor's owner: the sum of what its factors said, for every start; its value."""
 
     factor: str
     variable: str
@@ -163,19 +163,20 @@ class Slope(Message, frozen=True, tag="slope"):
 class Tally(Message, frozen=True, tag="tally"):
     """Up the spanning tree: sums over the factors behind a link, such as values at points that are compared."""
 
+    part: int
     agent: str
     entries: bytes
 
-    about: ClassVar = ("agent",)
+    about: ClassVar = ("part", "agent")
 
 
 class Ruling(Message, frozen=True, tag="ruling"):
-    """Down the spanning tree: what the root made of the sums, such as the best start, whether to go on, a step."""
+    """Down the spanning tree: the sums over all factors of a connected part."""
 
-    agent: str
+    part: int
     entries: bytes
 
-    about: ClassVar = ("agent",)
+    about: ClassVar = ("part",)
 
 
 AnyMessage = (

@@ -1,87 +1,75 @@
-"""Climbing from a joint point by messages between neighbours: a variable moves along the sum of its factors' slopes.
+"""Climbing from joint points by messages between neighbours: a variable moves along the sum of its factors' slopes.
 
-Every step costs one message from each factor to the owners of its variables (slopes), one back (the new values), and
-one up and down a tree of each part's agents (the sum of values, which accepts or shortens the step).
+Every step costs one message from each factor to the owners of its shared variables (slopes), one back (their sum), and
+one up and down a tree of the part's agents (sums that accept or shorten the step).
 """
+
+from collections.abc import Generator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.coordination.local_functions import LocalFunctions, exchange
-from swarmbo.coordination.parts import Parts
+from swarmbo.coordination.messages import Slope
+from swarmbo.coordination.share import Exchange, Gather, Request, Share
 
-_SUFFICIENT = 1e-4
+_SUFFICIENT = 1e-4  # share of the rise promised by the slope that a step must bring (Armijo)
 _SHRINK = 0.25
+_LARGEST_STEP = 1e10
 
-
-def part_values(functions: LocalFunctions, parts: Parts, Z: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "parts m"]:
-    """The sum of each part's factors at joint points."""
-    points = [stack.take(Z) for stack in parts.stacks]
-    received = exchange(functions, parts.stacks, points)
-    return parts.sums([functions.value(s, X, got) for s, X, got in zip(parts.stacks, points, received, strict=True)])
-
-
-def part_gradients(
-    functions: LocalFunctions, parts: Parts, Z: Float[np.ndarray, "m n"]
-) -> tuple[Float[np.ndarray, "parts m"], Float[np.ndarray, "m n"]]:
-    """The sum of each part's factors at joint points, and its slope by every variable as the factors see it."""
-    points = [stack.take(Z) for stack in parts.stacks]
-    received = exchange(functions, parts.stacks, points)
-    both = [
-        functions.value_and_gradient(stack, X, got)
-        for stack, X, got in zip(parts.stacks, points, received, strict=True)
-    ]
-    if functions.n_exchanges:  # what is climbed is a model then, and its value not the sum's
-        values = [functions.value(s, X, got) for s, X, got in zip(parts.stacks, points, received, strict=True)]
-    else:
-        values = [value for value, _ in both]
-    return parts.sums(values), parts.scatter([gradient for _, gradient in both])
+Looked = tuple[list[Float[np.ndarray, "_g m"]], Float[np.ndarray, "m n"]]
+Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
 def polish(
-    functions: LocalFunctions, parts: Parts, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = 1e-7
-) -> tuple[Float[np.ndarray, "m n"], Float[np.ndarray, "parts m"], int]:
-    """Spectral projected gradient ascent on the joint point, with one step length per part and start.
+    share: Share, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = 1e-7
+) -> Generator[Request, Any, Polished]:
+    """Spectral projected gradient ascent on joint points of a part, each with a step length of its own.
+
+    The sum at a point never falls: a step that brings too little is shortened and tried again.
+
+    Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 
     Args:
-        functions: What to climb.
-        parts: Of its graph.
+        share: Of the part.
         Z: Joint points in the box.
         steps: At most this many.
-        tolerance: Stop when no coordinate moves by more than this share of its side.
+        tolerance: Stop when no point moves by more than this length, in sides of the box.
 
     Returns:
-        The points, the sum of each part there, and the number of steps taken.
+        The points, and the part's sum there after and before.
     """
-    sides = np.where(functions.high > functions.low, functions.high - functions.low, 1.0)
-    value, slope = part_gradients(functions, parts, Z)
-    slope = slope * sides
-    steepest = _by_part(parts, np.abs(slope), np.maximum)
-    step = 0.05 / np.maximum(steepest, 1e-300)
-    taken = 0
+    low, high, sides = share.functions.low, share.functions.high, share.sides
+    values, slope = yield from _look(share, Z)
+    value, square = yield share.terms(len(Z), values, share.by_variable(slope**2))
+    before = value
+    step = 0.1 / np.maximum(np.sqrt(square), 1e-300)
     for _ in range(steps):
-        taken += 1
-        trial = np.clip(Z + step.T[:, parts.of_variable] * slope * sides, functions.low, functions.high)
+        trial = np.clip(Z + step[:, None] * slope * sides, low, high)
         moved = (trial - Z) / sides
-        if np.abs(moved).max(initial=0.0) <= tolerance:
-            break
-        new_value, new_slope = part_gradients(functions, parts, trial)
-        new_slope = new_slope * sides
-        accepted = new_value >= value + _SUFFICIENT * _by_part(parts, slope * moved, np.add)
-        curvature = _by_part(parts, (slope - new_slope) * moved, np.add)
-        square = _by_part(parts, moved**2, np.add)
+        values, new_slope = yield from _look(share, trial)
+        sums = map(share.by_variable, (slope * moved, (slope - new_slope) * moved, moved**2))
+        new_value, promised, curvature, square = yield share.terms(len(Z), values, *sums)
+        accepted = new_value >= value + _SUFFICIENT * promised
         longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
-        step = np.where(accepted, np.clip(longer, 1e-300, 1e10), _SHRINK * step)
-        keep = accepted.T[:, parts.of_variable]
+        step = np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step)
+        keep = accepted[:, None]
         Z, slope, value = (
             np.where(keep, trial, Z),
             np.where(keep, new_slope, slope),
             np.where(accepted, new_value, value),
         )
-    return Z, value, taken
+        if square.max() <= tolerance**2:
+            break
+    return Z, value, before
 
 
-def _by_part(parts: Parts, terms: Float[np.ndarray, "m n"], operation: np.ufunc) -> Float[np.ndarray, "parts m"]:
-    out = np.zeros((parts.count, len(terms)))
-    operation.at(out, parts.of_variable, terms.T)
-    return out
+def _look(share: Share, Z: Float[np.ndarray, "m n"]) -> Generator[Request, Any, Looked]:
+    """The own factors' values at joint points, and the slopes of the part's sum by variable, in sides of the box."""
+    functions, points = share.functions, share.take(Z)
+    received = yield Exchange(points)
+    both = [functions.value_and_gradient(*row) for row in zip(share.stacks, points, received, strict=True)]
+    # where neighbours matter, what a factor climbs is a model, and its value not its term of the sum
+    values = share.values(points, received) if functions.n_exchanges else [value for value, _ in both]
+    slope = yield Gather(Slope, [gradient for _, gradient in both], len(Z))
+    return values, slope * share.sides

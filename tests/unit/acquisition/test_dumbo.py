@@ -11,7 +11,6 @@ from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.acquisition.model import Model
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.coordination.local_functions import exchange, total_value
-from swarmbo.coordination.parts import Parts
 from swarmbo.graph import stacks_of
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
@@ -22,11 +21,13 @@ DISJOINT = {"f": ["a", "b"], "g": ["c", "d"], "h": ["e"]}
 
 def sum_of_slopes(functions: BoxFunctions, U: np.ndarray) -> np.ndarray:
     """The factors' gradients at a consensus, added up by variable."""
-    parts = Parts.of(functions.graph)
-    points = [stack.take(U) for stack in parts.stacks]
-    received = exchange(functions, parts.stacks, points)
-    rows = zip(parts.stacks, points, received, strict=True)
-    return parts.scatter([functions.value_and_gradient(*row)[1] for row in rows])
+    stacks = stacks_of(functions.graph)
+    points = [stack.take(U) for stack in stacks]
+    received = exchange(functions, stacks, points)
+    out = np.zeros_like(U)
+    for stack, X, got in zip(stacks, points, received, strict=True):
+        np.add.at(out.T, stack.columns, np.moveaxis(functions.value_and_gradient(stack, X, got)[1], 1, 2))
+    return out
 
 
 def slope_of_the_sum(functions: BoxFunctions, U: np.ndarray, step: float = 1e-5) -> np.ndarray:

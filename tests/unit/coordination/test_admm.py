@@ -1,0 +1,396 @@
+"""Consensus ADMM: it finds the maximum of concave sums, says how it ended, and agents do the same."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.optimize import minimize
+
+from swarmbo.agent import maximise_with_agents
+from swarmbo.coordination.admm import ADMM
+from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.polish import polish
+from swarmbo.coordination.whole_part import WholePart
+from swarmbo.errors import ConfigError, OwnershipError, ShapeError, TransportError
+from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.records import Traffic
+from swarmbo.settings import convert
+from swarmbo.transport import InProcess, Routes
+
+CHAIN = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
+DISJOINT = {"f": ["a", "b", "c"], "g": ["d", "e"], "h": ["i"], "k": ["j", "l"]}
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Concave quadratics with random centres in or out of the box, plus ripples; neighbours may weigh one another."""
+
+    graph: FactorGraph
+    low: np.ndarray
+    high: np.ndarray
+    starts: np.ndarray
+    seed: int = 0
+    ripples: float = 0.0
+    coupling: float = 0.0
+    allowed: frozenset[str] | None = None
+
+    @property
+    def n_exchanges(self) -> int:
+        return 2 if self.coupling else 0
+
+    def bowl(self, factor: str) -> tuple[np.ndarray, np.ndarray]:
+        """Curvature, its eigenvalues between 0.5 and 5, and centre."""
+        size = len(self.graph.scope(factor))
+        rng = np.random.default_rng([self.seed, self.graph.factors.index(factor)])
+        axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
+        return axes @ np.diag(rng.uniform(0.5, 5.0, size)) @ axes.T, rng.uniform(-0.3, 1.3, size)
+
+    def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.allowed is not None and factor not in self.allowed:
+            raise OwnershipError(f"an agent asked for {factor}, which it does not own")
+        P, centre = self.bowl(factor)
+        D = X - centre
+        value, slope = -0.5 * ((D[..., None, :] * P).sum(-1) * D).sum(-1), -(D[..., None, :] * P).sum(-1)
+        return value + self.ripples * np.cos(25.0 * D).sum(-1), slope - 25.0 * self.ripples * np.sin(25.0 * D)
+
+    def published(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
+        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
+        return value if not received else value * received[0]
+
+    def value(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
+        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
+        return value * (1.0 + self.coupling * np.sin(received[0] + 0.3 * received[1])) if received else value
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        slope = np.array([self.own(f, X)[1] for f, X in zip(stack.factors, U, strict=True)])
+        return self.value(stack, U, received), slope
+
+    def of(self, factors: Iterable[str]) -> "Sum":
+        return replace(self, allowed=frozenset(factors))
+
+
+def sum_of(scopes, seed=0, *, owners=None, n_starts=0, box=(0.0, 1.0), **more) -> Sum:
+    graph = FactorGraph.from_scopes(scopes, **({} if owners is None else owners))
+    n = len(graph.variables)
+    starts = box[0] + (box[1] - box[0]) * np.random.default_rng([seed, 99]).random((n_starts, n))
+    return Sum(graph, np.full(n, box[0]), np.full(n, box[1]), starts, seed, **more)
+
+
+@st.composite
+def random_scopes(draw) -> dict[str, list[str]]:
+    """Up to six factors of one to three variables, in one part or several, with loops or without."""
+    names = [f"x{i}" for i in range(draw(st.integers(1, 7)))]
+    n_factors = draw(st.integers(1, 6))
+    scope = st.lists(st.sampled_from(names), min_size=1, max_size=min(3, len(names)), unique=True)
+    return {f"f{i}": draw(scope) for i in range(n_factors)}
+
+
+def maximiser_of(functions: Sum) -> np.ndarray:
+    """The maximiser in the box of a sum of quadratics: one matrix, put together here, by bounded quasi-Newton steps."""
+    place = {variable: i for i, variable in enumerate(functions.graph.variables)}
+    H, h = np.zeros((len(place), len(place))), np.zeros(len(place))
+    for factor in functions.graph.factors:
+        P, centre = functions.bowl(factor)
+        columns = [place[variable] for variable in functions.graph.scope(factor)]
+        H[np.ix_(columns, columns)] += P
+        h[columns] += P @ centre
+    found = minimize(
+        lambda x: (0.5 * x @ H @ x - h @ x, H @ x - h),
+        0.5 * (functions.low + functions.high),
+        jac=True,
+        bounds=list(zip(functions.low, functions.high, strict=True)),
+        method="L-BFGS-B",
+        options={"maxiter": 10_000, "maxfun": 100_000, "ftol": 1e-16, "gtol": 1e-10},
+    )
+    free = (found.x > functions.low) & (found.x < functions.high)
+    x = found.x.copy()
+    x[free] = np.linalg.solve(H[np.ix_(free, free)], h[free] - H[np.ix_(free, ~free)] @ x[~free])
+    return x
+
+
+def test_the_example_is_a_sum_of_local_functions() -> None:
+    assert isinstance(sum_of(CHAIN), LocalFunctions)
+
+
+BOXES = st.sampled_from([(0.0, 1.0), (0.0, 0.4), (0.4, 0.55)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(scopes=random_scopes(), seed=st.integers(0, 10_000), box=BOXES, n_starts=st.integers(0, 2))
+def test_on_concave_sums_the_rounds_alone_find_the_maximiser(scopes, seed, box, n_starts) -> None:
+    functions = sum_of(scopes, seed, box=box, n_starts=n_starts)
+    method = ADMM(rounds=3000, tolerance=1e-7, starts=2, alone_steps=200, recombination_entries=0, polish_steps=0)
+    agreement = method.maximise(functions, seed=seed)
+    np.testing.assert_allclose(agreement.point, maximiser_of(functions), atol=1e-4)
+    report = agreement.report
+    assert report.status == "converged"
+    assert report.polish_gain is None
+    if any(len(part.factors) > 1 for part in functions.graph.components):
+        assert 0.0 <= report.primal_residual <= 1e-7
+        assert 0.0 <= report.dual_residual <= 1e-7
+        assert 1 <= report.rounds < 3000
+    else:
+        assert (report.rounds, report.primal_residual, report.dual_residual) == (0, None, None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scopes=random_scopes(), seed=st.integers(0, 10_000), box=BOXES)
+def test_on_concave_sums_the_defaults_find_the_maximiser_with_more_polish(scopes, seed, box) -> None:
+    functions = sum_of(scopes, seed, box=box)
+    agreement = ADMM(polish_steps=200, alone_steps=200).maximise(functions, seed=seed)
+    np.testing.assert_allclose(agreement.point, maximiser_of(functions), atol=1e-4)
+    assert agreement.value == pytest.approx(total_value(functions, agreement.point[None])[0], abs=1e-12)
+
+
+def test_too_few_rounds_are_said_with_residuals_that_are_too_large() -> None:
+    functions = sum_of(CHAIN, 1)
+    few, many = (ADMM(rounds=rounds, tolerance=1e-4).maximise(functions).report for rounds in (2, 500))
+    assert (few.status, few.rounds) == ("max_rounds", 2)
+    assert max(few.primal_residual, few.dual_residual) > 1e-4
+    assert many.status == "converged"
+    assert max(many.primal_residual, many.dual_residual) <= 1e-4
+
+
+@pytest.mark.parametrize("residual", ["primal", "dual"])
+def test_both_residuals_must_be_small(residual) -> None:
+    """A large penalty makes copies agree at once, on a point that still moves; a small one lets them stay apart."""
+    penalty = {"primal": 1e-4, "dual": 1e4}[residual]
+    report = ADMM(rounds=3, starts=1, penalty=penalty, balance=1e9, tolerance=1e-2).maximise(sum_of(CHAIN, 2)).report
+    other = {"primal": report.dual_residual, "dual": report.primal_residual}[residual]
+    assert {"primal": report.primal_residual, "dual": report.dual_residual}[residual] > 1e-2 >= other
+    assert report.status == "max_rounds"
+
+
+# Where functions are not concave.
+
+
+def central_searches(functions: Sum, seed: int, n: int) -> tuple[float, float]:
+    """The best of n quasi-Newton climbs of the sum from random points, and the median value of those points."""
+    place = {variable: i for i, variable in enumerate(functions.graph.variables)}
+
+    def falling(x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = 0.0, np.zeros(len(x))
+        for factor in functions.graph.factors:
+            columns = [place[variable] for variable in functions.graph.scope(factor)]
+            own, by_own = functions.own(factor, x[columns])
+            value, slope[columns] = value - float(own), slope[columns] - by_own
+        return value, slope
+
+    rng = np.random.default_rng(seed)
+    starts = functions.low + rng.random((n, len(functions.low))) * (functions.high - functions.low)
+    bounds = list(zip(functions.low, functions.high, strict=True))
+    found = [minimize(falling, start, jac=True, bounds=bounds, method="L-BFGS-B").fun for start in starts]
+    return -min(found), float(np.median(total_value(functions, starts)))
+
+
+RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
+TREE = {"a": ["x", "y", "z"], "b": ["z", "u"], "c": ["z", "v", "w"], "d": ["q"]}
+
+
+@pytest.mark.parametrize("scopes", [CHAIN, RING, TREE], ids=["chain", "ring", "tree"])
+def test_on_rippled_sums_it_comes_as_high_as_forty_central_searches(scopes) -> None:
+    shares = []
+    for seed in range(5):
+        functions = sum_of(scopes, seed, ripples=0.05)
+        best, median = central_searches(functions, seed, 40)
+        shares.append((ADMM().maximise(functions, seed=seed).value - median) / (best - median))
+    assert np.median(shares) >= 0.98
+
+
+def test_runs_that_do_well_in_different_places_are_recombined() -> None:
+    def median_gain(**more) -> float:
+        found = [
+            ADMM(rounds=3, **more).maximise(sum_of(CHAIN, seed, ripples=0.3), seed=seed).value for seed in range(10)
+        ]
+        return float(np.median(found))
+
+    assert median_gain() > median_gain(recombination_entries=0) + 0.05
+
+
+def test_a_factor_with_too_many_variables_for_a_table_goes_without_recombination() -> None:
+    scopes = {"f": [f"x{i}" for i in range(11)], "g": ["x0", "y"]}
+    functions = sum_of(scopes, 3)
+    method = ADMM(polish_steps=300)
+    assert method.values_of(functions.graph) == 1
+    np.testing.assert_allclose(method.maximise(functions).point, maximiser_of(functions), atol=1e-4)
+
+
+@pytest.mark.parametrize(("size", "entries", "values"), [(2, 1024, 24), (3, 1024, 10), (4, 1024, 5), (2, 0, 1)])
+def test_no_table_is_larger_than_asked_for(size, entries, values) -> None:
+    graph = FactorGraph.from_scopes({"f": [f"x{i}" for i in range(size)], "g": ["x0"]})
+    assert ADMM(recombination_entries=entries).values_of(graph) == values
+
+
+@settings(max_examples=20, deadline=None)
+@given(scopes=random_scopes(), seed=st.integers(0, 10_000), coupling=st.sampled_from([0.0, 0.5]))
+def test_polish_never_lowers_the_value(scopes, seed, coupling) -> None:
+    functions = sum_of(scopes, seed, ripples=0.3, coupling=coupling)
+    routes, more = Routes(functions.graph.agents), ADMM()
+    rough = ADMM(polish_steps=0).maximise(functions, seed=seed)
+    smooth = more.maximise(functions, seed=seed)
+    assert smooth.value >= rough.value - 1e-12
+    assert (smooth.report.polish_gain or 0.0) >= 0.0
+    for part in more.plan(functions, routes).parts:
+        whole = WholePart(part, functions, more.plan(functions, routes).max_sum)
+        Z = np.random.default_rng(seed).random((6, len(functions.low)))
+        after: list[np.ndarray] = []
+
+        def steps(share=whole.share, Z=Z, after=after):
+            point, value, before = yield from polish(share, Z, 15)
+            assert (value >= before).all()
+            after.append(point)
+            return point
+
+        whole.run(steps())  # pyright: ignore[reportArgumentType]
+        columns = [functions.graph.variables.index(variable) for variable in part.graph.variables]
+        apart = np.setdiff1d(np.arange(len(functions.low)), columns)
+        assert (after[0][:, apart] == Z[:, apart]).all()  # other parts are left alone
+
+
+@settings(max_examples=20, deadline=None)
+@given(scopes=random_scopes(), seed=st.integers(0, 1000), coupling=st.sampled_from([0.0, 0.5]))
+def test_what_is_said_of_the_result_is_so(scopes, seed, coupling) -> None:
+    functions = sum_of(scopes, seed, ripples=0.3, coupling=coupling, n_starts=1, box=(0.1, 0.8))
+    agreement = ADMM().maximise(functions, seed=seed)
+    assert (agreement.point >= functions.low).all()
+    assert (agreement.point <= functions.high).all()
+    assert agreement.value == agreement.report.value
+    assert agreement.value == pytest.approx(total_value(functions, agreement.point[None])[0], abs=1e-12)
+    assert agreement.value >= total_value(functions, functions.starts)[0] - 1e-12
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    functions = sum_of(RING, ripples=0.5)
+    first, again, other = (ADMM(screened=0, rounds=2).maximise(functions, seed=seed).point for seed in (1, 1, 2))
+    assert first.tobytes() == again.tobytes()
+    assert first.tobytes() != other.tobytes()
+
+
+def test_where_nothing_matters_the_first_start_stays() -> None:
+    class Flat(Sum):
+        def own(self, factor, X):
+            return np.zeros(X.shape[:-1]), np.zeros_like(X)
+
+    graph = FactorGraph.from_scopes(CHAIN)
+    agreement = ADMM().maximise(Flat(graph, np.zeros(5), np.ones(5), np.full((1, 5), 0.125)))
+    assert agreement.point.tolist() == [0.125] * 5
+
+
+def test_a_box_of_sides_without_length_is_its_corner() -> None:
+    agreement = ADMM().maximise(sum_of(CHAIN, box=(0.25, 0.25)))
+    assert agreement.point.tolist() == [0.25] * 5
+
+
+# Agents.
+
+FEW: dict[str, int] = {"rounds": 3, "starts": 3, "screened": 8, "polish_steps": 4, "alone_steps": 5}
+
+
+@st.composite
+def teams(draw) -> Sum:
+    """A random graph whose factors and variables are owned by up to four agents, or by one each."""
+    scopes = draw(random_scopes())
+    seed = draw(st.integers(0, 1000))
+    rng, n_agents = np.random.default_rng(seed), draw(st.integers(1, 4))
+    variables = sorted({variable for scope in scopes.values() for variable in scope})
+    owners = {
+        "owners": {factor: f"agent_{rng.integers(n_agents)}" for factor in scopes},
+        "variable_owners": {variable: f"agent_{rng.integers(n_agents)}" for variable in variables},
+    }
+    is_given = draw(st.booleans())
+    coupling = draw(st.sampled_from([0.0, 0.5]))
+    n_starts = draw(st.integers(0, 4))
+    return sum_of(scopes, seed, owners=owners if is_given else None, n_starts=n_starts, ripples=0.3, coupling=coupling)
+
+
+@settings(max_examples=40, deadline=None)
+@given(functions=teams(), entries=st.sampled_from([0, 64]))
+def test_agents_do_what_the_fast_path_does(functions, entries) -> None:
+    check_agents(functions, ADMM(**FEW, recombination_entries=entries))
+
+
+@pytest.mark.parametrize("scopes", [CHAIN, RING, TREE, DISJOINT], ids=["chain", "ring", "tree", "disjoint"])
+def test_agents_do_what_the_fast_path_does_with_the_defaults(scopes) -> None:
+    check_agents(sum_of(scopes, 5, ripples=0.3, coupling=0.5), ADMM())
+
+
+def test_agents_relay_over_links() -> None:
+    functions = sum_of(CHAIN, 2)
+    line = nx.path_graph(["x0", "x3", "x1", "x4", "x2"])  # nobody hears those it shares factors with
+    report = check_agents(functions, ADMM(**FEW), line)
+    everyone = ADMM(**FEW).maximise(functions, seed=7).report
+    assert report.traffic.transmissions > everyone.traffic.transmissions > 0
+
+
+def check_agents(functions: Sum, method: ADMM, links: "nx.Graph[str] | None" = None):
+    fast = method.maximise(functions, links, 7)
+    by_agents = maximise_with_agents(method, functions, InProcess().open(functions.graph.agents, links), 7)
+    assert by_agents.point.tobytes() == fast.point.tobytes()
+    assert by_agents.value == fast.value
+    assert by_agents.report == fast.report
+    spans = any(len(part.agents) > 1 for part in functions.graph.components)
+    assert (fast.report.traffic != Traffic()) == spans
+    return fast.report
+
+
+def test_disjoint_factors_that_act_for_themselves_send_nothing() -> None:
+    owners = {
+        "owners": {f: f for f in DISJOINT},
+        "variable_owners": {x: f for f, scope in DISJOINT.items() for x in scope},
+    }
+    report = check_agents(sum_of(DISJOINT, 1, owners=owners), ADMM())
+    assert (report.messages, report.rounds, report.status) == (0, 0, "converged")
+
+
+def test_parts_do_not_depend_on_one_another() -> None:
+    both = {**CHAIN, "g": ["y", "z"], "h": ["z"]}
+    one, two = sum_of(CHAIN, 4, ripples=0.3), sum_of(both, 4, ripples=0.3)
+    assert ADMM().maximise(two, seed=1).point[:5].tobytes() == ADMM().maximise(one, seed=1).point.tobytes()
+
+
+# What is refused.
+
+
+def test_links_that_do_not_join_those_who_must_talk_are_refused() -> None:
+    functions = sum_of(CHAIN)
+    apart = nx.Graph()
+    apart.add_nodes_from(functions.graph.agents)
+    with pytest.raises(TransportError):
+        ADMM().maximise(functions, apart)
+
+
+def test_a_function_that_is_no_number_is_refused() -> None:
+    class Broken(Sum):
+        def own(self, factor, X):
+            value, slope = super().own(factor, X)
+            return np.full_like(value, np.nan), slope
+
+    graph = FactorGraph.from_scopes(CHAIN)
+    with pytest.raises(ShapeError, match="'f0'"):
+        ADMM().maximise(Broken(graph, np.zeros(5), np.ones(5), np.zeros((0, 5))))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rounds", 0),
+        ("starts", 0),
+        ("screened", -1),
+        ("inner_steps", 0),
+        ("alone_steps", 0),
+        ("penalty", 0.0),
+        ("tolerance", 0.0),
+        ("balance", 1.0),
+        ("recombination_entries", -1),
+        ("polish_steps", -1),
+        ("polished", 0),
+    ],
+)
+def test_a_setting_out_of_range_is_named(field, value) -> None:
+    with pytest.raises(ConfigError, match=rf"\$\.coordination\.{field}"):
+        convert({"kind": "admm", field: value}, ADMM, at="$.coordination")
