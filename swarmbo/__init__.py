@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from swarmbo.graph import (
         FactorGraph as FactorGraph,
     )
+    from swarmbo.kernels import (
+        register_kernel as register_kernel,
+    )
     from swarmbo.records import (
         PointQuery as PointQuery,
         PointRecommendation as PointRecommendation,
@@ -131,6 +134,7 @@ _HOME = {
     "Warp": "belief.warping",
     "exact": "coordination",
     "max_sum": "coordination",
+    "register_kernel": "kernels",
 }
 
 

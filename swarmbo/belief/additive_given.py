@@ -9,7 +9,7 @@ import numpy as np
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KERNEL_NAMES, KernelName
+from swarmbo.kernels import kernel_names
 from swarmbo.spaces import Domain
 
 T = TypeVar("T")
@@ -36,11 +36,9 @@ def own_kernels(graph: FactorGraph, kernel: str | Mapping[str, str]) -> Additive
     Raises:
         ConfigError: If a name is no kernel's, or a factor lacks its own.
     """
-    names = _each("kernel", kernel, graph.factors)
-    known: dict[str, KernelName] = {name: name for name in KERNEL_NAMES}
-    if unknown := [name for name in names if name not in known]:
-        raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(known)}", at="$.kernel")
-    kernels: list[KernelName] = [known[name] for name in names]
+    kernels = _each("kernel", kernel, graph.factors)
+    if unknown := [name for name in kernels if name not in kernel_names()]:
+        raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(kernel_names())}", at="$.kernel")
     if len(set(kernels)) == 1:
         return AdditiveGPSettings(kernel=kernels[0])
     own = {factor: FactorPrior(kernel=name) for factor, name in zip(graph.factors, kernels, strict=True)}

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.hyperparameters import LengthscaleModel
-from swarmbo.kernels import KernelName
+from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, require
 
 
@@ -33,6 +33,7 @@ class FactorPrior(Settings, frozen=True):
     noise_median: float | None = None
 
     def __post_init__(self) -> None:
+        require_kernel(self)
         for field in ("lengthscale_log_std", "outputscale_median", "outputscale_log_std", "noise_median"):
             require(self, field, lambda value: value is None or value > 0.0, "a number > 0")
         require(
@@ -84,6 +85,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
     factors: dict[str, FactorPrior] = msgspec.field(default_factory=dict[str, FactorPrior])
 
     def __post_init__(self) -> None:
+        require_kernel(self)
         for field in (
             "lengthscale_log_std",
             "deviation_log_std",
@@ -148,6 +150,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     scales: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        require_kernel(self, "kernels")
         flat = [length for lengths in self.lengthscales for length in lengths]
         if not all(0.0 < length < math.inf for length in flat):
             require(self, "lengthscales", lambda _: False, "finite numbers > 0, one per variable of each scope")

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.kernels import KernelName
+from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, require
 
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
@@ -51,6 +51,7 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     max_iterations: int = 100
 
     def __post_init__(self) -> None:
+        require_kernel(self)
         for field in (
             "lengthscale_median",
             "lengthscale_log_std",
@@ -88,6 +89,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        require_kernel(self)
         require(self, "lengthscales", _all_positive, "finite numbers > 0, one per coordinate")
         require(self, "outputscale", lambda value: value > 0.0, "a number > 0")
         require(self, "noise_variance", lambda value: value >= 0.0, "a number >= 0")

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.conditioning import Conditioned
-from swarmbo.kernels import KernelName, correlation, correlation_and_slope
+from swarmbo.kernels import KernelName, correlation, correlation_and_slope, is_cusped
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class StackPosterior:
         squares += (X**2).sum(axis=-1)[..., None]
         squares += self._Z_norms[:, :, first:]
         for i, name in enumerate(self._names):
-            if name == "matern12":  # its cusp shows what the expansion above loses to cancellation
+            if is_cusped(name):  # a cusp shows what the expansion above loses to cancellation
                 squares[i] = ((X[i, :, None, :] - self._Z[i, None, first:, :]) ** 2).sum(axis=-1)
         return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
 

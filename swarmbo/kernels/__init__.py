@@ -1,13 +1,19 @@
 """Stationary kernels with derivatives, and functions drawn from their Gaussian-process priors."""
 
+from swarmbo.kernels.registry import (
+    KERNEL_NAMES as KERNEL_NAMES,
+    KernelName as KernelName,
+    is_cusped as is_cusped,
+    kernel_names as kernel_names,
+    register_kernel as register_kernel,
+    require_kernel as require_kernel,
+)
 from swarmbo.kernels.spectral import (
     FourierDraw as FourierDraw,
     draw as draw,
     spectral_frequencies as spectral_frequencies,
 )
 from swarmbo.kernels.stationary import (
-    KERNEL_NAMES as KERNEL_NAMES,
-    KernelName as KernelName,
     correlation as correlation,
     correlation_and_slope as correlation_and_slope,
     correlation_slope as correlation_slope,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.kernels.stationary import KernelName
+from swarmbo.kernels.registry import KERNEL_NAMES, KernelName, own_kernel
 
 _DEGREES_OF_FREEDOM: dict[KernelName, int] = {"matern12": 1, "matern32": 3, "matern52": 5}  # 2 nu
 _CHUNK = 4096  # rows evaluated at once, which bounds the memory to rows times frequencies
@@ -35,12 +35,37 @@ def spectral_frequencies(
 
     Returns:
         One frequency vector a row (k, d), in radians per unit of the coordinate.
+
+    Raises:
+        ConfigError: If it is a user's own kernel, and was registered without frequencies.
+        ShapeError: If its frequencies are not (k, d) finite numbers.
     """
+    if name not in KERNEL_NAMES:
+        return _own_frequencies(rng, name, lengthscales.size, n_frequencies) / lengthscales
     z = rng.standard_normal((n_frequencies, lengthscales.size))
     if name != "rbf":
         dof = _DEGREES_OF_FREEDOM[name]
         z /= np.sqrt(rng.chisquare(dof, size=(n_frequencies, 1)) / dof)
     return z / lengthscales
+
+
+def _own_frequencies(
+    rng: np.random.Generator, name: KernelName, n_dims: int, n_frequencies: int
+) -> Float[np.ndarray, "k d"]:
+    sampler = own_kernel(name).frequencies
+    if sampler is None:
+        raise ConfigError(
+            f"got {name!r}, which was registered without frequencies; wanted them, for functions to be drawn: "
+            "register_kernel(…, frequencies=…)",
+            at="$.kernel",
+        )
+    frequencies = np.asarray(sampler(rng, n_frequencies, n_dims), dtype=float)
+    if frequencies.shape != (n_frequencies, n_dims) or not np.isfinite(frequencies).all():
+        raise ShapeError(
+            f"frequencies of kernel {name!r}: got shape {frequencies.shape}; wanted ({n_frequencies}, {n_dims}) finite "
+            "numbers"
+        )
+    return frequencies
 
 
 @dataclass(frozen=True, eq=False)

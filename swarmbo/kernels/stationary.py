@@ -8,14 +8,11 @@ finite at r = 0 for every kernel but Matern-1/2. With them
     dk / d log s    =  k.
 """
 
-from typing import Literal, get_args
-
 import numpy as np
 from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
-KernelName = Literal["matern12", "matern32", "matern52", "rbf"]
-KERNEL_NAMES: tuple[KernelName, ...] = get_args(KernelName)
+from swarmbo.kernels.registry import KernelName, own_kernel
 
 _FAR = 1e3  # exp(-1e3) is 0 in float64: cutting distances here changes nothing and keeps inf * 0 out
 
@@ -51,6 +48,8 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
             return (1.0 + a * (1.0 + a / 3.0)) * np.exp(-a)
         case "rbf":
             return np.exp(-0.5 * r * r)
+        case _:
+            return own_kernel(name).correlation(r)
 
 
 def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -78,6 +77,8 @@ def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np
             return (5.0 / 3.0) * (1.0 + a) * np.exp(-a)
         case "rbf":
             return np.exp(-0.5 * r * r)
+        case _:
+            return own_kernel(name).slope(r)
 
 
 def correlation_and_slope(
@@ -105,6 +106,9 @@ def correlation_and_slope(
         case "rbf":
             fall = np.exp(-0.5 * r * r)
             return fall, fall.copy()
+        case _:
+            own = own_kernel(name)
+            return own.correlation(r), own.slope(r)
 
 
 def scaled_distance(

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from swarmbo.kernels import registry
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,9 +21,11 @@ def test_python_of_the_readme_runs():
     assert names_after("README.md")["team"].belief.n_data == 2
 
 
-def test_python_of_the_page_on_scripting_runs():
+def test_python_of_the_page_on_scripting_runs(monkeypatch):
+    monkeypatch.setattr(registry, "_OWN", {})
     names = names_after("docs/scripting.md")
     assert names["team"].n_data == 12
     assert names["policy"].n_data == 11
     assert names["mine"].last_report.messages > 0
+    assert names["drawn"].n_data == 6
     assert names["voters"].last_report.messages == 2  # one vote, one word of the chair

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from swarmbo.errors import ConfigError
-from swarmbo.kernels import KernelName
+from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, convert, require
 
 Pair = tuple[float, float]
@@ -65,6 +65,7 @@ class DrawSettings(Settings, frozen=True):
     size_m: Pair = (3000.0, 3000.0)
 
     def __post_init__(self) -> None:
+        require_kernel(self)
         require(self, "lengthscale_m", lambda value: 1e-6 <= value <= 1e12, "a length from 1e-6 to 1e12 m")
         require(self, "std", lambda value: 1e-12 <= value <= 1e12, "a number from 1e-12 to 1e12")
         require(self, "mean", lambda value: abs(value) <= 1e12, "a number from -1e12 to 1e12")

@@ -1,0 +1,149 @@
+"""Kernels of a user's own, by name."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import ConfigError
+from swarmbo.settings import require
+
+KernelName = str  # one of KERNEL_NAMES, or a name that was registered
+KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")
+
+Radial = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
+Frequencies = Callable[[np.random.Generator, int, int], Float[np.ndarray, "k d"]]
+
+_STEP = 1e-5  # of central differences, which are then good to about 1e-10 for a correlation without kinks
+_ALLOWED = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class OwnKernel:
+    """A stationary kernel that a user brought; see ``register_kernel``.
+
+    Args:
+        correlation: c(r).
+        slope: w(r) = -c'(r) / r.
+        frequencies: Draws of its spectral density, or None.
+    """
+
+    correlation: Radial
+    slope: Radial
+    frequencies: Frequencies | None = None
+
+
+_OWN: dict[KernelName, OwnKernel] = {}
+
+
+def register_kernel(
+    name: KernelName, *, correlation: Radial, slope: Radial, frequencies: Frequencies | None = None
+) -> None:
+    """Make a stationary kernel of your own known by a name, in this process.
+
+    From then on the name is taken wherever a kernel's name is. Register it again, before anything that uses it is
+    loaded, in every process that reads such states or scenarios. Registering another kernel under the name replaces it
+    for beliefs that are there already, too.
+
+    Args:
+        name: Not that of a kernel that swarmbo brings.
+        correlation: c(r), of distances r >= 0 in lengthscales, an array of any shape; c(0) = 1. It must be positive
+            definite in as many dimensions as it is used in; on the line this is looked at here.
+        slope: w(r) = -c'(r) / r, of the same shape; finite at r = 0. Where c has a kink there, let it be 0.
+        frequencies: ``(rng, k, d)`` -> k draws (k, d) from the spectral density for lengthscales of 1, in radians per
+            lengthscale: E cos(v·x) = c(|x|). Only draws of functions need it, as ``thompson`` makes them.
+
+    Raises:
+        ConfigError: If the name is taken by swarmbo, or the functions are not what they should be.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> sb.register_kernel(
+        ...     "rational-quadratic",
+        ...     correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2),
+        ...     slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2,
+        ... )
+        >>> belief = sb.AdditiveGP(sb.FactorGraph.from_scopes({"f": ["x"]}), kernel="rational-quadratic")
+        >>> belief.update([[0.5]], [1.0]).posterior([[0.5]])[0].round(2).tolist()
+        [0.99]
+    """
+    if not name or name in KERNEL_NAMES:
+        raise ConfigError(f"got {name!r}; wanted a name other than '' and {_listed(KERNEL_NAMES)}", at="$.kernel")
+    _check(name, correlation, slope)
+    _OWN[name] = OwnKernel(correlation, slope, frequencies)
+
+
+def own_kernel(name: KernelName) -> OwnKernel:
+    """The kernel that was registered by a name.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    if name not in _OWN:
+        raise ConfigError(f"got {name!r}; wanted {_wanted(name)}", at="$.kernel")
+    return _OWN[name]
+
+
+def kernel_names() -> tuple[KernelName, ...]:
+    """Names of all kernels: those that swarmbo brings, then those that were registered."""
+    return (*KERNEL_NAMES, *_OWN)
+
+
+def is_cusped(name: KernelName) -> bool:
+    """Whether a kernel may have a cusp at zero distance, where distances need all their digits."""
+    return name == "matern12" or name not in KERNEL_NAMES
+
+
+def require_kernel(settings: object, field: str = "kernel") -> None:
+    """Refuse a field, or names in a field, that name no kernel; call it from ``__post_init__``.
+
+    Args:
+        settings: The object under construction.
+        field: Name of the field; None in it is let pass.
+    """
+    value = getattr(settings, field)
+    for name in value if isinstance(value, tuple) else (value,):
+        if name is not None and name not in kernel_names():
+            require(settings, field, lambda _: False, _wanted(name))
+
+
+def _wanted(name: str) -> str:
+    if near := difflib.get_close_matches(name, kernel_names(), n=1):
+        return f"one of {_listed(KERNEL_NAMES)}; did you mean {near[0]!r}?"
+    return f"one of {_listed(kernel_names())}, or a name that was registered with swarmbo.register_kernel"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _check(name: str, correlation: Radial, slope: Radial) -> None:
+    """Hold functions to what they should be at some distances; messages say where they are not."""
+
+    def refuse(part: str, got: object, wanted: str) -> None:
+        raise ConfigError(f"kernel {name!r}: got {got}; wanted {wanted}", at=f"$.{part}")
+
+    r = np.array([[0.0, 0.05, 0.3], [0.8, 1.5, 3.0], [7.0, 40.0, 1e3]])
+    for part, function in (("correlation", correlation), ("slope", slope)):
+        values = function(r.copy())
+        if not isinstance(values, np.ndarray) or values.shape != r.shape:  # pyright: ignore[reportUnnecessaryIsInstance]
+            refuse(
+                part, f"{type(values).__name__} of shape {np.shape(values)}", f"an array of the shape {r.shape} of r"
+            )
+        if not np.isfinite(values).all():
+            refuse(part, values.tolist(), f"finite numbers at r = {r.ravel().tolist()}")
+    c, inside = correlation(r), r[(r > 0.0) & (r < 100.0)]
+    if abs(c[0, 0] - 1.0) > _ALLOWED or np.abs(c).max() > 1.0 + _ALLOWED:
+        refuse("correlation", c.ravel().tolist(), "c(0) = 1 and no value beyond -1 and 1")
+    by_differences = -(correlation(inside + _STEP) - correlation(inside - _STEP)) / (2.0 * _STEP) / inside
+    wrong = np.abs(slope(inside) - by_differences) * inside > _ALLOWED
+    if wrong.any():
+        at = float(inside[wrong][0])
+        got, wanted = float(slope(inside)[wrong][0]), float(by_differences[wrong][0])
+        refuse("slope", f"{got:.6g} at r = {at:g}", f"-c'(r) / r = {wanted:.6g}")
+    line = np.linspace(0.0, 12.0, 60)
+    smallest = float(np.linalg.eigvalsh(correlation(np.abs(line[:, None] - line[None, :])))[0])
+    if smallest < -_ALLOWED:
+        refuse("correlation", f"a covariance matrix with the eigenvalue {smallest:.3g}", "a positive definite function")

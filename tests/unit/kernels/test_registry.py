@@ -1,0 +1,171 @@
+"""Kernels of a user's own do what those that swarmbo brings do."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RationalQuadratic
+
+import swarmbo as sb
+from swarmbo.belief.additive_settings import AdditiveHyperparameters
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.kernels import (
+    correlation,
+    correlation_slope,
+    kernel_matrix,
+    register_kernel,
+    registry,
+    spectral_frequencies,
+)
+from swarmbo.rng import stream
+
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+BOUNDS = {"x": (0.0, 1.0), "y": (0.0, 2.0), "z": (-1.0, 1.0)}
+ALPHA = 1.5
+
+
+def rq(r):
+    return (1.0 + r**2 / (2.0 * ALPHA)) ** -ALPHA
+
+
+def rq_slope(r):
+    return (1.0 + r**2 / (2.0 * ALPHA)) ** (-ALPHA - 1.0)
+
+
+def rq_frequencies(rng, k, d):
+    return rng.standard_normal((k, d)) * np.sqrt(rng.gamma(ALPHA, 1.0 / ALPHA, size=(k, 1)))
+
+
+@pytest.fixture(autouse=True)
+def empty_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_OWN", {})
+
+
+@pytest.fixture
+def twin():
+    register_kernel(
+        "twin",
+        correlation=lambda r: correlation("matern52", r),
+        slope=lambda r: correlation_slope("matern52", r),
+        frequencies=lambda rng, k, d: spectral_frequencies(rng, "matern52", np.ones(d), k),
+    )
+    return "twin"
+
+
+def played(kernel, acquisition):
+    belief = sb.AdditiveGPSettings(kernel=kernel, refit_every=2)
+    team = sb.Team(GRAPH, BOUNDS, belief=belief, acquisition=acquisition, initial=4, seed=2)
+    points = []
+    for _ in range(7):
+        query = team.ask()
+        points.append(list(query.point.values()))
+        team.tell(query, float(-np.sum(np.square(points[-1]))))
+    return np.array(points), team
+
+
+@pytest.mark.parametrize("acquisition", ["dec-hbo", "thompson", "auto"])
+def test_team_with_a_copy_of_a_kernel_decides_as_with_the_kernel(twin, acquisition):
+    points, team = played(twin, acquisition)
+    np.testing.assert_allclose(points, played("matern52", acquisition)[0], atol=1e-4)
+    again = sb.Team.from_state_dict(team.state_dict())
+    assert again.ask().point == team.ask().point
+
+
+def test_exact_belief_with_an_own_kernel_is_the_posterior_of_another_library():
+    register_kernel("rq", correlation=rq, slope=rq_slope)
+    rng = np.random.default_rng(0)
+    X, y, Z = rng.random((20, 2)), rng.standard_normal(20), rng.random((7, 2))
+    field = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
+    belief = sb.AdditiveGP(field, kernel="rq", lengthscale=0.4, outputscale=2.0, noise_variance=0.1).update(X, y)
+    theirs = GaussianProcessRegressor(
+        2.0 * RationalQuadratic(length_scale=0.4, alpha=ALPHA), alpha=0.1, optimizer=None
+    ).fit(X, y)
+    mean, std = theirs.predict(Z, return_std=True)
+    ours = belief.posterior(Z)
+    np.testing.assert_allclose(ours[0], mean, atol=1e-9)
+    np.testing.assert_allclose(np.sqrt(ours[1]), std, atol=1e-9)
+
+
+def test_team_in_a_field_takes_an_own_kernel(twin):
+    asked = []
+    for kernel in (twin, "matern52"):
+        settings = sb.ExactGPSettings(kernel=kernel)
+        team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], belief=settings, rounds=5, seed=1)
+        for _ in range(3):
+            query = team.ask()
+            asked.append(np.array([query.points[agent] for agent in ("a", "b")]))
+            team.tell(query, {agent: float(place.sum()) for agent, place in query.points.items()})
+    np.testing.assert_allclose(asked[:3], asked[3:], atol=1e-6)
+
+
+def test_own_frequencies_are_scaled_and_draw_the_kernel():
+    register_kernel("rq", correlation=rq, slope=rq_slope, frequencies=rq_frequencies)
+    lengths = np.array([0.4, 1.1])
+    v = spectral_frequencies(stream(0, "test"), "rq", lengths, 200_000)
+    X = np.array([[0.1, 0.0], [0.0, 1.1], [0.3, -0.7]])
+    expected = kernel_matrix("rq", X, np.zeros((1, 2)), lengths, 1.0)[:, 0]
+    np.testing.assert_allclose(np.cos(X @ v.T).mean(axis=1), expected, atol=0.008)
+
+
+def test_a_kernel_without_frequencies_learns_but_draws_nothing():
+    register_kernel("rq", correlation=rq, slope=rq_slope)
+    assert played("rq", "dec-hbo")[1].n_data == 7
+    with pytest.raises(ConfigError, match="got 'rq', which was registered without frequencies"):
+        played("rq", "thompson")
+
+
+def test_frequencies_of_another_shape_are_refused():
+    register_kernel("rq", correlation=rq, slope=rq_slope, frequencies=lambda rng, k, d: np.zeros((d, k)))
+    with pytest.raises(ShapeError, match=r"frequencies of kernel 'rq': got shape \(2, 8\); wanted \(8, 2\)"):
+        spectral_frequencies(stream(0, "test"), "rq", np.ones(2), 8)
+
+
+def test_a_cusped_kernel_of_ones_own_keeps_close_points_apart():
+    register_kernel("cusp", correlation=lambda r: np.exp(-r), slope=lambda r: correlation_slope("matern12", r))
+    beliefs = [
+        sb.AdditiveGP(GRAPH, kernel=kernel, noise_variance=1e-8).update([[0.5] * 3, [0.5 + 1e-9] * 3], [0.0, 1e-9])
+        for kernel in ("cusp", "matern12")
+    ]
+    Z = [[0.5 + 3e-10] * 3, [0.4] * 3]
+    np.testing.assert_array_equal(beliefs[0].posterior(Z)[0], beliefs[1].posterior(Z)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "functions", "words"),
+    [
+        ("matern52", {}, "got 'matern52'; wanted a name other than"),
+        ("", {}, "got ''; wanted a name"),
+        ("rq", {"slope": rq}, r"\$\.slope: kernel 'rq': got .* at r = 0\.05; wanted -c'\(r\) / r = "),
+        ("rq", {"correlation": lambda r: 2.0 * rq(r)}, r"\$\.correlation: .*wanted c\(0\) = 1"),
+        ("rq", {"correlation": lambda r: 1.0}, r"\$\.correlation: .*got float of shape \(\); wanted an array"),
+        ("rq", {"slope": lambda r: rq_slope(r) / r}, r"\$\.slope: .*wanted finite numbers at r = \[0\.0"),
+        (
+            "rq",
+            {
+                "correlation": lambda r: np.exp(-0.25 * r**4),
+                "slope": lambda r: r**2 * np.exp(-0.25 * r**4),
+            },
+            "got a covariance matrix with the eigenvalue -.*; wanted a positive definite function",
+        ),
+    ],
+)
+def test_what_is_no_kernel_is_refused(name, functions, words):
+    with np.errstate(all="ignore"), pytest.raises(ConfigError, match=words):
+        register_kernel(name, **({"correlation": rq, "slope": rq_slope} | functions))
+    assert registry.kernel_names() == registry.KERNEL_NAMES
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda name: sb.AdditiveGP(GRAPH, kernel=name),
+        lambda name: sb.AdditiveGPSettings(kernel=name),
+        lambda name: sb.ExactGPSettings(kernel=name),
+        lambda name: sb.Team(GRAPH, BOUNDS, belief={"kind": "additive", "kernel": name}),
+        lambda name: sb.Team(GRAPH, BOUNDS, belief={"kind": "additive", "factors": {"f": {"kernel": name}}}),
+        lambda name: AdditiveHyperparameters((name,), ((1.0,),), (1.0,), (0.0,), 0.0, (0.0,), (1.0,)),
+        lambda name: kernel_matrix(name, np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1), 1.0),
+    ],
+)
+def test_a_name_that_was_not_registered_is_refused(use):
+    with pytest.raises(ValueError, match=r"got .*'unheard'.*; wanted one of '?matern12'?, '?matern32"):
+        use("unheard")
