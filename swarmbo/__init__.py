@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from swarmbo.baselines import (
         CMAES as CMAES,
         BoTorchLogEI as BoTorchLogEI,
+        Centralised as Centralised,
         Greedy as Greedy,
         Independent as Independent,
         IsotropicGP as IsotropicGP,
@@ -100,6 +101,7 @@ _HOME = {
     "BeliefFunctions": "acquisition",
     "BoTorchLogEI": "baselines",
     "CMAES": "baselines",
+    "Centralised": "baselines",
     "DBGPUCB": "acquisition",
     "DECHBO": "acquisition",
     "Domain": "spaces",

@@ -27,6 +27,7 @@ from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_wi
 from swarmbo.baselines import (
     CMAES,
     BoTorchLogEI,
+    Centralised,
     Greedy,
     Independent,
     IsotropicGP,
@@ -57,7 +58,7 @@ FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 
 JointBelief = AdditiveGPSettings
 JointAcquisitions = AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement | Auto
-JointCoordination = ADMM | RefinedMaxSum | Random | Sobol | CMAES | BoTorchLogEI | Turbo1 | IsotropicGP
+JointCoordination = ADMM | RefinedMaxSum | Centralised | Random | Sobol | CMAES | BoTorchLogEI | Turbo1 | IsotropicGP
 
 BeliefSettings = FieldBelief | JointBelief
 AcquisitionSettings = FieldAcquisition | JointAcquisitions

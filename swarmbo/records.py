@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-Status = Literal["exact", "converged", "max_rounds", "sequential", "not_needed"]
+Status = Literal["exact", "converged", "max_rounds", "sequential", "not_needed", "centralised"]
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -38,7 +38,8 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     Args:
         status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
-            ``sequential`` (agents chose in turn), ``not_needed`` (nothing was exchanged).
+            ``sequential`` (agents chose in turn), ``not_needed`` (nothing was exchanged), ``centralised`` (somebody who
+            has all factors in one place chose; no messages are counted).
         rounds: Steps of the method's own exchange that wait for one another; parts of a graph run side by side, and the
             longest counts. Max-sum: renewals of the variables' and then the factors' messages. Exact: tables passed up
             between agents, then choices passed down. One agent after the other: choices waited for. What is handed over
@@ -47,8 +48,9 @@ class SolveReport(msgspec.Struct, frozen=True):
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown.
         traffic: What crossed the links for it.
         primal_residual: How far the factors' own copies of variables were from their consensus at the end, in sides of
-            the box, root mean square; None for methods without copies.
-        dual_residual: How far the consensus still moved in the last round, likewise.
+            the box, root mean square, in the worst part and run; None for methods without copies.
+        dual_residual: How far the consensus still moved in the last round times the penalty's share of the natural one,
+            likewise.
         polish_gain: By how much climbing from the consensus raised ``value``; None where nothing was polished.
     """
 

@@ -1,6 +1,7 @@
 """What a user would do instead of coordinating, and what others have built: the same interface, no bargaining."""
 
 from swarmbo.baselines.botorch_log_ei import BoTorchLogEI as BoTorchLogEI
+from swarmbo.baselines.centralised import Centralised as Centralised
 from swarmbo.baselines.cma_es import CMAES as CMAES
 from swarmbo.baselines.greedy import Greedy as Greedy
 from swarmbo.baselines.independent import Independent as Independent

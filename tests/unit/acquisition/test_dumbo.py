@@ -30,7 +30,7 @@ def sum_of_slopes(functions: BoxFunctions, U: np.ndarray) -> np.ndarray:
     return out
 
 
-def slope_of_the_sum(functions: BoxFunctions, U: np.ndarray, step: float = 1e-5) -> np.ndarray:
+def slope_of_the_sum(functions: BoxFunctions, U: np.ndarray, step: float = 1e-6) -> np.ndarray:
     out = np.empty_like(U)
     for axis in range(U.shape[1]):
         shift = step * np.eye(U.shape[1])[axis]

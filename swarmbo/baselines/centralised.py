@@ -1,0 +1,103 @@
+"""One computer that sees all factors, and searches from many points."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize
+
+from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.graph import stacks_of
+from swarmbo.records import SolveReport
+from swarmbo.rng import stream
+from swarmbo.settings import Settings, require
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_DIFFERENCE = 1e-6  # of a side of the box, where slopes come from differences
+
+
+class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
+    """Multi-start L-BFGS-B on the whole sum: what agreement by messages is measured against.
+
+    Searches start from the points that the functions suggest, and from the best of random ones. Nothing is exchanged,
+    so the report counts no messages; its status ``centralised`` says why: somebody has all functions in one place, and
+    what it takes to get them there is not counted. There are no agents to run. It is a local search from many starts:
+    nothing is proved about the optimum.
+
+    Where functions depend on their neighbours, slopes of the sum are central differences.
+
+    Source: Byrd, Lu, Nocedal & Zhu 1995 (L-BFGS-B), by SciPy.
+
+    Args:
+        starts: Searches, the suggested points among them, >= 1.
+        screened: Random points whose best are started from, >= 0; all that are needed are drawn in any case.
+        steps: Iterations of one search, >= 1.
+
+    Example:
+        >>> from swarmbo.kinds import fitting, JointCoordination, CoordinationSettings, JOINT_TEAM
+        >>> fitting("centralised", JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination").starts
+        20
+    """
+
+    starts: int = 20
+    screened: int = 512
+    steps: int = 200
+
+    def __post_init__(self) -> None:
+        for field in ("starts", "steps"):
+            require(self, field, lambda v: v >= 1, "an integer >= 1")
+        require(self, "screened", lambda v: v >= 0, "an integer >= 0")
+
+    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+        """The best of all searches.
+
+        Args:
+            functions: What to maximise in sum.
+            links: Not looked at.
+            seed: Of the random starts.
+        """
+        low, high = functions.low, functions.high
+        span, n = high - low, len(low)
+        given = (np.clip(functions.starts[: self.starts], low, high) - low) / np.where(span > 0.0, span, 1.0)
+        drawn = stream(seed, "centralised starts").random((max(self.screened, self.starts), n))
+        values = total_value(functions, low + drawn * span)
+        best_first = np.argsort(-values, kind="stable")
+        starts = np.concatenate([given, drawn[best_first]])[: self.starts]
+        unit = max(float(values.std()), 1e-300)  # L-BFGS-B stops by differences that are small beside 1
+
+        def falling(share: Float[np.ndarray, " n"]) -> tuple[float, Float[np.ndarray, " n"]]:
+            value, slope = _value_and_slope(functions, low, span, share)
+            return -value / unit, -slope / unit
+
+        bounds = [(0.0, 1.0)] * n
+        options: Any = {"maxiter": self.steps, "ftol": 1e-12, "gtol": 1e-8}
+        found = [minimize(falling, x, jac=True, bounds=bounds, method="L-BFGS-B", options=options).x for x in starts]
+        points = np.clip(low + np.concatenate([np.array(found), starts]) * span, low, high)
+        values = total_value(functions, points)
+        winner = int(values.argmax())
+        value = float(total_value(functions, points[[winner]])[0])
+        return Agreement(points[winner], value, SolveReport(status="centralised", value=value))
+
+
+def _value_and_slope(
+    functions: LocalFunctions,
+    low: Float[np.ndarray, " n"],
+    span: Float[np.ndarray, " n"],
+    share: Float[np.ndarray, " n"],
+) -> tuple[float, Float[np.ndarray, " n"]]:
+    """The sum and its slope, by shares of the box's sides."""
+    n = len(share)
+    if functions.n_exchanges:
+        shift = _DIFFERENCE * np.eye(n)
+        above, below = np.minimum(share + shift, 1.0), np.maximum(share - shift, 0.0)
+        values = total_value(functions, low + np.concatenate([share[None], above, below]) * span)
+        return float(values[0]), (values[1 : n + 1] - values[n + 1 :]) / np.diag(above - below)
+    point, value, slope = (low + share * span)[None], 0.0, np.zeros(n)
+    for stack in stacks_of(functions.graph):
+        own, by_own = functions.value_and_gradient(stack, stack.take(point), ())
+        value += float(own.sum())
+        np.add.at(slope, stack.columns, by_own[:, 0])
+    return value, slope * span
