@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 
-from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode, incumbent
+from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.field_team import FieldTeam
@@ -338,7 +338,7 @@ class Team:
         if not self.n_data:
             return None
         model = self.model
-        point = self.space.in_box(incumbent(model.belief))
+        point = self.space.in_box(model.incumbent())
         mean, std = model.posterior(point[None])
         return PointRecommendation(self.space.named(point), float(mean[0]), float(std[0]))
 

@@ -4,6 +4,7 @@ A model is a pure function of the history, the seed and what was learned before,
 team repeat the uninterrupted one.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -12,6 +13,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.incumbents import incumbent
 from swarmbo.acquisition.joint_situation import History, JointSituation
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
@@ -28,17 +30,18 @@ class Learned(msgspec.Struct, frozen=True):
         hyperparameters: Of the belief.
         fitted_at: Number of evaluations in the history when they were fitted; 0: not yet.
         scopes: A learned decomposition, as groups of variables; None where the team's own graph is used.
-        decomposed_at: Number of evaluations when it was chosen.
-        warp_kind: How outcomes are transformed, where that is chosen at a fit.
-        warp_power: Its exponent.
+        decomposed_at: Number of evaluations when it, or transforms and splits, were chosen.
+        warps: How outcomes are transformed, where that is chosen: kind and exponent, once for the total or once for
+            each factor.
+        splits: Hyper-parameters of the factors that are modelled as sums over their variables.
     """
 
     hyperparameters: AdditiveHyperparameters
     fitted_at: int
     scopes: tuple[tuple[str, ...], ...] | None = None
     decomposed_at: int = 0
-    warp_kind: WarpKind = "none"
-    warp_power: float = 1.0
+    warps: tuple[tuple[WarpKind, float], ...] = ()
+    splits: dict[str, AdditiveHyperparameters] = msgspec.field(default_factory=dict[str, AdditiveHyperparameters])
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +54,14 @@ class Model:
         learned: To be handed to the next ``learn``.
         warp: How totals were transformed before the belief saw them.
         factor_warps: The same for the outcomes of each factor; empty where they were not.
+        splits: For some factors a belief that takes their place: about a sum over the factor's variables.
     """
 
     belief: AdditiveGP
     learned: Learned
     warp: Warp = field(default_factory=Warp)
     factor_warps: tuple[Warp, ...] = ()
+    splits: Mapping[str, AdditiveGP] = field(default_factory=dict[str, AdditiveGP])
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes."""
@@ -66,9 +71,24 @@ class Model:
         points = np.asarray(X, dtype=float)
         mean, variance = np.zeros(len(points)), np.zeros(len(points))
         for factor, scope, warp in zip(belief.graph.factors, belief.scopes, self.factor_warps, strict=True):
-            own_mean, own_std = warp.moments(*belief.factor_posterior(factor, points[:, list(scope)]))
+            own = points[:, list(scope)]
+            if factor in self.splits:
+                own_mean, own_variance = self.splits[factor].posterior(own)
+                own_std = np.sqrt(own_variance)
+            else:
+                own_mean, own_std = warp.moments(*belief.factor_posterior(factor, own))
             mean, variance = mean + own_mean, variance + own_std**2  # factors seen by themselves are independent
         return mean, np.sqrt(variance)
+
+    def incumbent(self) -> Float[np.ndarray, " n"]:
+        """The evaluated point with the largest posterior mean, in the unit cube.
+
+        Where factors are observed one by one, it is put together from the best evaluated point of each connected part.
+        """
+        point = incumbent(self.belief)
+        for factor, split in self.splits.items():
+            point[list(self.belief.scopes[self.belief.graph.factors.index(factor)])] = incumbent(split)
+        return point
 
 
 class JointAcquisition(Settings, frozen=True, tag_field="kind"):

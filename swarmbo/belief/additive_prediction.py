@@ -19,6 +19,7 @@ from swarmbo.belief.grid_posterior import GridPosterior
 from swarmbo.belief.local_posterior import Moments, StackPosterior
 from swarmbo.belief.observations import TOTAL, Observations
 from swarmbo.belief.path_sample import PathSample, draw_posterior
+from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
@@ -288,6 +289,16 @@ class AdditivePosterior:
     def log_evidence(self) -> float:
         """Log density of the standardised outcomes at the present hyper-parameters; 0 without data."""
         return float(sum(part.log_density() for part in self._on_data.parts))
+
+    def log_evidences(self) -> tuple[float, ...]:
+        """The same for each factor's own outcomes.
+
+        Raises:
+            ConfigError: If there are totals, which tie the factors together.
+        """
+        if self._has_totals:
+            raise ConfigError("got outcomes of the sum; wanted none: they tell of all factors at once", at="$.outcomes")
+        return tuple(part.log_density() for part in self._on_data.parts)
 
 
 def _explained(v: Float[np.ndarray, "m T"], *, full: bool) -> Float[np.ndarray, "*_"]:

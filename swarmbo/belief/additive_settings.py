@@ -75,8 +75,8 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
     lengthscale_log_median: float = -1.2
     lengthscale_log_std: float = 1.0
     deviation_log_std: float = 0.3
-    outputscale_log_std: float = 1.0
-    noise_median: float = 1e-3
+    outputscale_log_std: float = 0.5
+    noise_median: float = 1e-4
     noise_log_std: float = 1.5
     noise_floor: float = 1e-6
     refit_every: int = 3

@@ -1,0 +1,198 @@
+"""Which transform of outcomes, and which decomposition of a factor, the evidence speaks for.
+
+Evidences of models of different transforms are compared as densities of the outcomes themselves: each is multiplied by
+the slope of its transform.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.joint_situation import History, JointSituation
+from swarmbo.acquisition.model import Learned, Model, learned_belief
+from swarmbo.acquisition.splitting import parts_of
+from swarmbo.belief.additive import AdditiveGP
+from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.warping import Warp, WarpKind
+from swarmbo.rng import stream
+
+_OF_TOTALS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.6))
+_OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
+_GROWTH = 1.3  # choices are made anew when the history has grown by this factor
+_ODDS_OF_WHOLE = {  # prior ones, as logarithms
+    "known": math.log(10.0),  # a factor that somebody names is rather not a sum over its variables
+    "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
+}
+_RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
+_SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables differ more in importance than factors
+
+
+def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
+    """Several factors, of which totals are told: as they are, or a root of their distance to the best.
+
+    Outcomes of single factors among them keep the outcomes as they are: a sum of roots is not the root of a sum.
+    """
+    graph, history, n = situation.graph, situation.history, len(situation.history)
+    if np.isfinite(history.factors).any():
+        belief, learned = learned_belief(situation, graph, history, settings, previous)
+        return Model(belief.condition_on_pending(situation.pending), learned)
+    is_chosen = previous is not None and bool(previous.warps)
+    best: tuple[float, AdditiveGP, Learned, Warp] | None = None
+    for kind, power in _OF_TOTALS:
+        is_last = previous is not None and previous.warps == ((kind, power),)
+        if is_chosen and not is_last and not _is_choice_due(previous, settings, n):
+            continue
+        warp = Warp.fitted(kind, history.totals, power)
+        warped = replace(history, totals=warp.forward(history.totals))
+        belief, learned = learned_belief(situation, graph, warped, settings, previous if is_last else None)
+        evidence = belief.log_evidence() + _density(belief, warp, history.totals, 0)
+        if best is None or evidence > best[0]:
+            best = evidence, belief, msgspec.structs.replace(learned, warps=((kind, power),)), warp
+    assert best is not None
+    _, belief, learned, warp = best
+    if not is_chosen or _is_choice_due(previous, settings, n):
+        learned = msgspec.structs.replace(learned, decomposed_at=n)
+    return Model(belief.condition_on_pending(situation.pending), learned, warp)
+
+
+def learn_factors(
+    situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, first: int
+) -> Model:
+    """Factors that are observed by themselves: each transformed, or taken for a sum over its variables, by evidence.
+
+    Args:
+        situation: With outcomes by factor, or with one factor.
+        settings: Of the belief.
+        previous: What was learned before.
+        first: Evaluations before this one are set aside.
+    """
+    history, n = situation.history, len(situation.history)
+    F = history.factors
+    if len(situation.graph.factors) == 1:
+        F = np.where(np.isfinite(F), F, history.totals[:, None])
+    X, F = history.X[first:], F[first:]
+    alone = replace(situation, outcomes="per-factor")
+    data = _Data(alone, settings, X, F)
+    if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
+        return data.chosen(can_split=first == 0)
+    warps = tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(previous.warps, F.T, strict=True))
+    belief, learned = learned_belief(alone, alone.graph, data.warped(warps), settings, previous)
+    is_refitted = learned.fitted_at != previous.fitted_at
+    splits = {
+        factor: data.split(factor, hyperparameters, is_due=is_refitted)
+        for factor, hyperparameters in previous.splits.items()
+    }
+    learned = msgspec.structs.replace(learned, splits={f: split.hyperparameters for f, split in splits.items()})
+    return data.model(belief, learned, warps, splits)
+
+
+@dataclass(frozen=True)
+class _Data:
+    situation: JointSituation
+    settings: AdditiveGPSettings
+    X: Float[np.ndarray, "t n"]
+    F: Float[np.ndarray, "t k"]
+
+    def warped(self, warps: tuple[Warp, ...]) -> History:
+        columns = [warp.forward(y) for warp, y in zip(warps, self.F.T, strict=True)]
+        return History(self.X, np.full(len(self.X), np.nan), np.array(columns).T.reshape(self.F.shape))
+
+    def chosen(self, *, can_split: bool) -> Model:
+        """The model of every factor that has the largest evidence."""
+        situation, k = self.situation, self.F.shape[1]
+        tried = list[tuple[AdditiveGP, Learned, tuple[Warp, ...]]]()
+        evidences = np.empty((len(_OF_FACTORS), k))
+        for i, (kind, power) in enumerate(_OF_FACTORS):
+            warps = tuple(Warp.fitted(kind, y, power) for y in self.F.T)
+            belief, learned = learned_belief(situation, situation.graph, self.warped(warps), self.settings, None)
+            tried.append((belief, learned, warps))
+            densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
+            evidences[i] = np.array(belief.log_evidences()) + densities
+        best = evidences.argmax(axis=0)
+        warps = tuple(tried[i][2][j] for j, i in enumerate(best))
+        hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
+        belief = tried[0][0].with_hyperparameters(hyperparameters)
+        if best.any():
+            history = self.warped(warps)
+            belief = AdditiveGP.create(self.settings, situation.graph, situation.domain, "per-factor")
+            belief = belief.with_hyperparameters(hyperparameters).update(history.X, factors=history.factors)
+        splits = dict[str, AdditiveGP]()
+        odds = _ODDS_OF_WHOLE[situation.structure]
+        for j, factor in enumerate(situation.graph.factors):
+            if can_split and self._stands_alone(factor) and np.isfinite(self.F[:, j]).any():
+                split = self.split(factor, None, is_due=True)
+                evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
+                if evidence > evidences[best[j], j] + odds:
+                    splits[factor] = split
+        learned = Learned(
+            hyperparameters,
+            tried[0][1].fitted_at,
+            decomposed_at=len(situation.history),
+            warps=tuple(_OF_FACTORS[i] for i in best),
+            splits={factor: split.hyperparameters for factor, split in splits.items()},
+        )
+        return self.model(belief, learned, warps, splits)
+
+    def split(self, factor: str, warm: AdditiveHyperparameters | None, *, is_due: bool) -> AdditiveGP:
+        """A belief about one factor's parts."""
+        graph, j = self.situation.graph, self.situation.graph.factors.index(factor)
+        parts, domain = parts_of(graph, factor, self.situation.domain)
+        restarts = max(_RESTARTS, self.settings.restarts) if warm is None else self.settings.restarts
+        spread = max(_SPREAD, self.settings.outputscale_log_std)
+        settings = msgspec.structs.replace(self.settings, factors={}, restarts=restarts, outputscale_log_std=spread)
+        columns = [graph.variables.index(variable) for variable in parts.variables]
+        belief = AdditiveGP.create(settings, parts, domain).update(self.X[:, columns], totals=self.F[:, j])
+        if warm is not None and not is_due:
+            return belief.with_hyperparameters(warm)
+        rng = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=len(self.situation.history))
+        return belief.fit(rng, warm=warm)
+
+    def model(
+        self, belief: AdditiveGP, learned: Learned, warps: tuple[Warp, ...], splits: dict[str, AdditiveGP]
+    ) -> Model:
+        pending = self.situation.pending
+        places = {
+            factor: [belief.graph.variables.index(variable) for variable in split.graph.variables]
+            for factor, split in splits.items()
+        }
+        return Model(
+            belief.condition_on_pending(pending),
+            learned,
+            factor_warps=warps,
+            splits={f: split.condition_on_pending(pending[:, places[f]]) for f, split in splits.items()},
+        )
+
+    def _stands_alone(self, factor: str) -> bool:
+        """Whether it has several variables, and shares none: terms of neighbours would be in another unit."""
+        graph = self.situation.graph
+        scope = graph.scope(factor)
+        return len(scope) > 1 and all(len(graph.factors_of(variable)) == 1 for variable in scope)
+
+
+def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: int) -> bool:
+    if previous is None or not previous.fitted_at:
+        return True
+    return n - previous.fitted_at >= settings.refit_every and n >= _GROWTH * previous.decomposed_at
+
+
+def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], factor: int) -> float:
+    """What turns the evidence of standardised, transformed outcomes into one of the outcomes themselves, as a log."""
+    seen = outcomes[np.isfinite(outcomes)]
+    return float(warp.log_slope(seen).sum()) - len(seen) * math.log(belief.hyperparameters.scales[factor])
+
+
+def _picked(choices: list[AdditiveHyperparameters]) -> AdditiveHyperparameters:
+    """For each factor what one of several fits found for it."""
+    picked = AdditiveHyperparameters(
+        kernels=tuple(h.kernels[j] for j, h in enumerate(choices)),
+        lengthscales=tuple(h.lengthscales[j] for j, h in enumerate(choices)),
+        outputscales=tuple(h.outputscales[j] for j, h in enumerate(choices)),
+        noise_variances=tuple(h.noise_variances[j] for j, h in enumerate(choices)),
+        total_noise_variance=0.0,
+        constants=tuple(h.constants[j] for j, h in enumerate(choices)),
+        scales=tuple(h.scales[j] for j, h in enumerate(choices)),
+    )
+    return msgspec.structs.replace(picked, total_noise_variance=float(sum(picked.in_one_unit().noise_variances)))
