@@ -107,6 +107,8 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
         for factor in model.splits:
             low[columns[factor]], high[columns[factor]] = 0.0, 1.0
         starts = starting_points(belief, low, high)
+        if not len(starts):
+            starts = np.clip(centre, low, high)[None]
         whole = LogImprovements(graph=graph, low=low, high=high, starts=starts, belief=belief, reference=centre)
         if not model.splits:
             return whole

@@ -5,13 +5,14 @@ the slope of its transform.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.joint_situation import History, JointSituation
+from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import Learned, Model, learned_belief
 from swarmbo.acquisition.splitting import parts_of
 from swarmbo.belief.additive import AdditiveGP
@@ -21,7 +22,7 @@ from swarmbo.rng import stream
 
 _OF_TOTALS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.6))
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
-_GROWTH = 1.3  # choices are made anew when the history has grown by this factor
+_GROWTH = 1.5  # choices are made anew when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "known": math.log(10.0),  # a factor that somebody names is rather not a sum over its variables
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
@@ -79,13 +80,18 @@ def learn_factors(
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
         return data.chosen(can_split=first == 0)
     warps = tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(previous.warps, F.T, strict=True))
-    belief, learned = learned_belief(alone, alone.graph, data.warped(warps), settings, previous)
-    is_refitted = learned.fitted_at != previous.fitted_at
-    splits = {
-        factor: data.split(factor, hyperparameters, is_due=is_refitted)
-        for factor, hyperparameters in previous.splits.items()
-    }
-    learned = msgspec.structs.replace(learned, splits={f: split.hyperparameters for f, split in splits.items()})
+    is_due = n - previous.fitted_at >= settings.refit_every and len(X) > 0
+    belief = data.whole(warps, previous.splits).with_hyperparameters(previous.hyperparameters)
+    if is_due and belief.n_data:
+        rng = stream(situation.seed, "belief", "fit", evaluations=n)
+        belief = belief.fit(rng, warm=previous.hyperparameters)
+    splits = {factor: data.split(factor, known, is_due=is_due) for factor, known in previous.splits.items()}
+    learned = msgspec.structs.replace(
+        previous,
+        hyperparameters=belief.hyperparameters,
+        fitted_at=n if is_due else previous.fitted_at,
+        splits={factor: split.hyperparameters for factor, split in splits.items()},
+    )
     return data.model(belief, learned, warps, splits)
 
 
@@ -96,45 +102,49 @@ class _Data:
     X: Float[np.ndarray, "t n"]
     F: Float[np.ndarray, "t k"]
 
-    def warped(self, warps: tuple[Warp, ...]) -> History:
-        columns = [warp.forward(y) for warp, y in zip(warps, self.F.T, strict=True)]
-        return History(self.X, np.full(len(self.X), np.nan), np.array(columns).T.reshape(self.F.shape))
+    def whole(self, warps: tuple[Warp, ...], without: Collection[str] = ()) -> AdditiveGP:
+        """Factors as they are, given transformed outcomes of all but some."""
+        graph, columns = self.situation.graph, np.full(self.F.shape, np.nan)
+        for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
+            if factor not in without:
+                columns[:, j] = warp.forward(self.F[:, j])
+        return AdditiveGP.create(self.settings, graph, self.situation.domain, "per-factor").update(
+            self.X, factors=columns
+        )
 
     def chosen(self, *, can_split: bool) -> Model:
         """The model of every factor that has the largest evidence."""
         situation, k = self.situation, self.F.shape[1]
-        tried = list[tuple[AdditiveGP, Learned, tuple[Warp, ...]]]()
+        tried = list[tuple[AdditiveGP, tuple[Warp, ...]]]()
         evidences = np.empty((len(_OF_FACTORS), k))
         for i, (kind, power) in enumerate(_OF_FACTORS):
             warps = tuple(Warp.fitted(kind, y, power) for y in self.F.T)
-            belief, learned = learned_belief(situation, situation.graph, self.warped(warps), self.settings, None)
-            tried.append((belief, learned, warps))
+            belief = self.whole(warps)
+            if belief.n_data:
+                rng = stream(situation.seed, "belief", "fit", evaluations=len(situation.history), transform=i)
+                belief = belief.fit(rng)
+            tried.append((belief, warps))
             densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
             evidences[i] = np.array(belief.log_evidences()) + densities
         best = evidences.argmax(axis=0)
-        warps = tuple(tried[i][2][j] for j, i in enumerate(best))
+        warps = tuple(tried[i][1][j] for j, i in enumerate(best))
         hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
-        belief = tried[0][0].with_hyperparameters(hyperparameters)
-        if best.any():
-            history = self.warped(warps)
-            belief = AdditiveGP.create(self.settings, situation.graph, situation.domain, "per-factor")
-            belief = belief.with_hyperparameters(hyperparameters).update(history.X, factors=history.factors)
-        splits = dict[str, AdditiveGP]()
-        odds = _ODDS_OF_WHOLE[situation.structure]
+        splits, odds = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure]
         for j, factor in enumerate(situation.graph.factors):
             if can_split and self._stands_alone(factor) and np.isfinite(self.F[:, j]).any():
                 split = self.split(factor, None, is_due=True)
                 evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
                 if evidence > evidences[best[j], j] + odds:
                     splits[factor] = split
+        n = len(situation.history)
         learned = Learned(
             hyperparameters,
-            tried[0][1].fitted_at,
-            decomposed_at=len(situation.history),
+            fitted_at=n if np.isfinite(self.F).any() else 0,
+            decomposed_at=n,
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},
         )
-        return self.model(belief, learned, warps, splits)
+        return self.model(self.whole(warps, splits).with_hyperparameters(hyperparameters), learned, warps, splits)
 
     def split(self, factor: str, warm: AdditiveHyperparameters | None, *, is_due: bool) -> AdditiveGP:
         """A belief about one factor's parts."""

@@ -1,0 +1,272 @@
+"""The default: what it models, what it maximises, and what it leaves alone."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+import swarmbo as sb
+from swarmbo.acquisition import Auto, TrustBox
+from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.acquisition.fixed_point import FixedPoint
+from swarmbo.acquisition.incumbents import incumbent
+from swarmbo.acquisition.joint_situation import History
+from swarmbo.acquisition.model import Learned
+from swarmbo.acquisition.splitting import SplitImprovements, parts_of, split_graph
+from swarmbo.acquisition.thompson import SampledFunctions
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.graph import FactorGraph, stacks_of
+
+BELIEF = AdditiveGPSettings()
+BLOCKS = {"f": ["a", "b"], "g": ["c", "d"]}
+PEAKED = {"f": ["a", "b", "c"], "g": ["d"]}
+
+
+def with_outcomes(situation, totals, factors=None):
+    """The same situation with other outcomes."""
+    factors = np.full_like(situation.history.factors, np.nan) if factors is None else factors
+    return replace(situation, history=History(situation.history.X, totals, factors))
+
+
+def unit(situation):
+    return situation.domain.to_unit(situation.history.X)
+
+
+def bowl(U):
+    """Far below its top everywhere but near it: a power of a sum."""
+    return -(((4.0 * U - 1.5) ** 2).sum(axis=1) ** 3)
+
+
+def waves(U):
+    return np.sin(7.0 * U + np.arange(U.shape[1])).sum(axis=1)
+
+
+def ramps(U):
+    return np.sin(2.0 * U + 0.3 * np.arange(U.shape[1])).sum(axis=1)
+
+
+def peaked(situation_of, fun=lambda U: waves(U[:, :3]), t=40):
+    """Outcomes by factor; ``f`` is any function of three variables."""
+    situation = situation_of(PEAKED, t=t, outcomes="per-factor")
+    U = unit(situation)
+    noise = 0.01 * np.random.default_rng(1).standard_normal((t, 2))
+    factors = np.column_stack([fun(U), np.cos(4.0 * U[:, 3])]) + noise
+    return with_outcomes(situation, factors.sum(axis=1), factors)
+
+
+@pytest.mark.parametrize(("fun", "wanted"), [(bowl, "power"), (ramps, "none")])
+def test_totals_are_transformed_where_the_evidence_speaks_for_it(situation_of, fun, wanted) -> None:
+    situation = situation_of(BLOCKS, t=40)
+    situation = with_outcomes(situation, fun(unit(situation)))
+    model = Auto().learn(situation, BELIEF, None)
+    assert model.warp.kind == wanted
+    assert model.learned.warps[0][0] == wanted
+
+
+def test_the_scale_of_outcomes_does_not_change_the_choice(situation_of) -> None:
+    for fun in (bowl, ramps):
+        situation = situation_of(BLOCKS, t=30)
+        totals = fun(unit(situation))
+        kinds = {
+            Auto().learn(with_outcomes(situation, 5.0 + scale * totals), BELIEF, None).warp.kind
+            for scale in (1e-6, 1.0, 1e6)
+        }
+        assert len(kinds) == 1
+
+
+def test_draws_and_bounds_take_turns_where_outcomes_are_transformed_and_bounds_stand_alone_else(situation_of) -> None:
+    kinds = {}
+    for name, fun in (("power", bowl), ("none", ramps)):
+        for t in (40, 41):
+            situation = situation_of(BLOCKS, t=t)
+            situation = with_outcomes(situation, fun(unit(situation)))
+            functions = Auto().local_functions(situation, Auto().learn(situation, BELIEF, None))
+            kinds[name, t % 2] = type(functions)
+            if isinstance(functions, ContrastBounds):
+                bolder = 4.0 if name == "none" else 1.0
+                assert functions.weight == pytest.approx(bolder * 0.05 * np.sqrt(np.log(2 * t)))
+    assert kinds["power", 0] is SampledFunctions
+    assert {kinds["power", 1], kinds["none", 0], kinds["none", 1]} == {ContrastBounds}
+
+
+def test_the_search_stays_in_the_box_around_the_incumbent(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=30, initial=30)
+    auto = Auto(box=TrustBox(initial=0.2))
+    model = auto.learn(situation, BELIEF, None)
+    functions = auto.local_functions(situation, model)
+    centre = incumbent(model.belief)
+    np.testing.assert_allclose(functions.low, np.maximum(centre - 0.1, 0.0))
+    np.testing.assert_allclose(functions.high, np.minimum(centre + 0.1, 1.0))
+    assert ((functions.starts >= functions.low) & (functions.starts <= functions.high)).all()
+
+
+def test_outcomes_of_factors_among_totals_are_learned_from(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=20)
+    factors = np.full((20, 2), np.nan)
+    factors[10:] = situation_of(BLOCKS, t=20, outcomes="per-factor").history.factors[10:]
+    totals = situation.history.totals.copy()
+    totals[10:] = np.nan
+    model = Auto().learn(with_outcomes(situation, totals, factors), BELIEF, None)
+    assert model.warp.kind == "none"
+    assert model.belief.n_data == 20
+
+
+def test_a_factor_that_is_a_sum_over_its_variables_is_split(situation_of) -> None:
+    model = Auto().learn(peaked(situation_of), BELIEF, None)
+    assert list(model.splits) == ["f"]
+    assert model.splits["f"].graph.scopes == (("a",), ("b",), ("c",))
+
+
+def test_a_factor_whose_variables_interact_is_not_split(situation_of) -> None:
+    product = peaked(situation_of, lambda U: np.sin(6.0 * U[:, 0] * (1.0 + U[:, 1])) * np.cos(5.0 * U[:, 2] * U[:, 0]))
+    assert not Auto().learn(product, BELIEF, None).splits
+
+
+def test_factors_that_share_variables_are_not_split(situation_of) -> None:
+    situation = situation_of({"f": ["a", "b"], "g": ["b", "c"]}, t=40, outcomes="per-factor")
+    U = unit(situation)
+    factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:])])
+    model = Auto().learn(with_outcomes(situation, factors.sum(axis=1), factors), BELIEF, None)
+    assert not model.splits
+
+
+def test_an_unknown_structure_is_taken_for_a_sum_until_the_data_object(situation_of) -> None:
+    graph = {"whole": ["a", "b", "c"]}
+    few = situation_of(graph, t=8, structure="unknown")
+    assert list(Auto().learn(few, BELIEF, None).splits) == ["whole"]
+    assert not Auto().learn(replace(few, structure="known"), BELIEF, None).splits
+    many = situation_of(graph, t=60, structure="unknown")
+    U = unit(many)
+    many = with_outcomes(many, np.sin(6.0 * U[:, 0] * (1.0 + U[:, 1])) * np.cos(5.0 * U[:, 2]))
+    assert not Auto().learn(many, BELIEF, None).splits
+
+
+def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of) -> None:
+    situation = peaked(situation_of)
+    model = Auto().learn(situation, BELIEF, None)
+    functions = Auto().local_functions(situation, model)
+    assert isinstance(functions, SplitImprovements)
+    assert functions.graph.factors == ("f(a)", "f(b)", "f(c)", "g")
+    (stack,) = stacks_of(functions.graph)
+    U = np.random.default_rng(0).random((4, 5, 1))
+    values, slopes = functions.value_and_gradient(stack, U, ())
+    np.testing.assert_array_equal(values, functions.value(stack, U, ()))
+    centre = model.incumbent()
+    split = LogImprovements.on_cube(model.splits["f"], reference=centre[:3])
+    (own,) = stacks_of(split.graph)
+    np.testing.assert_array_equal(values[:3], split.value(own, U[:3], ()))
+    whole = LogImprovements.on_cube(model.belief, reference=centre)
+    (alone,) = stacks_of(model.belief.graph, ["g"])
+    np.testing.assert_array_equal(values[3:], whole.value(alone, U[3:], ()))
+    for row in range(4):
+        for m in range(5):
+
+            def along(u, row=row, m=m):
+                V = U.copy()
+                V[row, m] = u
+                return functions.value(stack, V, ())[row, m]
+
+            numeric = approx_fprime(U[row, m], along, 1e-7)
+            np.testing.assert_allclose(slopes[row, m], numeric, rtol=2e-3, atol=2e-3)
+
+
+def test_what_is_split_has_no_box_and_what_is_not_has_one(situation_of) -> None:
+    situation = replace(peaked(situation_of), initial=40)
+    functions = Auto(box=TrustBox(initial=0.2)).local_functions(situation, Auto().learn(situation, BELIEF, None))
+    assert functions.low[:3].tolist() == [0.0] * 3
+    assert functions.high[:3].tolist() == [1.0] * 3
+    assert functions.high[3] - functions.low[3] <= 0.2 + 1e-12
+
+
+def test_the_incumbent_of_a_split_factor_is_its_best_evaluated_point(situation_of) -> None:
+    situation = peaked(situation_of)
+    model = Auto().learn(situation, BELIEF, None)
+    U = unit(situation)
+    point = model.incumbent()
+    for columns, fun in ((slice(0, 3), waves), (slice(3, 4), lambda V: np.cos(4.0 * V[:, 0]))):
+        evaluated = U[:, columns]
+        assert (evaluated == point[columns]).all(axis=1).any()
+        assert fun(point[None, columns])[0] > fun(evaluated).max() - 0.03
+
+
+def test_the_sum_is_predicted_through_splits_in_the_unit_of_outcomes(situation_of) -> None:
+    situation = peaked(situation_of, t=60)
+    model = Auto().learn(situation, BELIEF, None)
+    assert model.splits
+    mean, std = model.posterior(situation.history.X)
+    np.testing.assert_allclose(mean, situation.history.totals, atol=0.05)
+    assert (std < 0.2).all()
+
+
+def test_parts_belong_to_who_can_learn_them() -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c"]})
+    told = split_graph(graph, ["f"], shared_outcomes=True)
+    assert told.factor_owners == (graph.variable_owner("a"), graph.variable_owner("b"), graph.factor_owners[1])
+    private = split_graph(graph, ["f"], shared_outcomes=False)
+    assert private.factor_owners == (graph.factor_owners[0], graph.factor_owners[0], graph.factor_owners[1])
+    assert private.variables == graph.variables
+    domain = sb.spaces.Domain(np.zeros(3), np.array([1.0, 2.0, 3.0]))
+    parts, box = parts_of(graph, "f", domain)
+    assert parts.variables == ("a", "b")
+    assert box.high.tolist() == [1.0, 2.0]
+
+
+def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
+    situation = situation_of({"whole": ["a", "b"]}, t=30, initial=5)
+    U = unit(situation)
+    totals = np.sin(6.0 * U[:, 0] * U[:, 1])
+    totals[5:18] = totals[:5].min()  # no gain for longer than restart_after
+    situation = with_outcomes(situation, totals)
+    at_restart = replace(situation, history=History(situation.history.X[:17], totals[:17], np.full((17, 1), np.nan)))
+    functions = Auto().local_functions(at_restart, Auto().learn(at_restart, BELIEF, None))
+    assert isinstance(functions, FixedPoint)
+    assert (functions.low == functions.high).all()
+    assert not isinstance(
+        Auto(restart_after=0).local_functions(at_restart, Auto().learn(at_restart, BELIEF, None)), FixedPoint
+    )
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_choices_are_kept_until_the_history_has_grown(situation_of, outcomes) -> None:
+    situation = peaked(situation_of) if outcomes == "per-factor" else situation_of(BLOCKS, t=40)
+    first = Auto().learn(situation, BELIEF, None).learned
+    assert first.decomposed_at == 40
+    history = situation.history
+    more = History(
+        np.concatenate([history.X, history.X[:4]]),
+        np.concatenate([history.totals, history.totals[:4]]),
+        np.concatenate([history.factors, history.factors[:4]]),
+    )
+    later = Auto().learn(replace(situation, history=more), BELIEF, first).learned
+    assert (later.decomposed_at, later.fitted_at) == (40, 44)
+    assert (later.warps, set(later.splits)) == (first.warps, set(first.splits))
+    again = msgspec.convert(msgspec.to_builtins(later), Learned)
+    assert again == later
+
+
+def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
+    team = sb.Team(None, dict.fromkeys("abcd", (0.0, 1.0)), seed=3, initial=10)
+
+    def outcome(point):
+        return float(waves(np.array([[point[v] for v in "abcd"]]))[0])
+
+    for _ in range(20):
+        query = team.ask()
+        team.tell(query, outcome(query.point))
+    assert team.model.splits
+    other = sb.Team.from_state_dict(team.state_dict())
+    for _ in range(6):
+        mine, theirs = team.ask(), other.ask()
+        assert mine == theirs
+        team.tell(mine, outcome(mine.point))
+        other.tell(theirs, outcome(theirs.point))
+    assert 4.0 - max(team.history.totals) < 0.05
+
+
+@pytest.mark.parametrize("wrong", [{"restart_after": -1}, {"weight": -0.1}, {"n_features": 7}, {"n_features": 0}])
+def test_settings_out_of_range_are_refused(wrong) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Auto(**wrong)
