@@ -427,9 +427,11 @@ def test_a_draw_given_totals_costs_a_message_from_each_owner_to_each_other():
     assert team.last_report.traffic.bytes >= 2 * 8 * 4
 
 
-def test_agents_that_exchange_real_messages_decide_alike():
+@pytest.mark.parametrize("coordination", ["refined-max-sum", "admm"])
+@pytest.mark.parametrize("acquisition", ["dec-hbo", "thompson"])
+def test_agents_that_exchange_real_messages_decide_alike(coordination, acquisition):
     fast, agents = (
-        team_of(coordination="refined-max-sum", acquisition="dec-hbo", transport=sb.InProcess(as_agents=real))
+        team_of(coordination=coordination, acquisition=acquisition, transport=sb.InProcess(as_agents=real))
         for real in (False, True)
     )
     assert told(fast, 7) == told(agents, 7)
