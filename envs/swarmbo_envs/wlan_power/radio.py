@@ -44,19 +44,26 @@ def distances(A: Float[np.ndarray, "k 2"], B: Float[np.ndarray, "m 2"]) -> Float
     return np.hypot(*np.moveaxis(A[:, None] - B[None], -1, 0))
 
 
-def shadowing(seed: int, std_db: float, n_points: int, n_users: int) -> tuple[np.ndarray, np.ndarray]:
-    """What obstacles add to the loss of each link, normal and independent; it stays with a link when its user walks.
+def shadowing_between(seed: int, std_db: float, n_points: int) -> Float[np.ndarray, "k k"]:
+    """What obstacles add to the loss between access points, normal and independent by pair, the same both ways.
+
+    Args:
+        seed: Of the topology.
+        std_db: Standard deviation, dB; 0 adds nothing.
+        n_points: Number of access points k.
+    """
+    rng = stream(seed, "shadowing", "access points")
+    upper = np.triu(std_db * rng.standard_normal((n_points, n_points)), 1)
+    return upper + upper.T
+
+
+def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) -> Float[np.ndarray, "k m"]:
+    """What obstacles add to the loss from access points to users; it stays with a link when its user walks.
 
     Args:
         seed: Of the topology.
         std_db: Standard deviation, dB; 0 adds nothing.
         n_points: Number of access points k.
         n_users: Number of users m.
-
-    Returns:
-        Between access points (k, k), the same both ways; from access points to users (k, m).
     """
-    between = std_db * stream(seed, "shadowing", "access points").standard_normal((n_points, n_points))
-    to_users = std_db * stream(seed, "shadowing", "users").standard_normal((n_points, n_users))
-    upper = np.triu(between, 1)
-    return upper + upper.T, to_users
+    return std_db * stream(seed, "shadowing", "users").standard_normal((n_points, n_users))

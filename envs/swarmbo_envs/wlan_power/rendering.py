@@ -18,8 +18,12 @@ from swarmbo_envs.wlan_power.topology import Topology
 
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
-_SINR_DB = (-5.0, 40.0)
-_POINT_COLOURS = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf"]
+_DISTURBERS = {"audible": "access points that the serving one hears (dashed)", "all": "all others (dashed: audible)"}
+_SINR_DB = (-20.0, 40.0)
+_POINT_COLOURS = [
+    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b"),
+    *("#e377c2", "#bcbd22", "#17becf", "#7f7f7f", "#f4b6c2", "#3b3b98"),
+]
 
 
 def frame(
@@ -45,9 +49,10 @@ def frame(
     _draw_powers(axes["powers"], episode, settings)
     _draw_users(axes["users"], network, capacities)
     _draw_total(axes["total"], episode, settings)
+    left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
     axes["map"].set_title(
         f"round {episode.round} of {settings.max_cycles}: {capacities.sum():,.0f} Mbit/s for {network.n_users.sum()} "
-        f"users\ninterference: {settings.interference}, outcomes: {settings.outcomes}",
+        f"users{left}\ninterference from {_DISTURBERS[settings.interference]}",
         fontsize=10,
         loc="left",
     )
@@ -82,7 +87,7 @@ def _draw_map(
 ) -> None:
     low = np.minimum(topology.low, topology.access_points.min(axis=0))
     high = np.maximum(topology.high, topology.access_points.max(axis=0))
-    margin = _MARGIN * max(float((high - low).max()), 1.0)
+    margin = max(_MARGIN * float((high - low).max()), 10.0)
     low, high = low - margin, high + margin
     nx, ny = np.maximum(2, np.round(_RESOLUTION * (high - low) / (high - low).max())).astype(int)
     x, y = np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny)
@@ -130,11 +135,12 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
     numbers = np.arange(len(episode.powers))
     ax.bar(numbers, episode.powers - low, bottom=low, color=[_POINT_COLOURS[i % len(_POINT_COLOURS)] for i in numbers])
     ax.set(ylabel="power (dBm)", ylim=(low - 0.04 * (high - low), high), xlabel="access point")
+    ax.set_yticks(np.linspace(low, high, 4))
     _tidy(ax, numbers)
 
 
 def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"]) -> None:
-    """Users side by side, by access point; the line over a group is its sum's share per user."""
+    """Users side by side, by access point, the best of each first."""
     place, centres = 0.0, []
     for i in range(network.n_points):
         group = np.flatnonzero(network.present & (network.serving == i))

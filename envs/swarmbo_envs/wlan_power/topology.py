@@ -1,6 +1,7 @@
 """Where access points and users are."""
 
 import csv
+import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from swarmbo.errors import ConfigError
 from swarmbo.rng import stream
-from swarmbo_envs.wlan_power.radio import distances, path_loss_db, shadowing
+from swarmbo_envs.wlan_power.radio import distances, path_loss_db, shadowing_between, shadowing_to_users
 from swarmbo_envs.wlan_power.settings import (
     GeneratedSettings,
     StatedSettings,
@@ -46,6 +47,15 @@ class Topology:
     low: Float[np.ndarray, " 2"]
     high: Float[np.ndarray, " 2"]
 
+    @property
+    def digest(self) -> str:
+        """Names the topology by its content."""
+        serving = np.full(len(self.users), -1) if self.serving is None else self.serving
+        sizes = np.array([len(self.access_points), len(self.users)])
+        floats = (self.access_points, self.users, self.between_db, self.to_users_db, self.low, self.high)
+        parts = [array.astype("<f8") for array in floats] + [array.astype("<i8") for array in (serving, sizes)]
+        return hashlib.blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
+
     def hears(self, power_dbm: float, audible_dbm: float) -> Bool[np.ndarray, "k k"]:
         """Which access point hears which other at a power, at a threshold; symmetric, since loss is the same both ways.
 
@@ -76,18 +86,21 @@ def topology_of(settings: WlanPowerSettings) -> Topology:
 
 
 def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topology:
-    """One access point after the other, each within hearing of at least two before it, so that nobody ends up alone."""
-    k, m, area = table.access_points, table.users, np.array(table.area_m)
-    between, to_users = shadowing(settings.topology_seed, settings.shadowing_db, k, m)
+    """One access point after the other, each within hearing of at least two before it, so that nobody ends up alone.
+
+    A place that does not fit is drawn again, the obstacles around it included.
+    """
+    k, area, std = table.access_points, np.array(table.area_m), settings.shadowing_db
     rng = stream(settings.topology_seed, "topology", "access points")
+    obstacles = stream(settings.topology_seed, "topology", "shadowing")
     reach_db = settings.power_dbm[1] - settings.audible_dbm
     for _ in range(_RESTARTS):
-        places, heard = np.empty((0, 2)), np.zeros((0, 0), dtype=bool)
-        while len(places) < k:
-            n = len(places)
+        places, heard, between = np.empty((0, 2)), np.zeros((0, 0), dtype=bool), np.zeros((0, 0))
+        while (n := len(places)) < k:
             tried = rng.random((_TRIES, 2)) * area
             apart = distances(tried, places)
-            hears = path_loss_db(apart) + between[n, :n] <= reach_db
+            shadow = std * obstacles.standard_normal((_TRIES, n))
+            hears = path_loss_db(apart) + shadow <= reach_db
             degrees = hears.sum(axis=1)
             full = heard.sum(axis=1) >= table.most_heard
             fits = (degrees >= min(2, n)) & (degrees <= table.most_heard) & ~(hears & full).any(axis=1)
@@ -96,9 +109,10 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
                 break
             first = int(fits.argmax())
             places = np.vstack([places, tried[first]])
-            heard = np.block([[heard, hears[first][:, None]], [hears[first][None], np.zeros((1, 1), dtype=bool)]])
+            heard, between = _bordered(heard, hears[first]), _bordered(between, shadow[first])
         else:
-            users = _dealt_out(places, m, table.user_radius_m, area, settings.topology_seed)
+            users = _dealt_out(places, table.users, table.user_radius_m, area, settings.topology_seed)
+            to_users = shadowing_to_users(settings.topology_seed, std, k, table.users)
             return Topology(places, users, None, between, to_users, np.zeros(2), area)
     raise ConfigError(
         f"got {k} access points in {area[0]:g} m x {area[1]:g} m, of which no drawing lets each hear from 2 to "
@@ -106,6 +120,11 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
         "or audible_dbm of the world",
         at="$.topology.generated",
     )
+
+
+def _bordered(matrix: np.ndarray, edge: np.ndarray) -> np.ndarray:
+    """A symmetric matrix (n, n) with one row and column more, zero where they meet."""
+    return np.block([[matrix, edge[:, None]], [edge[None], np.zeros((1, 1), dtype=matrix.dtype)]])
 
 
 def _dealt_out(
@@ -136,7 +155,8 @@ def _stated(table: TopologySettings, settings: WlanPowerSettings) -> Topology:
             f"got {given!r:.60}; wanted one index from 0 to {len(points) - 1} for each of {len(users)} users",
             at="$.topology.serving",
         )
-    between, to_users = shadowing(settings.topology_seed, settings.shadowing_db, len(points), len(users))
+    between = shadowing_between(settings.topology_seed, settings.shadowing_db, len(points))
+    to_users = shadowing_to_users(settings.topology_seed, settings.shadowing_db, len(points), len(users))
     serving = None if given is None else np.array(given, dtype=int)
     everything = np.vstack([points, users])
     return Topology(points, users, serving, between, to_users, everything.min(axis=0), everything.max(axis=0))

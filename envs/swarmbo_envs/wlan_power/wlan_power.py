@@ -333,7 +333,7 @@ rounds left, powers of the access points that it hears |
         """What makes this world this one; files by what is in them, not by where they lie."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"], settings["topology"]
-        return settings | {"network": self._first.digest}
+        return settings | {"topology": self.topology.digest}
 
     def render(self) -> Any:
         """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""

@@ -1,0 +1,145 @@
+"""Capacities against formulas by hand, gradients against differences, the best known against brute force."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.optimize import check_grad
+
+from swarmbo_envs import wlan_power_v0
+from swarmbo_envs.wlan_power import Network, best_known
+from swarmbo_envs.wlan_power.radio import noise_dbm, path_loss_db
+
+
+def by_loops(points, users, serving, powers, hears):
+    """Mbit/s of each user, from places, one interferer after the other."""
+    noise = 10 ** ((-174 + 10 * math.log10(20e6) + 7) / 10)
+    capacities = []
+    for place, own in zip(users, serving, strict=True):
+        received = []
+        for point, power in zip(points, powers, strict=True):
+            loss = 46.6777 + 30 * math.log10(max(math.dist(place, point), 1.0))
+            received.append(10 ** ((power - loss) / 10))
+        interference = sum(received[j] for j in range(len(points)) if j != own and hears[own][j])
+        capacities.append(20 * math.log2(1 + received[own] / (noise + interference)))
+    return capacities
+
+
+@pytest.mark.parametrize("interference", ["audible", "all"])
+@pytest.mark.parametrize("seed", range(3))
+def test_outcomes_are_the_sums_of_the_users_capacities_by_hand(interference, seed):
+    env = wlan_power_v0.parallel_env(topology_seed=seed, interference=interference)
+    points, users = env.topology.access_points, env.topology.users
+    serving = [min(range(12), key=lambda i: math.dist(points[i], user)) for user in users]
+    reach = 10 ** ((25 + 82 - 46.6777) / 30)
+    hears = [[interference == "all" or math.dist(a, b) <= reach for b in points] for a in points]
+    powers = np.random.default_rng(seed).uniform(1, 25, 12)
+    wanted = by_loops(points, users, serving, powers, hears)
+    assert env.network.user_capacities(powers[None])[0] == pytest.approx(wanted)
+    env.reset(seed=0)
+    *_, infos = env.step({agent: [power] for agent, power in zip(env.agents, powers, strict=True)})
+    for i, info in enumerate(infos.values()):
+        own = math.fsum(c for c, s in zip(wanted, serving, strict=True) if s == i)
+        assert info["factors"] == {f"capacity_{i}": pytest.approx(own)}
+        assert info["users"] == serving.count(i)
+
+
+def test_one_link_by_hand():
+    assert path_loss_db(np.array([1.0, 10.0, 100.0])) == pytest.approx([46.6777, 76.6777, 106.6777])
+    assert path_loss_db(np.array([0.0, 0.5])) == pytest.approx([46.6777, 46.6777])
+    assert noise_dbm(20.0, 7.0) == pytest.approx(-174 + 73.0103 + 7, abs=1e-4)
+    assert noise_dbm(40.0, 7.0) - noise_dbm(20.0, 7.0) == pytest.approx(3.0103, abs=1e-4)
+    alone = wlan_power_v0.parallel_env(topology={"access_points": [[0, 0]], "users": [[10, 0]]})
+    snr_db = 25 - 76.6777 + 93.98970
+    assert alone.network.value(np.array([[25.0]]))[0] == pytest.approx(20 * math.log2(1 + 10 ** (snr_db / 10)))
+
+
+def networks():
+    @st.composite
+    def draw(draw):
+        k, m = draw(st.integers(1, 5)), draw(st.integers(0, 8))
+        rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+        return Network(
+            loss_db=rng.uniform(50.0, 130.0, (k, m)),
+            serving=rng.integers(0, k, m),
+            present=rng.random(m) < 0.8,
+            disturbs=rng.random((k, k)) < 0.6,
+            noise_mw=10**-9.4,
+            bandwidth_mhz=20.0,
+        ), rng.uniform(1.0, 25.0, k)
+
+    return draw()
+
+
+@given(networks())
+@settings(max_examples=60, deadline=None)
+def test_the_gradient_is_that_of_finite_differences(drawn):
+    network, x = drawn
+    value, gradient = network.value_and_gradient(x)
+    assert value == pytest.approx(network.value(x[None])[0])
+    error = check_grad(
+        lambda x: network.value_and_gradient(x)[0], lambda x: network.value_and_gradient(x)[1], x, epsilon=1e-6
+    )
+    assert error <= 1e-4 * (1.0 + np.linalg.norm(gradient))
+
+
+@given(networks(), st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_more_own_power_never_hurts_ones_own_users_and_never_helps_those_of_others(drawn, which):
+    network, x = drawn
+    i = which % len(x)
+    louder = x.copy()
+    louder[i] += 3.0
+    before, after = network.factor_values(np.array([x, louder]))
+    slack = 1e-9 * (1.0 + before)
+    assert after[i] >= before[i] - slack[i]
+    others = np.arange(len(x)) != i
+    assert (after[others] <= before[others] + slack[others]).all()
+    untouched = others & ~network.disturbs[:, i]
+    assert after[untouched] == pytest.approx(before[untouched])
+
+
+def test_a_user_that_is_gone_gets_nothing_and_an_access_point_without_users_neither():
+    env = wlan_power_v0.parallel_env(
+        topology={"access_points": [[0, 0], [50, 0]], "users": [[5, 0], [9, 0]]}, departures=[[2, 0]]
+    )
+    env.reset(seed=0)
+    loud = {agent: [20.0] for agent in env.agents}
+    *_, both = env.step(loud)
+    *_, one = env.step(loud)
+    assert both["ap_1"]["measurement"] == one["ap_1"]["measurement"] == 0.0
+    assert (both["ap_0"]["users"], one["ap_0"]["users"], one["ap_1"]["users"]) == (2, 1, 0)
+    assert 0.0 < one["ap_0"]["measurement"] < both["ap_0"]["measurement"]
+    assert env.network.user_capacities(np.full((1, 2), 20.0))[0][0] == 0.0
+
+
+def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings():
+    for seed in range(4):
+        small = {"generated": {"access_points": 4, "users": 10, "area_m": [150.0, 150.0]}}
+        env = wlan_power_v0.parallel_env(topology=small, topology_seed=seed)
+        powers, capacity = env.best_known()
+        grid = np.array(list(itertools.product(np.linspace(1.0, 25.0, 13), repeat=4)))
+        values = env.network.value(grid)
+        assert values.max() <= capacity + 1e-9
+        assert capacity == pytest.approx(env.network.value(powers[None])[0])
+        assert (powers >= 1.0).all()
+        assert (powers <= 25.0).all()
+        assert capacity - values.max() <= 0.02 * capacity  # and not a dream either
+
+
+def test_the_best_known_of_the_default_does_not_hang_on_the_number_of_starts():
+    env = wlan_power_v0.parallel_env()
+    few, many = (best_known(env.network, 1.0, 25.0, starts)[1] for starts in (64, 512))
+    assert few == pytest.approx(many, abs=1e-4)
+    assert many >= env.network.value(np.random.default_rng(0).uniform(1, 25, (20_000, 12))).max()
+
+
+def test_the_best_known_is_kept_by_what_the_network_is():
+    best_known.cache_clear()
+    wlan_power_v0.parallel_env().best_known()
+    wlan_power_v0.parallel_env(max_cycles=3, noise_std=2.0).best_known()
+    assert best_known.cache_info().misses == 1
+    wlan_power_v0.parallel_env(interference="all").best_known()
+    assert best_known.cache_info().misses == 2

@@ -1,0 +1,157 @@
+"""Topologies: what drawings promise, what files say, what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs import wlan_power_v0
+
+REACH_M = 10 ** ((25 + 82 - 46.6777) / 30)
+
+
+@given(seed=st.integers(0, 10**6), access_points=st.integers(3, 20), users=st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_drawn_access_points_hear_at_least_two_others_and_factors_have_at_most_five_variables(
+    seed, access_points, users
+):
+    table = {"generated": {"access_points": access_points, "users": users, "area_m": [500.0, 400.0]}}
+    env = wlan_power_v0.parallel_env(topology=table, topology_seed=seed)
+    points, places = env.topology.access_points, env.topology.users
+    assert points.shape == (access_points, 2)
+    assert places.shape == (users, 2)
+    for place in (*points, *places):
+        assert 0 <= place[0] <= 500
+        assert 0 <= place[1] <= 400
+    scopes = env.factor_graph()["scopes"]
+    for i in range(access_points):
+        apart = [math.dist(points[i], points[j]) for j in range(access_points)]
+        heard = {f"power_{j}" for j in range(access_points) if j != i and apart[j] <= REACH_M}
+        assert set(scopes[f"capacity_{i}"]) == heard | {f"power_{i}"}
+        assert 3 <= len(scopes[f"capacity_{i}"]) <= 5
+        assert all(distance >= 30.0 for j, distance in enumerate(apart) if j != i)
+
+
+@given(seed=st.integers(0, 10**6), std=st.floats(0.5, 8.0))
+@settings(max_examples=40, deadline=None)
+def test_so_they_do_behind_obstacles(seed, std):
+    env = wlan_power_v0.parallel_env(topology_seed=seed, shadowing_db=std)
+    heard = env.hears.sum(axis=1)
+    assert heard.min() >= 2
+    assert heard.max() <= 4
+    assert (env.hears == env.hears.T).all()
+
+
+def test_a_seed_names_a_topology():
+    one, same, other = (wlan_power_v0.parallel_env(topology_seed=seed).topology for seed in (3, 3, 4))
+    assert np.array_equal(one.users, same.users)
+    assert not np.array_equal(one.users, other.users)
+    assert not np.array_equal(one.access_points, other.access_points)
+
+
+def test_shadowing_has_the_spread_asked_for_and_is_the_same_both_ways():
+    topology = wlan_power_v0.parallel_env(
+        topology={"access_points": [[i * 60.0, 0] for i in range(60)], "users": [[5, 5]] * 60}, shadowing_db=6.0
+    ).topology
+    assert (topology.between_db == topology.between_db.T).all()
+    assert (np.diag(topology.between_db) == 0).all()
+    assert topology.between_db[np.triu_indices(60, 1)].std() == pytest.approx(6.0, rel=0.06)
+    assert topology.to_users_db.std() == pytest.approx(6.0, rel=0.06)
+
+
+def test_what_is_audible_is_what_is_loud_enough():
+    line = {"access_points": [[0, 0], [100, 0], [205, 0]], "users": []}
+    assert wlan_power_v0.parallel_env(topology=line).hears.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    deaf = wlan_power_v0.parallel_env(topology=line, audible_dbm=-80.0)
+    assert not deaf.hears.any()
+    sharp = wlan_power_v0.parallel_env(topology=line, audible_dbm=-92.0)
+    assert sharp.hears.sum() == 6
+    quiet = wlan_power_v0.parallel_env(topology=line, power_dbm=[1.0, 20.0])
+    assert not quiet.hears.any()
+
+
+CSV = """kind, x_m, y_m, access_point
+access_point, 0, 0,
+user, 5, 5, 1
+access_point, 60, 0,
+
+user, 58, 3, 0
+"""
+
+
+def test_a_file_says_the_same_as_a_table(tmp_path):
+    (tmp_path / "office.csv").write_text(CSV, encoding="utf-8")
+    read = wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "office.csv")})
+    stated = wlan_power_v0.parallel_env(
+        topology={"access_points": [[0, 0], [60, 0]], "users": [[5, 5], [58, 3]], "serving": [1, 0]}
+    )
+    assert read.network == stated.network
+    assert read.network.serving.tolist() == [1, 0]
+    (tmp_path / "free.csv").write_text("kind,x_m,y_m\naccess_point,0,0\naccess_point,60,0\nuser,58,3\n")
+    free = wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "free.csv")})
+    assert free.network.serving.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind,x_m\nuser,1\n", r"got no column y_m"),
+        ("", r"got no column kind, x_m, y_m"),
+        ("kind,x_m,y_m\nrouter,1,2\n", r"line 2: got 'router'; wanted 'access_point' or 'user'"),
+        ("kind,x_m,y_m\nuser,1,two\n", r"line 2, column 'y_m': got 'two'; wanted a finite number"),
+        ("kind,x_m,y_m\nuser,1\n", r"line 2, column 'y_m': got ''"),
+        ("kind,x_m,y_m\nuser,1,inf\n", r"wanted a finite number"),
+        ("kind,x_m,y_m\nuser,1,1\n", r"got no access point"),
+        ("kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,0\nuser,1,1,\n", r"for some users only"),
+        ("kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,-1\n", r"got '-1'; wanted an index from 0"),
+        ("kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,3\n", r"wanted one index from 0 to 0"),
+        ("kind,x_m,y_m\naccess_point,0,0\naccess_point,0,0\n", r"two access points at one place"),
+        ("kind,x_m,y_m\naccess_point,1e9,0\n", r"beyond 1e6 m"),
+    ],
+)
+def test_what_a_file_gets_wrong_is_told(tmp_path, text, message):
+    (tmp_path / "office.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message) as caught:
+        wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "office.csv")})
+    assert caught.value.at.startswith("$.topology")
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"\$\.topology\.csv: cannot read .*No such file"):
+        wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "none.csv")})
+    (tmp_path / "bytes.csv").write_bytes(b"kind,x_m,y_m\n\xff\xfe\n")
+    with pytest.raises(ConfigError, match="cannot read"):
+        wlan_power_v0.parallel_env(topology={"csv": str(tmp_path / "bytes.csv")})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"topology": {}}, r"\$\.topology: got an empty table; wanted exactly one of the keys 'generated'"),
+        ({"topology": {"csv": "a", "generated": {}}}, r"wanted exactly one of the keys"),
+        (
+            {"topology": {"generated": {"user": 3}}},
+            r"\$\.topology\.generated: unknown key 'user'; did you mean 'users'",
+        ),
+        ({"topology": {"generated": {"access_points": 2}}}, r"\$\.topology\.generated\.access_points: got 2"),
+        ({"topology": {"generated": {"area_m": [50.0, 50.0]}}}, r"got 12 access points in 50 m x 50 m, of which no"),
+        ({"topology": {"access_points": []}}, r"got no access point"),
+        ({"topology": {"access_points": [[0, 0]], "users": [[1, 1]], "serving": [1]}}, r"\$\.topology\.serving"),
+        ({"topology": {"access_points": [[0, 0]], "users": [[float("nan"), 1]]}}, r"not finite"),
+        ({"radio": "ns3"}, r"\$\.radio: got 'ns3'; .*'closed-form'|\$\.radio: got 'ns3'"),
+        ({"power_dbm": [25.0, 1.0]}, r"\$\.power_dbm: got \(25.0, 1.0\); wanted lowest < highest"),
+        ({"interference": "some"}, r"\$\.interference: got 'some'; wanted one of 'all', 'audible'|'audible', 'all'"),
+        ({"bandwidth_mhz": 0.0}, r"\$\.bandwidth_mhz: got 0.0"),
+        ({"noise_std": float("nan")}, r"\$\.noise_std: got nan"),
+        ({"leave_rate": 1.5}, r"\$\.leave_rate: got 1.5; wanted a probability"),
+        ({"departures": [[0, 3]]}, r"\$\.departures: got .*wanted \[round >= 1"),
+        ({"departures": [[3, 36]]}, r"\$\.departures\[0\]: got user 36; wanted one from 0 to 35"),
+        ({"topology_seed": -1}, r"\$\.topology_seed: got -1"),
+        ({"max_cycle": 3}, "did you mean 'max_cycles'"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_their_path(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        wlan_power_v0.parallel_env(**arguments)

@@ -1,0 +1,220 @@
+"""What changes in a WLAN: noise, failures, users who walk, leave and return; what is told of the truth, and drawn."""
+
+import math
+
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo_envs import wlan_power_v0
+from swarmbo_envs.wlan_power import Network, references
+from swarmbo_envs.wlan_power.rendering import sinr_map
+
+PAIR = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [40, 0], [55, 5]]}
+
+
+def steps(env, rounds, power=15.0, seed=0):
+    """Infos of some rounds at equal power."""
+    env.reset(seed=seed)
+    return [env.step({agent: [power] for agent in env.agents})[4] for _ in range(rounds)]
+
+
+def test_the_noise_of_outcomes_adds_up_to_that_of_a_total():
+    by_factor = wlan_power_v0.parallel_env(topology=PAIR, noise_std=4.0, max_cycles=2000)
+    true = by_factor.network.factor_values(np.full((1, 2), 15.0))[0]
+    told = np.array([[info["measurement"] for info in infos.values()] for infos in steps(by_factor, 2000)])
+    assert told.std(axis=0) == pytest.approx([4.0 / math.sqrt(2)] * 2, rel=0.06)
+    assert told.sum(axis=1).std() == pytest.approx(4.0, rel=0.06)
+    assert told.mean(axis=0) == pytest.approx(true, abs=0.3)
+    totals = wlan_power_v0.parallel_env(topology=PAIR, noise_std=4.0, max_cycles=2000, outcomes="total")
+    told = np.array([[info["measurement"] for info in infos.values()] for infos in steps(totals, 2000)])
+    assert (told[:, 0] == told[:, 1]).all()
+    assert told[:, 0].std() == pytest.approx(4.0, rel=0.06)
+    assert told[:, 0].mean() == pytest.approx(true.sum(), abs=0.4)
+
+
+def test_measurements_fail_as_often_as_asked_for_each_on_its_own():
+    env = wlan_power_v0.parallel_env(topology=PAIR, failure_rate=0.3, max_cycles=1500)
+    failed = np.array([[np.isnan(info["measurement"]) for info in infos.values()] for infos in steps(env, 1500)])
+    assert failed.mean(axis=0) == pytest.approx([0.3, 0.3], abs=0.04)
+    assert failed.all(axis=1).mean() == pytest.approx(0.09, abs=0.03)
+    totals = wlan_power_v0.parallel_env(topology=PAIR, failure_rate=0.3, max_cycles=500, outcomes="total")
+    for infos in steps(totals, 500):
+        assert len({np.isnan(info["measurement"]) for info in infos.values()}) == 1
+
+
+def test_users_walk_as_far_as_asked_for_and_stay_in_the_area():
+    env = wlan_power_v0.parallel_env(
+        topology={"generated": {"users": 400, "area_m": [600.0, 600.0]}}, mobility_m=2.0, max_cycles=30
+    )
+    env.reset(seed=0)
+    before = env.get_state()["arrays"]["users"]
+    env.step({agent: [10.0] for agent in env.agents})
+    after = env.get_state()["arrays"]["users"]
+    inside = ((before > 20.0) & (before < 580.0)).all(axis=1)
+    assert (after - before)[inside].std() == pytest.approx(2.0, rel=0.1)
+    wild = wlan_power_v0.parallel_env(mobility_m=200.0, max_cycles=10)
+    steps(wild, 10)
+    places = wild.get_state()["arrays"]["users"]
+    assert places.min() >= 0.0
+    assert places.max() <= 300.0
+    assert len(np.unique(places, axis=0)) == 36
+
+
+def test_users_choose_the_access_point_of_least_loss_as_they_walk_unless_they_are_bound():
+    env = wlan_power_v0.parallel_env(topology=PAIR, mobility_m=30.0, max_cycles=20)
+    bound = wlan_power_v0.parallel_env(topology=PAIR | {"serving": [0, 0, 1]}, mobility_m=30.0, max_cycles=20)
+    env.reset(seed=1)
+    bound.reset(seed=1)
+    seen = set()
+    for _ in range(20):
+        env.step({agent: [10.0] for agent in env.agents})
+        bound.step({agent: [10.0] for agent in bound.agents})
+        users = env.get_state()["arrays"]["users"]
+        assert env.network.serving.tolist() == [int(math.dist(u, (60, 0)) < math.dist(u, (0, 0))) for u in users]
+        assert bound.network.serving.tolist() == [0, 0, 1]
+        seen.add(tuple(env.network.serving))
+    assert len(seen) > 1
+
+
+def test_users_leave_and_return_as_often_as_asked_for():
+    env = wlan_power_v0.parallel_env(
+        topology={"generated": {"users": 200}}, leave_rate=0.1, return_rate=0.3, max_cycles=200
+    )
+    env.reset(seed=0)
+    there = [np.ones(200, dtype=bool)]
+    for _ in range(200):
+        *_, infos = env.step({agent: [10.0] for agent in env.agents})
+        there.append(env.get_state()["arrays"]["present"])
+        assert sum(info["users"] for info in infos.values()) == there[-1].sum()
+    before, after = np.array(there[:-1]), np.array(there[1:])
+    assert (before & ~after).sum() / before.sum() == pytest.approx(0.1, abs=0.01)
+    assert (~before & after).sum() / (~before).sum() == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_stated_departure_happens_in_its_round_in_every_episode():
+    env = wlan_power_v0.parallel_env(topology=PAIR, departures=[[3, 1], [4, 0]], max_cycles=5)
+    counts = [sum(info["users"] for info in infos.values()) for infos in steps(env, 5)]
+    assert counts == [3, 3, 2, 1, 1]
+    assert [sum(info["users"] for info in infos.values()) for infos in steps(env, 5)] == counts
+    env.reset()
+    assert env.network.n_users.sum() == 3
+
+
+def test_the_truth_is_told_where_there_is_one():
+    env = wlan_power_v0.parallel_env(noise_std=50.0)
+    env.reset(seed=0)
+    truth = env.ground_truth()
+    assert truth.values == pytest.approx(env.network.factor_values(truth.points).sum(axis=1))
+    assert truth.values.max() < truth.maximum == pytest.approx(truth.value(truth.argmax[None])[0])
+    assert (truth.unit, truth.axis_unit) == ("Mbit/s", "dBm")
+    assert ((truth.points >= 1.0) & (truth.points <= 25.0)).all()
+    for changing in ({"mobility_m": 1.0}, {"leave_rate": 0.1}, {"departures": [[2, 1]]}):
+        assert wlan_power_v0.parallel_env(**changing).ground_truth() is None
+
+
+def test_interference_from_all_makes_capacities_smaller_and_depend_on_powers_outside_the_factor():
+    near, far = (wlan_power_v0.parallel_env(interference=which).network for which in ("audible", "all"))
+    x = np.full(12, 20.0)
+    assert (far.factor_values(x[None]) < near.factor_values(x[None])).all()
+    env = wlan_power_v0.parallel_env()
+    for i, scope in enumerate(env.factor_graph()["scopes"].values()):
+        outside = [j for j in range(12) if f"power_{j}" not in scope]
+        y = x.copy()
+        y[outside] = 1.0
+        assert near.factor_values(y[None])[0, i] == near.factor_values(x[None])[0, i]
+        assert far.factor_values(y[None])[0, i] > far.factor_values(x[None])[0, i]
+
+
+def test_a_state_that_is_not_whole_is_refused():
+    env = wlan_power_v0.parallel_env(topology=PAIR)
+    steps(env, 2)
+    state = env.get_state()
+    for part, key, value, message in (
+        ("json", "version", 7, "version 7; wanted 1"),
+        ("json", "round", -1, "not whole"),
+        ("json", "surplus", 1, "not whole"),
+        ("arrays", "powers", np.zeros(3), r"'powers' of shape \(3,\)"),
+        ("arrays", "present", np.zeros(3), "numpy's kind 'f'"),
+        ("arrays", "totals", np.zeros(5), "'totals'"),
+    ):
+        broken = {"json": dict(state["json"]), "arrays": dict(state["arrays"])}
+        broken[part][key] = value
+        with pytest.raises(StateVersionError, match=message):
+            env.set_state(broken)
+    with pytest.raises(StateVersionError, match="no WLAN state"):
+        env.set_state({"arrays": {}})
+    for other in ({"users": [[1, 1]]}, {"serving": [0, 1, 1]}):  # the second has the same network as it begins
+        with pytest.raises(StateVersionError, match="differs in topology"):
+            wlan_power_v0.parallel_env(topology=PAIR | other).set_state(state)
+
+
+def test_references_stay_in_their_budget_and_come_out_as_by_hand():
+    env = wlan_power_v0.parallel_env()
+    found = references(env.network, 1.0, 25.0, budget=60)
+    for name, reference in found.items():
+        assert reference.evaluations <= 60
+        assert reference.capacity == pytest.approx(env.network.value(reference.powers[None])[0])
+        assert reference.capacity <= env.best_known()[1] + 1e-9, name
+    equal = [env.network.value(np.full((1, 12), power))[0] for power in np.linspace(1.0, 25.0, 60)]
+    assert found["equal"].capacity == pytest.approx(max(equal))
+    assert found["maximum"].capacity == pytest.approx(equal[-1])
+    assert (found["independent"].powers == 25.0).all()  # more power never hurts one's own users
+    assert found["greedy"].capacity > found["maximum"].capacity
+    long = references(env.network, 1.0, 25.0, budget=2000)["greedy"]
+    for i in range(12):  # a joint setting that no access point alone can better on the levels
+        for level in np.linspace(1.0, 25.0, 5):
+            other = long.powers.copy()
+            other[i] = level
+            assert env.network.value(other[None])[0] <= long.capacity + 1e-9
+    with pytest.raises(ConfigError, match="budget 0"):
+        references(env.network, 1.0, 25.0, budget=0)
+
+
+def test_two_that_disturb_each_other_are_better_off_with_one_of_them_quiet():
+    network = Network(
+        loss_db=np.array([[70.0, 72.0], [72.0, 70.0]]),
+        serving=np.array([0, 1]),
+        present=np.ones(2, dtype=bool),
+        disturbs=~np.eye(2, dtype=bool),
+        noise_mw=10**-9.4,
+        bandwidth_mhz=20.0,
+    )
+    found = references(network, 1.0, 25.0, budget=60)
+    assert sorted(found["greedy"].powers) == [1.0, 25.0]
+
+
+def test_the_map_shows_what_a_user_would_get_at_each_place():
+    env = wlan_power_v0.parallel_env()
+    powers = np.linspace(1.0, 25.0, 12)
+    places = np.vstack([env.topology.users, [[150.0, 10.0]]])
+    shown = sinr_map(env.topology, env.network, powers, places)
+    assert shown[:36] == pytest.approx(10 * np.log10(env.network.sinr(powers[None])[0]))
+
+
+@pytest.mark.parametrize("topology", [None, PAIR, {"access_points": [[0, 0]]}])
+def test_pictures_change_with_powers_and_fit_any_topology(topology):
+    env = wlan_power_v0.parallel_env(topology=topology, render_mode="rgb_array", max_cycles=3)
+    env.reset(seed=0)
+    first = env.render()
+    env.step({agent: [25.0] for agent in env.agents})
+    second = env.render()
+    assert first.shape == second.shape == (640, 1200, 3)
+    assert first.dtype == np.uint8
+    assert (first != second).mean() > 0.01
+
+
+def test_text_says_what_the_network_gets(capsys):
+    env = wlan_power_v0.parallel_env(topology=PAIR, render_mode="ansi")
+    env.reset(seed=0)
+    assert env.render() == "WLAN: round 0 of 60, nothing measured, powers 13.0 13.0 dBm\n"
+    env.step({"ap_0": [1.0], "ap_1": [25.0]})
+    total = env.network.value(np.array([[1.0, 25.0]]))[0]
+    assert env.render() == f"WLAN: round 1 of 60, {total:.1f} Mbit/s, powers 1.0 25.0 dBm\n"
+    human = wlan_power_v0.parallel_env(topology=PAIR, render_mode="human")
+    human.reset(seed=0)
+    assert capsys.readouterr().out.startswith("WLAN: round 0 of 60")
+    unseen = wlan_power_v0.parallel_env(topology=PAIR)
+    unseen.reset(seed=0)
+    with pytest.raises(ConfigError, match=r"\$\.render_mode: got None"):
+        unseen.render()
