@@ -260,3 +260,7 @@ def _show(*tables: object) -> None:
 def _one_line(text: str) -> str:
     """Text without line ends and control characters, whatever a file held."""
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+
+
+if __name__ == "__main__":
+    main()

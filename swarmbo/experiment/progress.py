@@ -86,7 +86,8 @@ def round_text(record: RoundRecord, traffic: Traffic) -> str:
     parts = ["no measurement yet" if record.best is None else f"best {record.best.mean:.6g}"]
     if record.score is not None:
         parts.append(f"regret {record.score.simple_regret:.4g}")
-    parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
+    if traffic.messages:
+        parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
     return ", ".join(parts)
 
 

@@ -74,6 +74,8 @@ def quantity(value: float, unit: str) -> str:
 
 def traffic_text(traffic: Traffic) -> str:
     """Messages, transmissions and size in words."""
+    if not traffic.messages:
+        return "none"
     size = f"{traffic.bytes / 1000:,.1f} kB" if traffic.bytes >= 1000 else f"{traffic.bytes} bytes"
     return f"{traffic.messages:,} ({size}; {traffic.transmissions:,} transmissions)"
 

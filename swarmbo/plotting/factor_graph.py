@@ -16,6 +16,9 @@ from swarmbo.plotting import style
 
 Position = tuple[float, float]
 
+_WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
+_APART = 0.9
+
 
 def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Position] | None = None) -> Axes:
     """Draw a factor graph.
@@ -45,7 +48,8 @@ def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Posi
     ]
     ax.add_collection(LineCollection(edges, colors=style.MUTED, linewidths=1.3, zorder=1))
     crowd = len(places)
-    size = float(np.clip(9000 / max(crowd, 1), 130, 620))
+    is_in_rows = positions is None and float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
+    size = float(np.clip(9000 / max(crowd, 1), 280 if is_in_rows else 130, 620))
     colours = {agent: style.agent_colour(index) for index, agent in enumerate(graph.agents)}
     nodes = [("variable", name, "o", colours[graph.variable_owner(name)]) for name in graph.variables]
     nodes += [("factor", name, "s", colours[graph.owner(name)]) for name in graph.factors]
@@ -103,14 +107,24 @@ def _legible_on(colour: str) -> str:
 
 
 def _laid_out(graph: FactorGraph) -> dict[tuple[str, str], Position]:
-    """Distances on the page follow distances in the graph; parts that are not joined stand side by side."""
-    places: dict[tuple[str, str], Position] = {}
+    """Distances on the page follow distances in the graph; parts that are not joined stand side by side, in rows."""
+    rows: list[dict[tuple[str, str], Position]] = [{}]
     left = 0.0
     for part in graph.components:
         found = _laid_out_part(part)
-        xs = [x for x, _ in found.values()]
-        places |= {node: (x - min(xs) + left, y) for node, (x, y) in found.items()}
-        left += max(xs) - min(xs) + 0.9
+        xs, ys = zip(*found.values(), strict=True)
+        width, middle = max(xs) - min(xs), 0.5 * (max(ys) + min(ys))
+        if left and left + width > _WIDEST:
+            left = 0.0
+            rows.append({})
+        rows[-1] |= {node: (x - min(xs) + left, y - middle) for node, (x, y) in found.items()}
+        left += width + _APART
+    places: dict[tuple[str, str], Position] = {}
+    below = 0.0
+    for row in rows:
+        ys = [y for _, y in row.values()]
+        places |= {node: (x, y - max(ys) + below) for node, (x, y) in row.items()}
+        below -= max(ys) - min(ys) + _APART
     return places
 
 

@@ -13,9 +13,14 @@ from swarmbo.plotting import style
 from swarmbo.plotting.history import World
 from swarmbo.records import RoundRecord, Score
 
+_FEWEST_TO_CUT = 8  # measurements
+_CUT = 4.0  # times the range of the others
+_FAINT = "#aab4be"
+_MEASUREMENTS = "measurements"
+
 
 def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axes:
-    """Draw simple, batch and recommendation regret against rounds.
+    """Draw simple, recommendation and, where a round has several measurements, batch regret against rounds.
 
     The scale is logarithmic where the values span more than a decade; it is linear around zero, so that a regret of
     zero is seen and not dropped.
@@ -34,11 +39,14 @@ def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axe
     recommended = _scores(records, lambda score: score.recommendation_regret)
     steps: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
     ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label="simple: best so far", zorder=3, **steps)
-    ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.4, label="recommendation", zorder=2.5, **steps)
-    ax.plot(rounds, batch, "o", color=style.SKY, markersize=3.8, label="batch: best of this round", zorder=2)
-    for values, colour in ((recommended, style.VERMILLION), (simple, style.BLUE)):
-        ax.plot(rounds[-1:], values[-1:], "o", color=colour, markersize=5, zorder=4)
-    scale_regret(ax, np.concatenate([simple, batch, recommended]))
+    ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.2, label="recommendation", zorder=3.5, **steps)
+    shown = [simple, recommended]
+    if all(record.joint is None for record in records):
+        ax.plot(rounds, batch, "o", color=style.SKY, markersize=3.8, label="batch: best of this round", zorder=2)
+        shown.append(batch)
+    for values, colour, size in ((simple, style.BLUE, 6.0), (recommended, style.VERMILLION, 3.5)):
+        ax.plot(rounds[-1:], values[-1:], "o", color=colour, markersize=size, zorder=4)
+    scale_regret(ax, np.concatenate(shown))
     ax.set_title("Regret")
     ax.set_ylabel(style.with_unit("regret", unit))
     _legend_above(ax)
@@ -69,6 +77,9 @@ def plot_map_error(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> 
 def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = None, unit: str = "") -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
+    Where the worst third of the measurements would take nearly all of the axis, it ends above them, and triangles on
+    its edge stand for them.
+
     Args:
         ax: Where to draw.
         records: The rounds.
@@ -84,7 +95,7 @@ def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = 
     mean = np.array([np.nan if r.recommendation is None else r.recommendation.mean for r in records])
     std = np.array([np.nan if r.recommendation is None else r.recommendation.std for r in records])
     if taken:
-        ax.plot(*np.array(taken).T, "o", color="#aab4be", markersize=2.8, label="measurements", zorder=1.5)
+        ax.plot(*np.array(taken).T, "o", color=_FAINT, markersize=2.8, label=_MEASUREMENTS, zorder=1.5)
     ax.fill_between(
         rounds, mean - 2 * std, mean + 2 * std, step="post", color=style.VERMILLION, alpha=0.16, linewidth=0
     )
@@ -96,6 +107,11 @@ def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = 
     ax.plot(rounds[-1:], best[-1:], "o", color=style.BLUE, markersize=5, zorder=4)
     if maximum is not None:
         ax.axhline(maximum, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), label="true maximum", zorder=1.6)
+    if taken:
+        _leave_out_the_worst_third(ax, np.array(taken), maximum)
+    bottom, top = ax.get_ylim()
+    if maximum is not None and top < maximum + 0.02 * (top - bottom):
+        ax.set_ylim(bottom, maximum + 0.05 * (maximum - bottom))
     ax.set_title("Found")
     ax.set_ylabel(style.with_unit("value", unit))
     _legend_above(ax)
@@ -148,6 +164,21 @@ def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
     else:
         ax.set_ylim(0.0, 1.08 * positive.max())
     return ax
+
+
+def _leave_out_the_worst_third(ax: Axes, taken: Float[np.ndarray, "n 2"], maximum: float | None) -> None:
+    values = taken[:, 1]
+    top = max(float(values.max()), -np.inf if maximum is None else maximum)
+    lowest = float(np.quantile(values, 1.0 / 3.0))
+    if len(values) < _FEWEST_TO_CUT or not 0.0 < _CUT * (top - lowest) < top - values.min():
+        return
+    floor = lowest - 0.1 * (top - lowest)
+    ax.set_ylim(floor, top + 0.06 * (top - floor))
+    below = taken[values < floor, 0]
+    marks: dict[str, Any] = {"color": _FAINT, "markersize": 4.0, "zorder": 1.5, "transform": ax.get_xaxis_transform()}
+    ax.plot(below, np.full(len(below), 0.012), "v", label="_below", **marks)
+    (dots,) = [line for line in ax.get_lines() if line.get_label() == _MEASUREMENTS]
+    dots.set_label(f"{_MEASUREMENTS} (▾ lower)")
 
 
 def _rounds(records: Sequence[RoundRecord]) -> np.ndarray:

@@ -10,7 +10,7 @@ from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
 from swarmbo.plotting.history import World
 from swarmbo.plotting.regret import regret_figure
-from swarmbo.plotting.traffic import traffic_figure
+from swarmbo.plotting.traffic import total_traffic, traffic_figure
 from swarmbo.plotting.variables import variables_figure
 from swarmbo.records import RoundRecord
 
@@ -18,7 +18,7 @@ from swarmbo.records import RoundRecord
 def write_figures(
     records: Sequence[RoundRecord], world: World, settings: ExactGPSettings | None, folder: Path
 ) -> list[Path]:
-    """Write the figures of a run: ``regret.png``, ``traffic.png``, and what suits its world.
+    """Write the figures of a run: ``regret.png``, ``traffic.png`` if there was any, and what suits its world.
 
     Of agents in a plane these are ``belief.png`` and ``run.gif``. Of agents that set the variables of one function they
     are ``variables.png`` and, where its factors are told, ``factor_graph.png``.
@@ -37,7 +37,8 @@ def write_figures(
     belief = settings if world.has_map else None
     written = [] if belief is None else [style.save(belief_map_figure(records, world, belief), folder / "belief.png")]
     written.append(style.save(regret_figure(records, world), folder / "regret.png"))
-    written.append(style.save(traffic_figure(records), folder / "traffic.png"))
+    if total_traffic(records).messages:
+        written.append(style.save(traffic_figure(records), folder / "traffic.png"))
     if world.variables:
         written.append(style.save(variables_figure(records, world), folder / "variables.png"))
     if world.graph is not None:

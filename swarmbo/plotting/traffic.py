@@ -44,6 +44,11 @@ def plot_traffic(ax: Axes, records: Sequence[RoundRecord], count: Count = "messa
     return ax
 
 
+def total_traffic(records: Sequence[RoundRecord]) -> Traffic:
+    """All that crossed the links in some rounds."""
+    return sum((r.sharing + (r.report.traffic if r.report else Traffic()) for r in records), Traffic())
+
+
 def traffic_figure(records: Sequence[RoundRecord]) -> Figure:
     """Messages, transmissions and bytes against rounds.
 
@@ -51,12 +56,14 @@ def traffic_figure(records: Sequence[RoundRecord]) -> Figure:
         records: The rounds of a run.
 
     Returns:
-        A figure of three panels.
+        A figure of three panels; of two where no message was relayed, so that transmissions are the messages.
     """
-    counts: tuple[Count, ...] = ("messages", "transmissions", "bytes")
+    total = total_traffic(records)
+    relayed = total.transmissions != total.messages
+    counts: tuple[Count, ...] = ("messages", "transmissions", "bytes") if relayed else ("messages", "bytes")
     with style.applied():
-        figure = style.new_figure(13.2, 3.7)
-        panels = figure.subplots(1, 3)
+        figure = style.new_figure(4.4 * len(counts), 3.7)
+        panels = figure.subplots(1, len(counts))
         for ax, count in zip(panels, counts, strict=True):
             plot_traffic(ax, records, count)
         handles, labels = panels[0].get_legend_handles_labels()

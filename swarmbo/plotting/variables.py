@@ -1,6 +1,7 @@
 """Joint points as a picture: one row a variable, one column a round, however many variables there are."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -34,9 +35,9 @@ def plot_variables(ax: Axes, records: Sequence[RoundRecord], world: World) -> Ax
         return style.say(ax, "nothing was evaluated yet")
     _shares(ax, shares.T, (rounds[0] - 0.5, rounds[-1] + 0.5))
     failed = [record.round for record in records if record.joint is not None and record.joint.measurement is None]
-    ax.plot(
-        failed, np.full(len(failed), -0.5), "x", color=style.VERMILLION, markersize=5, clip_on=False, label="failed"
-    )
+    if failed:  # an empty line that is not clipped would take room at the corner of the page
+        marks: dict[str, Any] = {"color": style.VERMILLION, "markersize": 5.0, "clip_on": False, "label": "failed"}
+        ax.plot(failed, np.full(len(failed), -0.5), "x", **marks)
     ax.set_title("Evaluated")
     ax.set_xlabel("round")
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
@@ -60,7 +61,7 @@ def plot_found(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
     image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
     ax.set_xticks(range(len(shown)), list(shown), rotation=90)
     ax.set_title("Found")
-    add_colour_bar(ax, image, "share of the variable's range")
+    add_colour_bar(ax, image, "share of range")
     return _name_rows(ax, world)
 
 

@@ -43,6 +43,12 @@ def test_version_and_help(invoke):
         assert "Usage" in invoke(command, "--help").stdout
 
 
+@pytest.mark.parametrize("module", ["swarmbo", "swarmbo.cli"])
+def test_modules_are_the_command_too(module):
+    run = subprocess.run([sys.executable, "-m", module, "--version"], check=True, capture_output=True, text=True)
+    assert run.stdout == f"swarmbo {swarmbo.__version__}\n"
+
+
 def test_help_loads_no_numpy():
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom swarmbo.cli import app\n"

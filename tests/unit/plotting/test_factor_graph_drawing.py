@@ -62,3 +62,13 @@ def test_figure_has_a_legend_of_owners(graph, tmp_path):
     figure = factor_graph_figure(graph)
     style.save(figure, tmp_path / "graph.png")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["variable", "factor", "a", "b"]
+
+
+def test_many_parts_stand_in_rows_that_fit_a_page():
+    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}{j}" for j in range(5)] for i in range(20)})
+    _, places, _ = drawn(graph)
+    x, y = np.array(list(places.values())).T
+    assert np.ptp(x) <= 14.0
+    assert np.ptp(y) > 5.0
+    gaps = np.linalg.norm(np.subtract.outer(x + 1j * y, x + 1j * y)[..., None], axis=-1) + 9.0 * np.eye(len(x))
+    assert gaps.min() > 0.8  # edges long

@@ -4,6 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from swarmbo.plotting import plot_best, plot_map_error, plot_regret, regret_figure, style
+from swarmbo.records import Evaluation, Recommendation, RoundRecord, Score
 
 
 def axes() -> Axes:
@@ -82,3 +83,47 @@ def test_figure_is_written_and_its_legends_hide_no_data(run, tmp_path, options):
         legend = ax.get_legend()
         assert legend is not None
         assert legend.get_window_extent().y0 >= ax.get_window_extent().y1 - 3
+
+
+def joint_records(outcomes):
+    found = Recommendation([0.5], 0.0, 1.0)
+    scores = [Score(abs(outcome), abs(outcome), abs(outcome), abs(outcome), None) for outcome in outcomes]
+    return [
+        RoundRecord(number, [], joint=Evaluation([0.5], outcome), best=found, recommendation=found, score=score)
+        for number, (outcome, score) in enumerate(zip(outcomes, scores, strict=True), 1)
+    ]
+
+
+def test_a_round_of_one_joint_point_has_no_batch():
+    ax = axes()
+    plot_regret(ax, joint_records([-900.0, -30.0, -2.0]))
+    assert [line.get_label() for line in ax.get_lines()][:2] == ["simple: best so far", "recommendation"]
+    assert not [line for line in ax.get_lines() if str(line.get_label()).startswith("batch")]
+    assert ax.get_yscale() == "log"
+
+
+@pytest.mark.parametrize("worst", [3, 2])
+def test_what_is_far_below_all_others_is_marked_on_the_edge(worst):
+    outcomes = [*[-1e6, -2e6, -3e6][:worst], -3.0, -2.5, -2.0, -1.5, -1.0, -0.5, -0.4, -0.3]
+    ax = axes()
+    plot_best(ax, joint_records(outcomes), maximum=0.0)
+    bottom, top = ax.get_ylim()
+    assert -5.0 < bottom < -2.0
+    assert 0.0 < top < 1.0
+    (below,) = [line for line in ax.get_lines() if line.get_label() == "_below"]
+    below_axis = [number for number, outcome in enumerate(outcomes, 1) if outcome < bottom]
+    assert below.get_xdata().tolist() == below_axis
+    assert below_axis[:worst] == list(range(1, worst + 1))
+    assert "(▾ lower)" in str(ax.get_lines()[0].get_label())
+
+
+@pytest.mark.parametrize(
+    "outcomes", [[-9.0, -5.0, -4.0, -3.0, -2.0, -2.0, -1.0, -1.0, 0.0], [-1e6, -1.0, -1.0], [2.0] * 9]
+)
+def test_an_axis_that_shows_everything_is_left_alone(outcomes):
+    ax = axes()
+    plot_best(ax, joint_records(outcomes), maximum=3.0)
+    bottom, top = ax.get_ylim()
+    assert bottom < min(outcomes)
+    assert top > 3.0
+    assert not [line for line in ax.get_lines() if line.get_label() == "_below"]

@@ -1,10 +1,12 @@
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 from PIL import Image
 
 from swarmbo.plotting import World, write_figures
+from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 
 
@@ -24,6 +26,13 @@ def test_without_a_plane_there_are_no_maps(run, tmp_path):
     assert [path.name for path in written] == ["regret.png", "traffic.png"]
 
 
+def test_without_traffic_there_is_no_figure_of_it(run, tmp_path):
+    made = run(rounds=2, failing=2.0)
+    silent = [msgspec.structs.replace(record, sharing=Traffic(), report=None) for record in made.records]
+    world = World(Domain(np.zeros(1), np.ones(1)))
+    assert [path.name for path in write_figures(silent, world, None, tmp_path)] == ["regret.png"]
+
+
 def test_without_rounds_nothing_is_written(run, tmp_path):
     made = run(rounds=2, failing=2.0)
     assert write_figures([], made.world, made.settings, tmp_path / "figures") == []
@@ -38,6 +47,7 @@ import numpy as np
 from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.records import RoundRecord, Sample
+from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 from pathlib import Path
 records = [RoundRecord(0, [Sample("robot_0", [0.2, 0.4], None)]), RoundRecord(1, [Sample("robot_0", [0.3, 0.4], None)])]

@@ -31,4 +31,12 @@ def test_title_tells_the_total():
 
 def test_a_run_without_traffic_has_an_axis_all_the_same():
     figure = traffic_figure([RoundRecord(0, []), RoundRecord(1, [])])
-    assert [ax.get_ylim() for ax in figure.axes] == [(0.0, 1.0)] * 3
+    assert [ax.get_ylim() for ax in figure.axes] == [(0.0, 1.0)] * 2
+
+
+@pytest.mark.parametrize(("hops", "panels"), [(1, ["messages", "bytes"]), (2, ["messages", "transmissions", "bytes"])])
+def test_transmissions_have_a_panel_where_they_are_not_the_messages(hops, panels):
+    figure = traffic_figure(
+        [RoundRecord(0, [], sharing=Traffic(1, 9, 1)), RoundRecord(1, [], sharing=Traffic(3, 9, 3 * hops))]
+    )
+    assert [ax.get_ylabel() for ax in figure.axes] == [f"{panel} per round" for panel in panels]

@@ -37,6 +37,7 @@ def test_rounds_that_failed_are_crossed_above_their_column():
     ax = plot_variables(Figure().subplots(), records_of(POINTS, [1.0, None, 2.0]), WORLD)
     (crosses,) = [line for line in ax.lines if line.get_label() == "failed"]
     assert crosses.get_xdata().tolist() == [2]
+    assert not plot_variables(Figure().subplots(), records_of(POINTS, [1.0, 3.0, 2.0]), WORLD).lines
 
 
 @pytest.mark.parametrize("knows_the_truth", [True, False])
