@@ -69,3 +69,83 @@ def test_team_goes_on_with_one_factor():
     team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x", "y"]}), bounds={"x": (0.0, 1.0), "y": (0.0, 1.0)}, initial=2)
     team.attach([[0.1, 0.2], [0.8, 0.4], [0.5, 0.9]], [1.0, 0.0, 2.0])
     goes_on(team)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_team_goes_on_after_being_told_300_times_of_one_point(outcomes):
+    team = sb.Team(GRAPH, bounds=BOUNDS, seed=0, initial=300, outcomes=outcomes)
+    here = dict.fromkeys("xyz", 0.5)
+    for index in range(300):
+        value = 1.0 + 1e-3 * (index % 2)
+        team.tell(team.ask(), value if outcomes == "total" else {"f": value, "g": -value}, point=here)
+    assert team.n_data == 300
+    goes_on(team)
+    assert team.last_query is not None
+    assert (
+        max(abs(value - 0.5) for value in team.last_query.point.values()) > 1e-9
+    )  # there is nothing left to learn there
+    found = team.recommend()
+    assert found is not None
+    assert found.mean == pytest.approx(1.0005 if outcomes == "total" else 0.0, abs=1e-2)
+
+
+CHAIN = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(40)})
+STAR = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", "hub"] for i in range(30)})
+APART = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}"] for i in range(60)})
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("graph", [CHAIN, STAR, APART], ids=["chain-of-40", "star-of-30", "60-apart"])
+def test_team_goes_on_with_many_factors_and_few_outcomes(graph, outcomes):
+    team = sb.Team(graph, dict.fromkeys(graph.variables, (0.0, 1.0)), seed=0, initial=2, outcomes=outcomes)
+    for index in range(3):
+        query = team.ask()
+        parts = {f: -sum((query.point[v] - 0.3) ** 2 for v in graph.scope(f)) for f in graph.factors}
+        parts["f1"] = OUTCOMES["some-nan"](index, parts["f1"])
+        team.tell(query, parts if outcomes == "per-factor" else sum(parts[f] for f in graph.factors if f != "f1"))
+    goes_on(team)
+    assert team.failures == (1 if outcomes == "per-factor" else 0)
+
+
+def test_team_that_is_told_totals_factors_and_failures_by_turns_goes_on_and_learns():
+    team = sb.Team(GRAPH, bounds=BOUNDS, seed=1, initial=4)
+    told = [
+        lambda own: sum(own.values()),
+        lambda own: own,
+        lambda own: {"g": own["g"]},
+        lambda own: {"f": own["f"], "g": None},
+        lambda own: float("nan"),
+        lambda own: {"f": 1e70, "g": own["g"]},
+    ]
+    for index in range(18):
+        query = team.ask()
+        team.tell(query, told[index % len(told)](parts(query.point)), failed=True)
+    goes_on(team)
+    found = team.recommend()
+    assert found is not None
+    assert sum(parts(found.point).values()) > -0.3  # random points: -0.46 on average
+
+
+def test_factors_told_one_at_a_time_in_any_order_decide_as_if_told_at_once():
+    at_once, one_by_one = (sb.Team(GRAPH, bounds=BOUNDS, seed=2, initial=3, outcomes="per-factor") for _ in range(2))
+    for _ in range(7):
+        queries = at_once.ask(2), one_by_one.ask(2)
+        assert [query.point for query in queries[0]] == [query.point for query in queries[1]]
+        for query in queries[0]:
+            at_once.tell(query, parts(query.point))
+        for factor, query in [("g", queries[1][0]), ("f", queries[1][0]), ("f", queries[1][1]), ("g", queries[1][1])]:
+            one_by_one.tell(query, {factor: parts(query.point)[factor]})
+    goes_on(one_by_one)
+
+
+def test_team_goes_on_while_half_of_its_factors_are_still_to_come():
+    team = sb.Team(GRAPH, bounds=BOUNDS, seed=2, initial=3, outcomes="per-factor")
+    open_queries = team.ask(5)
+    for query in open_queries:
+        team.tell(query, {"g": parts(query.point)["g"]})
+        if team.n_data >= 3:
+            goes_on(sb.Team.from_state_dict(team.state_dict()))
+    for query in reversed(open_queries):
+        team.tell(query, {"f": parts(query.point)["f"]})
+    goes_on(team)
+    assert (team.n_data, team.failures) == (5, 0)
