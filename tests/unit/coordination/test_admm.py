@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from swarmbo.agent import maximise_with_agents
 from swarmbo.coordination.admm import ADMM
+from swarmbo.coordination.admm_method import joint_starts
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.polish import polish
 from swarmbo.coordination.whole_part import WholePart
@@ -166,6 +167,59 @@ def test_both_residuals_must_be_small(residual) -> None:
     assert report.status == "max_rounds"
 
 
+def textbook(functions: Sum, z: np.ndarray, rounds: int, method: ADMM, natural: float) -> np.ndarray:
+    """Boyd et al. 2011, eqs. (7.3) to (7.5) and (3.13), for quadratics far from the bounds, with exact maximisation."""
+    graph, side = functions.graph, float(functions.high[0] - functions.low[0])
+    place = {variable: i for i, variable in enumerate(graph.variables)}
+    columns = [[place[v] for v in graph.scope(f)] for f in graph.factors]
+    degree = np.bincount(np.concatenate(columns))
+    us, eta = [np.zeros(len(own)) for own in columns], method.penalty * natural / side**2
+    for _ in range(rounds):
+        xs = []
+        for factor, own, u in zip(graph.factors, columns, us, strict=True):
+            P, centre = functions.bowl(factor)
+            pull = np.diag(eta * (degree[own] > 1))
+            xs.append(np.linalg.solve(P + pull, P @ centre + pull @ (z[own] - u)))
+        new = np.zeros(len(z))
+        for own, x, u in zip(columns, xs, us, strict=True):
+            new[own] += (x + u) / degree[own]
+        us = [u + x - new[own] for own, x, u in zip(columns, xs, us, strict=True)]
+        primal = np.sqrt(sum(((x - new[own]) ** 2).sum() for own, x in zip(columns, xs, strict=True)))
+        moved = np.sqrt(sum(((new[own] - z[own]) ** 2).sum() for own in columns))
+        dual = eta * side**2 / natural * moved
+        z = new
+        scale = 2.0 if primal > method.balance * dual else 0.5 if dual > method.balance * primal else 1.0
+        eta, us = eta * scale, [u / scale for u in us]
+    return z
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    rounds=st.integers(1, 8),
+    penalty=st.sampled_from([0.1, 1.0, 10.0]),
+    balance=st.sampled_from([1.5, 1e9]),
+)
+def test_rounds_are_those_of_the_textbook(seed, rounds, penalty, balance) -> None:
+    functions = sum_of(CHAIN, seed, box=(-5.0, 6.0), n_starts=1)
+    method = ADMM(
+        rounds=rounds,
+        starts=1,
+        penalty=penalty,
+        balance=balance,
+        inner_steps=400,
+        tolerance=1e-12,
+        recombination_entries=0,
+        polish_steps=0,
+    )
+    seen = joint_starts(method, functions, functions.graph.variables, seed)
+    natural = 12.0 * total_value(functions, seen[1:]).std()
+    expected = textbook(functions, seen[0], rounds, method, natural)
+    if total_value(functions, expected[None])[0] <= total_value(functions, seen[:1])[0]:
+        expected = seen[0]  # the better one of start and end is handed back
+    np.testing.assert_allclose(method.maximise(functions, seed=seed).point, expected, atol=1e-5)
+
+
 # Where functions are not concave.
 
 
@@ -269,6 +323,21 @@ def test_the_seed_decides_and_nothing_else() -> None:
     first, again, other = (ADMM(screened=0, rounds=2).maximise(functions, seed=seed).point for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != other.tobytes()
+
+
+@pytest.mark.parametrize("scopes", [{"f": ["x"]}, {"f": ["x"], "g": ["x"]}], ids=["alone", "together"])
+def test_suggested_points_are_started_from_even_if_random_ones_are_worth_more(scopes) -> None:
+    class TwoHills(Sum):
+        def own(self, factor, X):
+            hills = [(1.0, 0.2), (0.5, 0.8)]
+            D = [(height, X - place, height * np.exp(-50.0 * (X - place) ** 2)) for height, place in hills]
+            return sum(e for _, _, e in D).sum(-1), -100.0 * sum(d * e for _, d, e in D)
+
+    graph = FactorGraph.from_scopes(scopes)
+    functions = TwoHills(graph, np.zeros(1), np.ones(1), np.array([[0.7]]))
+    few = ADMM(starts=1).maximise(functions)
+    assert few.point[0] == pytest.approx(0.8, abs=1e-3)
+    assert ADMM(starts=2).maximise(functions).point[0] == pytest.approx(0.2, abs=1e-3)
 
 
 def test_where_nothing_matters_the_first_start_stays() -> None:
