@@ -22,6 +22,7 @@ Made = TypeVar("Made", covariant=True)
 Steps = Generator[tuple[Key, ...], dict[Key, Message], Result]  # a program: waits for keys, is sent messages
 
 
+@runtime_checkable
 class CommonPlan(Protocol[Own, Made]):
     """What every agent knows beforehand, and what each does."""
 
@@ -174,6 +175,7 @@ def solve_with_agents(
     )
 
 
+@runtime_checkable
 class Stepping(Protocol):
     """What ``run`` steps: an ``Agent``, or one of your own."""
 
@@ -217,6 +219,7 @@ def run(agents: Mapping[str, Stepping], transport: Transport) -> Traffic:
     )
 
 
+@runtime_checkable
 class ContinuousPlan(Protocol[Result]):
     """What every agent knows beforehand where domains are continuous."""
 

@@ -108,6 +108,9 @@ class AdditiveFunction:
             maximum: If you know it; regret is not scored without it.
             name: For titles.
 
+        Raises:
+            ConfigError: If bounds are missing, or are no intervals.
+
         Example:
             >>> f = AdditiveFunction.from_callable(lambda x, y: -((x - y) ** 2), {"x": (0.0, 1.0), "y": (0.0, 2.0)})
             >>> f.value(np.array([[1.0, 1.0], [0.0, 2.0]])).tolist()
@@ -118,7 +121,10 @@ class AdditiveFunction:
         def term(X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
             return np.array([float(function(**dict(zip(variables, x, strict=True)))) for x in X.tolist()])
 
-        low, high = np.array([bounds[variable] for variable in variables], dtype=float).reshape(-1, 2).T
+        sides = list(bounds.values())
+        if not sides or any(len(side) != 2 for side in sides):
+            raise ConfigError(f"got {dict(bounds)}; wanted (low, high) for every variable", at="$.bounds")
+        low, high = np.array(sides, dtype=float).T
         scopes = {"all": tuple(range(len(variables)))}
         return cls(name, low, high, scopes, {"all": term}, maximum=maximum, variables=variables)
 
