@@ -14,6 +14,7 @@ from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.admm_method import joint_starts
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.polish import polish
+from swarmbo.coordination.share import Share
 from swarmbo.coordination.whole_part import WholePart
 from swarmbo.errors import ConfigError, OwnershipError, ShapeError, TransportError
 from swarmbo.graph import FactorGraph, FactorStack
@@ -155,6 +156,26 @@ def test_too_few_rounds_are_said_with_residuals_that_are_too_large() -> None:
     assert max(few.primal_residual, few.dual_residual) > 1e-4
     assert many.status == "converged"
     assert max(many.primal_residual, many.dual_residual) <= 1e-4
+
+
+def test_one_part_that_does_not_converge_is_enough_not_to() -> None:
+    scopes = {**CHAIN, "g": ["y"]}
+    report = ADMM(rounds=2, tolerance=1e-6).maximise(sum_of(scopes, 1)).report
+    assert (report.status, report.rounds) == ("max_rounds", 2)
+    assert ADMM(rounds=500, tolerance=1e-6).maximise(sum_of(scopes, 1)).report.status == "converged"
+
+
+@settings(max_examples=20, deadline=None)
+@given(scopes=random_scopes(), seed=st.integers(0, 1000))
+def test_sums_over_variables_count_each_variable_once_whoever_owns_the_factors(scopes, seed) -> None:
+    functions = sum_of(scopes, seed)
+    entries = np.random.default_rng(seed).random((3, len(functions.low)))
+    counted = np.zeros(3)
+    for part in functions.graph.components:
+        for agent in part.agents:
+            share = Share(part, functions.of(part.factors_owned_by(agent)), part.factors_owned_by(agent))
+            counted += sum((rows.sum(axis=0) for rows in share.by_variable(entries)), np.zeros(3))
+    np.testing.assert_allclose(counted, entries.sum(axis=1))
 
 
 @pytest.mark.parametrize("residual", ["primal", "dual"])
