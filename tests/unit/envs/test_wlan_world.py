@@ -33,6 +33,13 @@ def test_the_noise_of_outcomes_adds_up_to_that_of_a_total():
     assert told[:, 0].mean() == pytest.approx(true.sum(), abs=0.4)
 
 
+def test_an_access_point_without_users_measures_nothing_noise_included():
+    env = wlan_power_v0.parallel_env(topology=PAIR | {"serving": [1, 1, 1]}, noise_std=4.0)
+    for infos in steps(env, 5):
+        assert infos["ap_0"]["measurement"] == 0.0
+        assert infos["ap_1"]["measurement"] != env.network.value(np.full((1, 2), 15.0))[0]
+
+
 def test_measurements_fail_as_often_as_asked_for_each_on_its_own():
     env = wlan_power_v0.parallel_env(topology=PAIR, failure_rate=0.3, max_cycles=1500)
     failed = np.array([[np.isnan(info["measurement"]) for info in infos.values()] for infos in steps(env, 1500)])
