@@ -93,6 +93,8 @@ def test_team_with_own_parts_goes_on_to_the_bit_where_they_are_given_again():
     assert played(3, team=again)[1] == played(3, team=team)[1]
     with pytest.raises(ConfigError, match="got 'Fixed'; wanted one of"):
         sb.Team.from_state_dict(state)
+    with pytest.raises(ConfigError, match="got 'Alone'; wanted one of"):
+        sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0))
     loaded = sb.Team(GRAPH, BOUNDS, seed=3, initial=3, acquisition=Fixed(weight=1.0), coordination=Alone())
     whole = played(7, acquisition=Fixed(weight=1.0), coordination=Alone())[1]
     assert played(3, team=loaded.load_state_dict(state))[1] == whole[4:]
@@ -135,3 +137,10 @@ def test_own_agreement_without_agents_cannot_run_as_agents():
     team.tell(team.ask(), 0.0)
     with pytest.raises(ConfigError, match=r"\$\.transport\.as_agents: got true, but Corner knows no agents"):
         team.ask()
+
+
+def test_known_parts_beside_own_ones_keep_their_settings():
+    state = sb.Team(GRAPH, BOUNDS, acquisition=Fixed(), coordination=sb.ADMM(starts=3)).state_dict()
+    again = sb.Team.from_state_dict(state, acquisition=Fixed())
+    assert isinstance(again, sb.Team)
+    assert again.coordination == sb.ADMM(starts=3)
