@@ -17,11 +17,16 @@ from swarmbo.acquisition.splitting import SplitImprovements, split_graph
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.transforms import learn_factors, learn_totals
 from swarmbo.acquisition.trust_box import BoxState, TrustBox, box_around
+from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
 from swarmbo.settings import require
 
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws
+_PATIENCE = 3  # times as many failures, in noise, before a box shrinks
+_PATIENCE_OF_ONE = 2  # with one factor, noise or not: improvement of few variables together comes in fits and starts
+_NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
 
 
 class Auto(JointAcquisition, frozen=True, tag="auto"):
@@ -31,11 +36,16 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
     |---|---|---|---|
     | totals of several factors | outcomes as they are | confidence bounds on differences to the incumbent | one |
     | | a root of the distance below the best | by turns a joint posterior draw and such bounds | one |
-    | factors by themselves | as they are, root, fourth root, logarithm | log expected improvement | one per factor |
+    | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
+improvement | one per factor |
     | | a sum over the factor's variables | the same, variable by variable | none |
+    | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known. Its box
-    starts over when it no longer gains. A factor is split into its variables only if it shares none of them.
+    shrinks half as fast, and starts over when it no longer gains. Where factors share variables, what one gains another
+    may pay for, so outcomes are weighed in their own unit. Boxes react to what evaluations were worth as the belief
+    sees them, not to noisy outcomes; where the fitted noise is above 3e-4 of the variance they shrink three times as
+    slowly, and nothing starts over.
 
     Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
     it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per
@@ -64,16 +74,21 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
         """The model of transformed outcomes, of the evaluations that are in use."""
         if not _is_by_factor(situation):
             return learn_totals(situation, belief_settings, previous)
-        is_split = previous is not None and bool(previous.splits)
-        first = 0 if is_split else self._state(situation).first
-        return learn_factors(situation, belief_settings, previous, first)
+        if _is_shared(situation.graph):
+            return super().learn(situation, belief_settings, previous)
+        return learn_factors(situation, belief_settings, previous, self._restarted(situation, previous).first)
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """What agents maximise in this round."""
+        belief = model.belief
+        if _is_by_factor(situation) and _is_shared(situation.graph):
+            return self._bounds(
+                situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), _BOLDER
+            )
         if _is_by_factor(situation):
             return self._improvements(situation, model)
-        belief = model.belief
-        low, high = box_around(incumbent(belief), self._state(situation).side)
+        patience = _patience(belief.hyperparameters.total_noise_variance)
+        low, high = box_around(incumbent(belief), self._side(_seen(belief), situation.initial, patience))
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
         by_turns = model.warp.kind != "none"
@@ -82,28 +97,39 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
             rngs = {f: stream(situation.seed, "auto draw", factor=f, **when) for f in belief.graph.factors}
             sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
             return SampledFunctions(graph=belief.graph, low=low, high=high, starts=starts, sample=sample)
-        weight = self.weight * (1.0 if by_turns else _BOLDER) * math.sqrt(math.log(2 * max(t, 1)))
+        return self._bounds(situation, belief, low, high, 1.0 if by_turns else _BOLDER)
+
+    def _bounds(
+        self,
+        situation: JointSituation,
+        belief: AdditiveGP,
+        low: Float[np.ndarray, " n"],
+        high: Float[np.ndarray, " n"],
+        boldness: float,
+    ) -> ContrastBounds:
+        t = len(situation.history)
         return ContrastBounds(
             graph=belief.graph,
             low=low,
             high=high,
-            starts=starts,
+            starts=starting_points(belief, low, high),
             belief=belief,
             reference=incumbent(belief),
-            weight=weight,
+            weight=boldness * self.weight * math.sqrt(math.log(2 * max(t, 1))),
         )
 
     def _improvements(self, situation: JointSituation, model: Model) -> BoxFunctions:
         belief, graph = model.belief, situation.graph
         centre, columns = model.incumbent(), dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         if len(graph.factors) == 1:
-            state = self._state(situation)
-            if state.n_fresh > 0 and not model.splits:
+            state = self._restarted(situation, model.learned)
+            if state.n_fresh > 0:
                 when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
                 return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
-            low, high = box_around(centre, state.side)
+            n_initial = self.box.fresh if state.first else situation.initial
+            low, high = box_around(centre, self._side(_seen(belief), n_initial, _PATIENCE_OF_ONE))
         else:
-            low, high = self._boxes_by_factor(situation, centre)
+            low, high = self._boxes_by_factor(situation, belief, centre)
         for factor in model.splits:
             low[columns[factor]], high[columns[factor]] = 0.0, 1.0
         starts = starting_points(belief, low, high)
@@ -121,26 +147,47 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
         return SplitImprovements(graph=divided, low=low, high=high, starts=starts, whole=whole, parts=parts)
 
-    def _state(self, situation: JointSituation) -> BoxState:
-        restarts = self.restart_after if len(situation.graph.factors) == 1 else 0
+    def _side(self, outcomes: Float[np.ndarray, " t"], n_initial: int, patience: int) -> float:
+        return msgspec.structs.replace(self.box, failures=patience * self.box.failures).replay(outcomes, n_initial).side
+
+    def _restarted(self, situation: JointSituation, learned: Learned | None) -> BoxState:
+        """Where a function of one factor starts over; where it is split or outcomes are noisy it never does."""
         outcomes = situation.history.totals
-        if len(situation.graph.factors) == 1:
-            outcomes = np.where(np.isfinite(outcomes), outcomes, situation.history.factors[:, 0])
-        box = msgspec.structs.replace(self.box, restart_after=restarts)
-        return box.replay(outcomes, situation.initial)
+        is_noisy = learned is not None and learned.noise_variance > _NOISY
+        if len(situation.graph.factors) > 1 or (learned is not None and learned.splits) or is_noisy:
+            return BoxState(first=0, side=self.box.initial, n_fresh=0)
+        outcomes = np.where(np.isfinite(outcomes), outcomes, situation.history.factors[:, 0])
+        return msgspec.structs.replace(self.box, restart_after=self.restart_after).replay(outcomes, situation.initial)
 
     def _boxes_by_factor(
-        self, situation: JointSituation, centre: Float[np.ndarray, " n"]
+        self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """A box per factor around the incumbent; a shared variable gets the widest of its factors' sides."""
-        graph, n = situation.graph, situation.domain.n_dims
-        place = {variable: j for j, variable in enumerate(graph.variables)}
-        sides = np.zeros(n)
-        for i, factor in enumerate(graph.factors):
-            side = self.box.replay(situation.history.factors[:, i], situation.initial).side
-            columns = [place[variable] for variable in graph.scope(factor)]
-            sides[columns] = np.maximum(sides[columns], side)
+        """A box per factor around the incumbent."""
+        U, sides = belief.domain.to_unit(belief.X), np.zeros(belief.domain.n_dims)
+        for stack in stacks_of(belief.graph):
+            means = belief.local(stack, stack.take(U)).mean
+            for factor, columns, mean in zip(stack.factors, stack.columns, means, strict=True):
+                index = belief.graph.factors.index(factor)
+                seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
+                patience = _patience(belief.hyperparameters.noise_variances[index])
+                sides[columns] = self._side(seen, situation.initial, patience)
         return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
+
+
+def _seen(belief: AdditiveGP) -> Float[np.ndarray, " t"]:
+    """What evaluations were worth, as the belief sees them: a box must not wait for noise to be beaten."""
+    known = np.isfinite(belief.totals) | np.isfinite(belief.factors).any(axis=1)
+    means = belief.posterior_mean(belief.X) if known.any() else belief.totals
+    return np.where(known, means, np.nan)
+
+
+def _patience(noise_variance: float) -> int:
+    return _PATIENCE if noise_variance > _NOISY else 1
+
+
+def _is_shared(graph: FactorGraph) -> bool:
+    """Whether any factors share variables: then what one gains another may pay for."""
+    return any(len(graph.factors_of(variable)) > 1 for variable in graph.variables)
 
 
 def _is_by_factor(situation: JointSituation) -> bool:

@@ -34,6 +34,7 @@ class Learned(msgspec.Struct, frozen=True):
         warps: How outcomes are transformed, where that is chosen: kind and exponent, once for the total or once for
             each factor.
         splits: Hyper-parameters of the factors that are modelled as sums over their variables.
+        noise_variance: The largest one of factors, relative to their outcomes', when last fitted to all evaluations.
     """
 
     hyperparameters: AdditiveHyperparameters
@@ -42,6 +43,7 @@ class Learned(msgspec.Struct, frozen=True):
     decomposed_at: int = 0
     warps: tuple[tuple[WarpKind, float], ...] = ()
     splits: dict[str, AdditiveHyperparameters] = msgspec.field(default_factory=dict[str, AdditiveHyperparameters])
+    noise_variance: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,7 +62,7 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
 def learn_factors(
     situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, first: int
 ) -> Model:
-    """Factors that are observed by themselves: each transformed, or taken for a sum over its variables, by evidence.
+    """Factors observed by themselves that share no variable: each transformed, or taken for a sum over its variables.
 
     Args:
         situation: With outcomes by factor, or with one factor.
@@ -78,7 +78,7 @@ def learn_factors(
     alone = replace(situation, outcomes="per-factor")
     data = _Data(alone, settings, X, F)
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
-        return data.chosen(can_split=first == 0)
+        return data.chosen(previous, is_all=first == 0)
     warps = tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(previous.warps, F.T, strict=True))
     is_due = n - previous.fitted_at >= settings.refit_every and len(X) > 0
     belief = data.whole(warps, previous.splits).with_hyperparameters(previous.hyperparameters)
@@ -91,6 +91,7 @@ def learn_factors(
         hyperparameters=belief.hyperparameters,
         fitted_at=n if is_due else previous.fitted_at,
         splits={factor: split.hyperparameters for factor, split in splits.items()},
+        noise_variance=max(belief.hyperparameters.noise_variances) if is_due and not first else previous.noise_variance,
     )
     return data.model(belief, learned, warps, splits)
 
@@ -112,8 +113,8 @@ class _Data:
             self.X, factors=columns
         )
 
-    def chosen(self, *, can_split: bool) -> Model:
-        """The model of every factor that has the largest evidence."""
+    def chosen(self, previous: Learned | None, *, is_all: bool) -> Model:
+        """The model of every factor that has the largest evidence; splits are for those who look at all evaluations."""
         situation, k = self.situation, self.F.shape[1]
         tried = list[tuple[AdditiveGP, tuple[Warp, ...]]]()
         evidences = np.empty((len(_OF_FACTORS), k))
@@ -131,7 +132,7 @@ class _Data:
         hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
         splits, odds = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure]
         for j, factor in enumerate(situation.graph.factors):
-            if can_split and self._stands_alone(factor) and np.isfinite(self.F[:, j]).any():
+            if is_all and len(situation.graph.scope(factor)) > 1 and np.isfinite(self.F[:, j]).any():
                 split = self.split(factor, None, is_due=True)
                 evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
                 if evidence > evidences[best[j], j] + odds:
@@ -143,6 +144,9 @@ class _Data:
             decomposed_at=n,
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},
+            noise_variance=max(hyperparameters.noise_variances)
+            if is_all or previous is None
+            else previous.noise_variance,
         )
         return self.model(self.whole(warps, splits).with_hyperparameters(hyperparameters), learned, warps, splits)
 
@@ -174,12 +178,6 @@ class _Data:
             factor_warps=warps,
             splits={f: split.condition_on_pending(pending[:, places[f]]) for f, split in splits.items()},
         )
-
-    def _stands_alone(self, factor: str) -> bool:
-        """Whether it has several variables, and shares none: terms of neighbours would be in another unit."""
-        graph = self.situation.graph
-        scope = graph.scope(factor)
-        return len(scope) > 1 and all(len(graph.factors_of(variable)) == 1 for variable in scope)
 
 
 def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: int) -> bool:

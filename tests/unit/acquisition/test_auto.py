@@ -125,12 +125,17 @@ def test_a_factor_whose_variables_interact_is_not_split(situation_of) -> None:
     assert not Auto().learn(product, BELIEF, None).splits
 
 
-def test_factors_that_share_variables_are_not_split(situation_of) -> None:
+def test_factors_that_share_variables_are_weighed_against_each_other_in_the_unit_of_outcomes(situation_of) -> None:
     situation = situation_of({"f": ["a", "b"], "g": ["b", "c"]}, t=40, outcomes="per-factor")
     U = unit(situation)
     factors = np.column_stack([waves(U[:, :2]), waves(U[:, 1:])])
-    model = Auto().learn(with_outcomes(situation, factors.sum(axis=1), factors), BELIEF, None)
+    situation = with_outcomes(situation, factors.sum(axis=1), factors)
+    model = Auto().learn(situation, BELIEF, None)
     assert not model.splits
+    functions = Auto().local_functions(situation, model)
+    assert isinstance(functions, ContrastBounds)
+    assert (functions.low.tolist(), functions.high.tolist()) == ([0.0] * 3, [1.0] * 3)
+    np.testing.assert_allclose(model.posterior(situation.history.X)[0], factors.sum(axis=1), atol=0.05)
 
 
 def test_an_unknown_structure_is_taken_for_a_sum_until_the_data_object(situation_of) -> None:
