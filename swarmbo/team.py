@@ -337,7 +337,7 @@ class Team:
         """
         if not self.n_data:
             return None
-        model = self.model
+        model = self.model.complete or self.model
         point = self.space.in_box(model.incumbent())
         mean, std = model.posterior(point[None])
         return PointRecommendation(self.space.named(point), float(mean[0]), float(std[0]))

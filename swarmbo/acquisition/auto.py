@@ -45,7 +45,7 @@ improvement | one per factor |
     shrinks half as fast, and starts over when it no longer gains. Where factors share variables, what one gains another
     may pay for, so outcomes are weighed in their own unit. Boxes react to what evaluations were worth as the belief
     sees them, not to noisy outcomes; where the fitted noise is above 3e-4 of the variance they shrink three times as
-    slowly, and nothing starts over.
+    slowly, and start over three times as late.
 
     Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
     it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per
@@ -151,13 +151,13 @@ improvement | one per factor |
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures).replay(outcomes, n_initial).side
 
     def _restarted(self, situation: JointSituation, learned: Learned | None) -> BoxState:
-        """Where a function of one factor starts over; where it is split or outcomes are noisy it never does."""
+        """Where a function of one factor starts over; where it is split it never does."""
         outcomes = situation.history.totals
-        is_noisy = learned is not None and learned.noise_variance > _NOISY
-        if len(situation.graph.factors) > 1 or (learned is not None and learned.splits) or is_noisy:
+        if len(situation.graph.factors) > 1 or (learned is not None and learned.splits):
             return BoxState(first=0, side=self.box.initial, n_fresh=0)
+        after = self.restart_after * (1 if learned is None else _patience(learned.noise_variance))
         outcomes = np.where(np.isfinite(outcomes), outcomes, situation.history.factors[:, 0])
-        return msgspec.structs.replace(self.box, restart_after=self.restart_after).replay(outcomes, situation.initial)
+        return msgspec.structs.replace(self.box, restart_after=after).replay(outcomes, situation.initial)
 
     def _boxes_by_factor(
         self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]

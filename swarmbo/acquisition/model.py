@@ -57,6 +57,7 @@ class Model:
         warp: How totals were transformed before the belief saw them.
         factor_warps: The same for the outcomes of each factor; empty where they were not.
         splits: For some factors a belief that takes their place: about a sum over the factor's variables.
+        complete: The same of all evaluations, where some are set aside; None where none are.
     """
 
     belief: AdditiveGP
@@ -64,6 +65,7 @@ class Model:
     warp: Warp = field(default_factory=Warp)
     factor_warps: tuple[Warp, ...] = ()
     splits: Mapping[str, AdditiveGP] = field(default_factory=dict[str, AdditiveGP])
+    complete: "Model | None" = None
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes."""

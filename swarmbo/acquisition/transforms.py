@@ -70,17 +70,26 @@ def learn_factors(
         previous: What was learned before.
         first: Evaluations before this one are set aside.
     """
-    history, n = situation.history, len(situation.history)
+    history = situation.history
     F = history.factors
     if len(situation.graph.factors) == 1:
         F = np.where(np.isfinite(F), F, history.totals[:, None])
-    X, F = history.X[first:], F[first:]
     alone = replace(situation, outcomes="per-factor")
-    data = _Data(alone, settings, X, F)
+    data = _Data(alone, settings, history.X[first:], F[first:])
+    model = _learned_factors(data, previous, first)
+    if not first:
+        return model
+    whole = _Data(alone, settings, history.X, F).whole(model.factor_warps)
+    whole = whole.with_hyperparameters(model.belief.hyperparameters).condition_on_pending(situation.pending)
+    return replace(model, complete=Model(whole, model.learned, factor_warps=model.factor_warps))
+
+
+def _learned_factors(data: "_Data", previous: Learned | None, first: int) -> Model:
+    situation, settings, F, n = data.situation, data.settings, data.F, len(data.situation.history)
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
         return data.chosen(previous, is_all=first == 0)
     warps = tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(previous.warps, F.T, strict=True))
-    is_due = n - previous.fitted_at >= settings.refit_every and len(X) > 0
+    is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
     belief = data.whole(warps, previous.splits).with_hyperparameters(previous.hyperparameters)
     if is_due and belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)

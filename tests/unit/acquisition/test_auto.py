@@ -234,6 +234,17 @@ def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
     )
 
 
+def test_evaluations_that_are_set_aside_are_still_recommended(situation_of) -> None:
+    situation = situation_of({"whole": ["a", "b"]}, t=17, initial=5)
+    totals = np.linspace(0.0, -0.1, 17)
+    totals[2] = 1.0
+    model = Auto().learn(with_outcomes(situation, totals), BELIEF, None)
+    assert model.belief.n_data < 17
+    assert model.complete is not None
+    assert model.complete.belief.n_data == 17
+    np.testing.assert_allclose(model.complete.incumbent(), unit(situation)[2])
+
+
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_choices_are_kept_until_the_history_has_grown(situation_of, outcomes) -> None:
     situation = peaked(situation_of) if outcomes == "per-factor" else situation_of(BLOCKS, t=40)
