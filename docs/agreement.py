@@ -53,8 +53,7 @@ GRAPHS: dict[str, dict[str, list[str]]] = {
     "chain of 4 quadruples": {f"f{i}": [f"x{3 * i + j}" for j in range(4)] for i in range(4)},
 }
 ACQUISITIONS: dict[str, tuple[JointAcquisition, tuple[int, ...]]] = {  # and numbers of evaluations
-    "auto, draw": (Auto(), (40, 100)),
-    "auto, bound": (Auto(), (41, 101)),
+    "auto": (Auto(), (40, 100)),
     "DEC-HBO": (DECHBO(), (40, 100)),
     "DuMBO": (DuMBO(), (40, 100)),
     "DuMBO, coupled": (DuMBO(coupled=True), (40, 100)),
