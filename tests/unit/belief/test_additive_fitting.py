@@ -112,7 +112,9 @@ def test_evidence_of_one_factor_equals_scikit_learns_with_its_gradient():
 
 @pytest.mark.parametrize("model", ["shared", "hierarchical", "separate"])
 def test_the_prior_is_the_normal_that_its_documentation_names(model):
-    settings = AdditiveGPSettings(lengthscale_log_median=-1.0, lengthscale_log_std=0.7, deviation_log_std=0.2)
+    settings = AdditiveGPSettings(
+        lengthscale_log_median=-1.0, lengthscale_log_std=0.7, deviation_log_std=0.2, outputscale_log_std=0.8
+    )
     prior = AdditivePrior.of(settings, GRAPH.factors, (2, 2, 3), model, [1e-3])
     covariance = np.linalg.inv(prior.precision)
     q = prior.n_lengthscales
@@ -125,7 +127,7 @@ def test_the_prior_is_the_normal_that_its_documentation_names(model):
         np.testing.assert_allclose(lengths, 0.49 + 0.04 * np.eye(7), rtol=1e-10)
         np.testing.assert_allclose(prior.centre[:q], -1.0 + 0.5 * np.log([2, 2, 2, 2, 3, 3, 3]))
     np.testing.assert_allclose(np.exp(prior.centre[q:-1]), 1.0 / 3.0)
-    np.testing.assert_allclose(np.diag(covariance)[q:], [1.0, 1.0, 1.0, 1.5**2])
+    np.testing.assert_allclose(np.diag(covariance)[q:], [0.64, 0.64, 0.64, 1.5**2])
     density, gradient = prior.log_density(prior.centre)
     assert density == 0.0
     assert not gradient.any()
@@ -140,18 +142,20 @@ def test_a_factor_may_have_a_kernel_and_priors_of_its_own():
         outputscale_log_std=0.2,
         noise_median=0.1,
     )
-    settings = AdditiveGPSettings(factors={"g": own}, lengthscales="separate")
+    settings = AdditiveGPSettings(
+        factors={"g": own}, lengthscales="separate", lengthscale_log_std=0.9, outputscale_log_std=0.7, noise_median=2e-3
+    )
     prior = AdditivePrior.of(settings, GRAPH.factors, (2, 2, 3), "separate", [1e-3])
     np.testing.assert_allclose(prior.centre[2:4], 0.5 + 0.5 * np.log(2.0))
     np.testing.assert_allclose(prior.centre[:2], settings.lengthscale_log_median + 0.5 * np.log(2.0))
     np.testing.assert_allclose(np.exp(prior.centre[7:10]), [1 / 3, 2.0, 1 / 3])
     variances = np.diag(np.linalg.inv(prior.precision))
-    np.testing.assert_allclose(variances[[1, 2, 7, 8]], [1.0, 0.01, 1.0, 0.04])
+    np.testing.assert_allclose(variances[[1, 2, 7, 8]], [0.81, 0.01, 0.49, 0.04])
     rng = np.random.default_rng(0)
     X, factors = rng.random((12, 4)), rng.normal(size=(12, 3))
     for outcomes, y in (("total", factors.sum(axis=1)), ("per-factor", factors)):
         belief = AdditiveGP.create(settings, GRAPH, UNIT, outcomes)
-        assert belief.hyperparameters.noise_variances == pytest.approx((1e-3, 0.1, 1e-3))
+        assert belief.hyperparameters.noise_variances == pytest.approx((2e-3, 0.1, 2e-3))
         assert belief.hyperparameters.outputscales == pytest.approx((1 / 3, 2.0, 1 / 3))
         belief = belief.update(X, y).fit(rng)
         assert belief.hyperparameters.kernels == ("matern52", "rbf", "matern52")
