@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DuMBO as DuMBO,
         ExpectedImprovement as ExpectedImprovement,
         JointAcquisition as JointAcquisition,
+        Restarts as Restarts,
         Thompson as Thompson,
         TrustBox as TrustBox,
     )
@@ -125,6 +126,7 @@ _HOME = {
     "Random": "baselines",
     "Recommendation": "records",
     "RefinedMaxSum": "coordination.refined_max_sum",
+    "Restarts": "acquisition",
     "Sobol": "baselines",
     "Solution": "coordination",
     "SolveReport": "records",

@@ -36,6 +36,7 @@ class Logbook:
         open: Queries that wait for outcomes, by id, in the order in which they were asked.
         asked: Number of queries so far.
         failures: Number of outcomes that were told to have failed.
+        given: Number of evaluations that were there before anything was asked.
     """
 
     factors: tuple[str, ...]
@@ -43,6 +44,7 @@ class Logbook:
     open: Mapping[str, OpenQuery]
     asked: int = 0
     failures: int = 0
+    given: int = 0
 
     @classmethod
     def empty(cls, n_variables: int, factors: Iterable[str]) -> "Logbook":
@@ -147,13 +149,15 @@ class Logbook:
             np.concatenate([history.factors, factors]),
         )
         nothing = np.isnan(totals) & np.isnan(factors).all(axis=1)
-        return replace(self, history=_with_sums(added), failures=self.failures + int(nothing.sum()))
+        given = self.given if self.asked else len(added)
+        return replace(self, history=_with_sums(added), failures=self.failures + int(nothing.sum()), given=given)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain data and arrays."""
         plain = {
             "asked": self.asked,
             "failures": self.failures,
+            "given": self.given,
             "open": {key: [q.point.tolist(), q.row, list(q.told)] for key, q in self.open.items()},
         }
         return plain, {name: getattr(self.history, name).copy() for name in ("X", "totals", "factors")}
@@ -168,6 +172,7 @@ class Logbook:
             },
             asked=plain["asked"],
             failures=plain["failures"],
+            given=plain["given"],
         )
 
     def _open_query(self, query_id: str) -> OpenQuery:

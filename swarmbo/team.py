@@ -461,7 +461,7 @@ class Team:
             round=self._log.asked + 1,
             horizon=self.horizon,
             seed=self.seed,
-            initial=self.initial,
+            initial=max(self.initial, self._log.given),
             structure=self.space.structure,
         )
 

@@ -29,4 +29,4 @@ from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta
 from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
 from swarmbo.acquisition.thompson import Thompson as Thompson
-from swarmbo.acquisition.trust_box import TrustBox as TrustBox
+from swarmbo.acquisition.trust_box import Restarts as Restarts, TrustBox as TrustBox

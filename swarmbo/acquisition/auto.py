@@ -10,13 +10,13 @@ from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
-from swarmbo.acquisition.incumbents import incumbent, starting_points
+from swarmbo.acquisition.incumbents import incumbent, known, starting_points
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import JointAcquisition, Learned, Model
 from swarmbo.acquisition.splitting import SplitImprovements, split_graph
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.transforms import learn_factors, learn_totals
-from swarmbo.acquisition.trust_box import BoxState, TrustBox, box_around
+from swarmbo.acquisition.trust_box import Restarts, TrustBox, box_around
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.graph import FactorGraph, stacks_of
@@ -53,20 +53,19 @@ improvement | one per factor |
     splits are worked out by every agent from the history alone, so they cost nothing.
 
     Args:
-        box: How trust boxes react; restarts are used with one factor only.
-        restart_after: With one factor, start over after this many evaluations without a gain, >= 1; 0 never does.
+        box: How trust boxes react.
+        restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
             bounds that do not take turns with draws have four times as much.
         n_features: Random features of each factor's prior draw, an even number >= 2.
     """
 
     box: TrustBox = msgspec.field(default_factory=TrustBox)
-    restart_after: int = 12
+    restarts: Restarts = msgspec.field(default_factory=Restarts)
     weight: float = 0.05
     n_features: int = 512
 
     def __post_init__(self) -> None:
-        require(self, "restart_after", lambda v: v >= 0, "an integer >= 0")
         require(self, "weight", lambda v: v >= 0.0, "a number >= 0")
         require(self, "n_features", lambda v: v >= 2 and v % 2 == 0, "an even number >= 2")
 
@@ -76,7 +75,7 @@ improvement | one per factor |
             return learn_totals(situation, belief_settings, previous)
         if _is_shared(situation.graph):
             return super().learn(situation, belief_settings, previous)
-        return learn_factors(situation, belief_settings, previous, self._restarted(situation, previous).first)
+        return learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """What agents maximise in this round."""
@@ -122,11 +121,10 @@ improvement | one per factor |
         belief, graph = model.belief, situation.graph
         centre, columns = model.incumbent(), dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         if len(graph.factors) == 1:
-            state = self._restarted(situation, model.learned)
-            if state.n_fresh > 0:
+            n_initial, restarted_at = self._design(situation, model.learned), model.learned.restarted_at
+            if restarted_at and len(situation.history) - restarted_at < n_initial:
                 when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
                 return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
-            n_initial = self.box.fresh if state.first else situation.initial
             low, high = box_around(centre, self._side(_seen(belief), n_initial, _PATIENCE_OF_ONE))
         else:
             low, high = self._boxes_by_factor(situation, belief, centre)
@@ -148,16 +146,28 @@ improvement | one per factor |
         return SplitImprovements(graph=divided, low=low, high=high, starts=starts, whole=whole, parts=parts)
 
     def _side(self, outcomes: Float[np.ndarray, " t"], n_initial: int, patience: int) -> float:
-        return msgspec.structs.replace(self.box, failures=patience * self.box.failures).replay(outcomes, n_initial).side
+        return msgspec.structs.replace(self.box, failures=patience * self.box.failures).side(outcomes, n_initial)
 
-    def _restarted(self, situation: JointSituation, learned: Learned | None) -> BoxState:
-        """Where a function of one factor starts over; where it is split it never does."""
-        outcomes = situation.history.totals
-        if len(situation.graph.factors) > 1 or (learned is not None and learned.splits):
-            return BoxState(first=0, side=self.box.initial, n_fresh=0)
-        after = self.restart_after * (1 if learned is None else _patience(learned.noise_variance))
-        outcomes = np.where(np.isfinite(outcomes), outcomes, situation.history.factors[:, 0])
-        return msgspec.structs.replace(self.box, restart_after=after).replay(outcomes, situation.initial)
+    def _design(self, situation: JointSituation, learned: Learned) -> int:
+        """How many of the first evaluations in use no method chose."""
+        return self.restarts.fresh if learned.restarted_at else situation.initial
+
+    def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
+        """Where the search for the best of one factor last started over, be it now; where it is split it never does."""
+        if previous is None:
+            return 0
+        since = previous.restarted_at
+        if len(situation.graph.factors) > 1 or previous.splits:
+            return since
+        history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
+        is_due = self.restarts.is_due(
+            np.where(np.isfinite(history.totals), history.totals, history.factors[:, 0]),
+            design=situation.initial,
+            since=since,
+            begun=max(since + self._design(situation, previous), previous.whole_since),
+            patience=_patience(noise),
+        )
+        return len(history) if is_due else since
 
     def _boxes_by_factor(
         self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
@@ -176,9 +186,9 @@ improvement | one per factor |
 
 def _seen(belief: AdditiveGP) -> Float[np.ndarray, " t"]:
     """What evaluations were worth, as the belief sees them: a box must not wait for noise to be beaten."""
-    known = np.isfinite(belief.totals) | np.isfinite(belief.factors).any(axis=1)
-    means = belief.posterior_mean(belief.X) if known.any() else belief.totals
-    return np.where(known, means, np.nan)
+    seen = known(belief)
+    means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
+    return np.where(seen, means, np.nan)
 
 
 def _patience(noise_variance: float) -> int:

@@ -3,27 +3,38 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.graph import stacks_of
 
 
+def known(belief: AdditiveGP) -> Bool[np.ndarray, " t"]:
+    """Which evaluations have at least one outcome that is known."""
+    return np.isfinite(belief.totals) | np.isfinite(belief.factors).any(axis=1)
+
+
 def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
     """Points of the unit cube of which at least one outcome is known."""
-    known = np.isfinite(belief.totals) | np.isfinite(belief.factors).any(axis=1)
-    return belief.domain.to_unit(belief.X[known])
+    return belief.domain.to_unit(belief.X[known(belief)])
 
 
-def part_means(
-    belief: AdditiveGP, U: Float[np.ndarray, "m n"]
-) -> list[tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " m"]]]:
-    """For each connected part of the graph its variables, as columns, and the posterior mean of its sum at points."""
-    place = {variable: index for index, variable in enumerate(belief.graph.variables)}
+def part_means(belief: AdditiveGP) -> list[tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]]:
+    """For each connected part of the graph its variables, as columns, and what its sum is worth at ``evaluated``.
+
+    That is the posterior mean. Where factors are observed one by one, it is -inf where not all outcomes of the part are
+    known, unless they nowhere are.
+    """
+    U, place = evaluated(belief), {variable: index for index, variable in enumerate(belief.graph.variables)}
+    told = np.isfinite(belief.factors[known(belief)])
     out: list[tuple[np.ndarray, np.ndarray]] = []
     for part in belief.graph.components:
         means = [belief.local(stack, stack.take(U)).mean for stack in stacks_of(belief.graph, part.factors)]
-        out.append((np.array([place[variable] for variable in part.variables]), np.concatenate(means).sum(axis=0)))
+        mean = np.concatenate(means).sum(axis=0)
+        seen = told[:, [belief.graph.factors.index(factor) for factor in part.factors]].all(axis=1)
+        if not belief.is_tied and seen.any():
+            mean = np.where(seen, mean, -np.inf)
+        out.append((np.array([place[variable] for variable in part.variables]), mean))
     return out
 
 
@@ -36,7 +47,7 @@ def incumbent(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
     U = evaluated(belief)
     if not len(U):
         return np.full(belief.domain.n_dims, 0.5)
-    parts = part_means(belief, U)
+    parts = part_means(belief)
     if belief.is_tied:
         return U[int(np.argmax(np.sum([mean for _, mean in parts], axis=0)))].copy()
     return _composed(parts, U, 1)[0]
@@ -56,7 +67,7 @@ def starting_points(
     U = evaluated(belief)
     if not len(U):
         return np.zeros((0, belief.domain.n_dims))
-    return np.clip(_composed(part_means(belief, U), U, count), low, high)
+    return np.clip(_composed(part_means(belief), U, count), low, high)
 
 
 def _composed(

@@ -4,7 +4,7 @@ A model is a pure function of the history, the seed and what was learned before,
 team repeat the uninterrupted one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -34,7 +34,9 @@ class Learned(msgspec.Struct, frozen=True):
         warps: How outcomes are transformed, where that is chosen: kind and exponent, once for the total or once for
             each factor.
         splits: Hyper-parameters of the factors that are modelled as sums over their variables.
-        noise_variance: The largest one of factors, relative to their outcomes', when last fitted to all evaluations.
+        restarted_at: Evaluations before this one are set aside; a search started over there.
+        before: What was last learned from all evaluations, before a search started over for the first time.
+        whole_since: Number of evaluations when a factor last ceased to be split.
     """
 
     hyperparameters: AdditiveHyperparameters
@@ -43,7 +45,9 @@ class Learned(msgspec.Struct, frozen=True):
     decomposed_at: int = 0
     warps: tuple[tuple[WarpKind, float], ...] = ()
     splits: dict[str, AdditiveHyperparameters] = msgspec.field(default_factory=dict[str, AdditiveHyperparameters])
-    noise_variance: float = 0.0
+    restarted_at: int = 0
+    before: "Learned | None" = None
+    whole_since: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +72,12 @@ class Model:
     complete: "Model | None" = None
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes."""
+        """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes.
+
+        Of all evaluations, also where some are set aside.
+        """
+        if self.complete is not None:
+            return self.complete.posterior(X)
         belief = self.belief
         if not self.factor_warps:
             return self.warp.moments(*belief.posterior(X))
@@ -129,6 +138,7 @@ def learned_belief(
     history: History,
     settings: AdditiveGPSettings,
     previous: Learned | None,
+    warps: Sequence[tuple[WarpKind, float]] = (),
 ) -> tuple[AdditiveGP, Learned]:
     """The belief that a history leads to.
 
@@ -141,11 +151,14 @@ def learned_belief(
             totals are learned.
         history: What the belief is to know: the situation's, or a transformed one or a part of it.
         settings: Of the belief.
-        previous: What was learned before.
+        previous: What was learned before. It is not gone on from where that was about other transforms or splits.
+        warps: How the history's outcomes were transformed, as in ``Learned``.
 
     Returns:
         The belief, and what the next one needs; all but hyper-parameters is carried over from ``previous``.
     """
+    if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
+        previous = None
     totals, factors = history.totals, None
     if graph.scopes != situation.graph.scopes:
         settings = msgspec.structs.replace(settings, factors={})  # those are of factors that this graph has not
@@ -167,6 +180,10 @@ def learned_belief(
     if previous is None:
         return belief, Learned(belief.hyperparameters, fitted_at)
     return belief, msgspec.structs.replace(previous, hyperparameters=belief.hyperparameters, fitted_at=fitted_at)
+
+
+def _transforms(warps: Sequence[tuple[WarpKind, float]]) -> tuple[tuple[WarpKind, float], ...]:
+    return tuple(warps) if any(kind != "none" for kind, _ in warps) else ()
 
 
 def _fits(hyperparameters: AdditiveHyperparameters, graph: FactorGraph) -> bool:

@@ -12,9 +12,19 @@ from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.spaces import Domain
 
 
-def part_name(factor: str, variable: str) -> str:
-    """What the part of a factor that depends on one variable is called."""
-    return f"{factor}({variable})"
+def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
+    """What the parts of a factor that depend on one variable each are called, like no factor of the graph."""
+    taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
+    for other, scope in zip(graph.factors, graph.scopes, strict=True):
+        own = list[str]()
+        for variable in scope:
+            name = f"{other}({variable})"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            own.append(name)
+        names[other] = tuple(own)
+    return names[factor]
 
 
 def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
@@ -33,8 +43,8 @@ def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: 
             scopes.append(scope)
             owners.append(owner)
             continue
-        for variable in scope:
-            factors.append(part_name(factor, variable))
+        for part, variable in zip(part_names(graph, factor), scope, strict=True):
+            factors.append(part)
             scopes.append((variable,))
             owners.append(graph.variable_owner(variable) if shared_outcomes else owner)
     return FactorGraph(
@@ -51,7 +61,7 @@ def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGra
     scope, place = graph.scope(factor), {variable: index for index, variable in enumerate(graph.variables)}
     columns, owner = [place[variable] for variable in scope], graph.factor_owners[graph.factors.index(factor)]
     parts = FactorGraph(
-        factors=tuple(part_name(factor, variable) for variable in scope),
+        factors=part_names(graph, factor),
         scopes=tuple((variable,) for variable in scope),
         factor_owners=(owner,) * len(scope),
         variables=scope,

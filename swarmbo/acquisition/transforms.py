@@ -16,7 +16,7 @@ from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import Learned, Model, learned_belief
 from swarmbo.acquisition.splitting import parts_of
 from swarmbo.belief.additive import AdditiveGP
-from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
 from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.rng import stream
 
@@ -48,7 +48,9 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
             continue
         warp = Warp.fitted(kind, history.totals, power)
         warped = replace(history, totals=warp.forward(history.totals))
-        belief, learned = learned_belief(situation, graph, warped, settings, previous if is_last else None)
+        belief, learned = learned_belief(
+            situation, graph, warped, settings, previous if is_last else None, ((kind, power),)
+        )
         evidence = belief.log_evidence() + _density(belief, warp, history.totals, 0)
         if best is None or evidence > best[0]:
             best = evidence, belief, msgspec.structs.replace(learned, warps=((kind, power),)), warp
@@ -75,22 +77,31 @@ def learn_factors(
     if len(situation.graph.factors) == 1:
         F = np.where(np.isfinite(F), F, history.totals[:, None])
     alone = replace(situation, outcomes="per-factor")
-    data = _Data(alone, settings, history.X[first:], F[first:])
-    model = _learned_factors(data, previous, first)
-    if not first:
-        return model
-    whole = _Data(alone, settings, history.X, F).whole(model.factor_warps)
-    whole = whole.with_hyperparameters(model.belief.hyperparameters).condition_on_pending(situation.pending)
-    return replace(model, complete=Model(whole, model.learned, factor_warps=model.factor_warps))
+    everything = _Data(alone, settings, history.X, F)
+    if previous is None or not first:
+        model = _learned_factors(everything, previous, is_all=True)
+        dropped = previous is not None and not set(previous.splits) <= set(model.splits)
+        since = len(history) if dropped else 0 if previous is None else previous.whole_since
+        return replace(model, learned=msgspec.structs.replace(model.learned, whole_since=since))
+    before = previous.before or previous
+    model = _learned_factors(_Data(alone, settings, history.X[first:], F[first:]), previous, is_all=False)
+    learned = msgspec.structs.replace(
+        model.learned, restarted_at=first, before=before, whole_since=previous.whole_since
+    )
+    return replace(model, learned=learned, complete=everything.known(before))
 
 
-def _learned_factors(data: "_Data", previous: Learned | None, first: int) -> Model:
+def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -> Model:
     situation, settings, F, n = data.situation, data.settings, data.F, len(data.situation.history)
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
-        return data.chosen(previous, is_all=first == 0)
-    warps = tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(previous.warps, F.T, strict=True))
+        return data.chosen(is_all=is_all)
+    warps = data.fitted(previous.warps)
+    belief = data.whole(warps, previous.splits)
+    if tuple(warp.kind for warp in warps) != tuple(kind for kind, _ in previous.warps):
+        # right after a restart: outcomes that do not vary, so there is nothing to transform, nor to learn
+        return data.model(belief, previous, warps, {})
     is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
-    belief = data.whole(warps, previous.splits).with_hyperparameters(previous.hyperparameters)
+    belief = belief.with_hyperparameters(previous.hyperparameters)
     if is_due and belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
         belief = belief.fit(rng, warm=previous.hyperparameters)
@@ -100,7 +111,6 @@ def _learned_factors(data: "_Data", previous: Learned | None, first: int) -> Mod
         hyperparameters=belief.hyperparameters,
         fitted_at=n if is_due else previous.fitted_at,
         splits={factor: split.hyperparameters for factor, split in splits.items()},
-        noise_variance=max(belief.hyperparameters.noise_variances) if is_due and not first else previous.noise_variance,
     )
     return data.model(belief, learned, warps, splits)
 
@@ -122,13 +132,22 @@ class _Data:
             self.X, factors=columns
         )
 
-    def chosen(self, previous: Learned | None, *, is_all: bool) -> Model:
+    def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
+        """Transforms of given kinds, one for each factor."""
+        return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
+
+    def known(self, learned: Learned) -> Model:
+        """The model that was learned before, of these data; nothing is fitted."""
+        warps = self.fitted(learned.warps)
+        return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
+
+    def chosen(self, *, is_all: bool) -> Model:
         """The model of every factor that has the largest evidence; splits are for those who look at all evaluations."""
         situation, k = self.situation, self.F.shape[1]
         tried = list[tuple[AdditiveGP, tuple[Warp, ...]]]()
         evidences = np.empty((len(_OF_FACTORS), k))
         for i, (kind, power) in enumerate(_OF_FACTORS):
-            warps = tuple(Warp.fitted(kind, y, power) for y in self.F.T)
+            warps = self.fitted([(kind, power)] * k)
             belief = self.whole(warps)
             if belief.n_data:
                 rng = stream(situation.seed, "belief", "fit", evaluations=len(situation.history), transform=i)
@@ -153,9 +172,6 @@ class _Data:
             decomposed_at=n,
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},
-            noise_variance=max(hyperparameters.noise_variances)
-            if is_all or previous is None
-            else previous.noise_variance,
         )
         return self.model(self.whole(warps, splits).with_hyperparameters(hyperparameters), learned, warps, splits)
 
@@ -164,8 +180,15 @@ class _Data:
         graph, j = self.situation.graph, self.situation.graph.factors.index(factor)
         parts, domain = parts_of(graph, factor, self.situation.domain)
         restarts = max(_RESTARTS, self.settings.restarts) if warm is None else self.settings.restarts
-        spread = max(_SPREAD, self.settings.outputscale_log_std)
-        settings = msgspec.structs.replace(self.settings, factors={}, restarts=restarts, outputscale_log_std=spread)
+        own = self.settings.factors.get(factor, FactorPrior())
+        scale = own.outputscale_median and own.outputscale_median / len(parts.factors)
+        settings = msgspec.structs.replace(
+            self.settings,
+            factors=dict.fromkeys(parts.factors, msgspec.structs.replace(own, outputscale_median=scale)),
+            restarts=restarts,
+            outputscale_log_std=max(_SPREAD, self.settings.outputscale_log_std),
+            noise_median=own.noise_median or self.settings.noise_median,
+        )
         columns = [graph.variables.index(variable) for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain).update(self.X[:, columns], totals=self.F[:, j])
         if warm is not None and not is_due:

@@ -56,17 +56,16 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)
-        state = self.box.replay(y, situation.initial)
-        U, y = U[state.first :], y[state.first :]
+        side = self.box.side(y, situation.initial)
         U, y = U[np.isfinite(y)], y[np.isfinite(y)]
-        if state.n_fresh or not len(y):
+        if not len(y):
             return rng.random(n), report
         graph = FactorGraph.from_scopes({"whole": situation.graph.variables})
         belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), graph, situation.domain)
         z = Warp.fitted(self.warp, y).forward(y)
         belief = belief.update(situation.domain.from_unit(U), z).fit(rng).condition_on_pending(situation.pending)
         centre = incumbent(belief)
-        low, high = box_around(centre, state.side)
+        low, high = box_around(centre, side)
         weight = self.exploration_scale * math.sqrt(0.2 * math.log(2 * len(y)))
         bound = ContrastBounds(
             graph=graph,

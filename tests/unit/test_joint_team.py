@@ -96,6 +96,22 @@ def test_attached_evaluations_count_as_design():
     assert team.last_report.status != "not_needed"
 
 
+def test_attached_evaluations_do_not_count_as_failures_of_a_search():
+    team = team_of(acquisition={"kind": "auto", "box": {"initial": 0.2}}, initial=4)
+    rng = np.random.default_rng(0)
+    low, high = np.array(list(BOUNDS.values())).T
+    X = rng.uniform(low, high, (30, 3))
+    totals = np.array([total_at(dict(zip(NAMES, x, strict=True))) for x in X])
+    order = np.argsort(-totals)  # none of them improves on the first
+    team.attach(X[order], totals[order])
+    for other in (team, sb.Team.from_state_dict(team.state_dict())):
+        functions = other.acquisition.local_functions(other._situation(None), other.model)
+        assert (functions.high - functions.low).max() == pytest.approx(0.2)
+    told(team, 2)
+    team.attach(X[:1], totals[:1])
+    assert team._situation(None).initial == 30
+
+
 def test_the_prediction_of_a_query_is_what_the_model_says_there():
     team = team_of()
     told(team, 8)

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import swarmbo as sb
-from swarmbo.acquisition import Auto, TrustBox
+from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustBox
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
@@ -17,7 +17,7 @@ from swarmbo.acquisition.joint_situation import History
 from swarmbo.acquisition.model import Learned
 from swarmbo.acquisition.splitting import SplitImprovements, parts_of, split_graph
 from swarmbo.acquisition.thompson import SampledFunctions
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.graph import FactorGraph, stacks_of
 
 BELIEF = AdditiveGPSettings()
@@ -219,30 +219,113 @@ def test_parts_belong_to_who_can_learn_them() -> None:
     assert box.high.tolist() == [1.0, 2.0]
 
 
-def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
-    situation = situation_of({"whole": ["a", "b"]}, t=30, initial=5)
+def first_of(situation, t, first=0):
+    """The same situation when fewer evaluations were made."""
+    h = situation.history
+    return replace(situation, history=History(h.X[first:t], h.totals[first:t], h.factors[first:t]))
+
+
+def stalled(situation_of, t=30):
+    """One factor, five points of a design, then twelve that gain nothing."""
+    situation = situation_of({"whole": ["a", "b"]}, t=t, initial=5)
     U = unit(situation)
     totals = np.sin(6.0 * U[:, 0] * U[:, 1])
-    totals[5:18] = totals[:5].min()  # no gain for longer than restart_after
-    situation = with_outcomes(situation, totals)
-    at_restart = replace(situation, history=History(situation.history.X[:17], totals[:17], np.full((17, 1), np.nan)))
-    functions = Auto().local_functions(at_restart, Auto().learn(at_restart, BELIEF, None))
+    totals[2] = 1.5
+    totals[5:17] = np.minimum(totals[5:17], 1.0)
+    return with_outcomes(situation, totals)
+
+
+def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
+    situation = stalled(situation_of)
+    before = Auto().learn(first_of(situation, 16), BELIEF, None)
+    assert before.learned.restarted_at == 0
+    model = Auto().learn(first_of(situation, 17), BELIEF, before.learned)
+    assert model.learned.restarted_at == 17
+    functions = Auto().local_functions(first_of(situation, 17), model)
     assert isinstance(functions, FixedPoint)
     assert (functions.low == functions.high).all()
-    assert not isinstance(
-        Auto(restart_after=0).local_functions(at_restart, Auto().learn(at_restart, BELIEF, None)), FixedPoint
+    never = Auto(restarts=Restarts(after=0))
+    assert never.learn(first_of(situation, 17), BELIEF, before.learned).learned.restarted_at == 0
+    searching = first_of(situation, 23)
+    model = Auto().learn(searching, BELIEF, model.learned)
+    assert (model.learned.restarted_at, model.belief.n_data) == (17, 6)
+    assert isinstance(Auto().local_functions(searching, model), LogImprovements)
+
+
+def test_what_was_set_aside_stays_so_whatever_is_learned_later(situation_of) -> None:
+    situation = stalled(situation_of, t=40)
+    learned = Auto().learn(first_of(situation, 16), BELIEF, None).learned
+    learned = Auto().learn(first_of(situation, 17), BELIEF, learned).learned
+    noise = (1.0,)  # would have made it wait three times as long
+    assert learned.before is not None
+    hyperparameters = msgspec.structs.replace(learned.before.hyperparameters, noise_variances=noise)
+    noisy = msgspec.structs.replace(
+        learned, before=msgspec.structs.replace(learned.before, hyperparameters=hyperparameters)
     )
+    assert Auto().learn(first_of(situation, 20), BELIEF, noisy).learned.restarted_at == 17
+
+
+def test_no_evaluation_is_set_aside_for_what_was_attached_or_split_before(situation_of) -> None:
+    situation = stalled(situation_of)
+    assert Auto().learn(situation, BELIEF, None).learned.restarted_at == 0
+    learned = Auto().learn(first_of(situation, 16), BELIEF, None).learned
+    whole = msgspec.structs.replace(learned, whole_since=10)
+    assert Auto().learn(first_of(situation, 17), BELIEF, whole).learned.restarted_at == 0
 
 
 def test_evaluations_that_are_set_aside_are_still_recommended(situation_of) -> None:
-    situation = situation_of({"whole": ["a", "b"]}, t=17, initial=5)
-    totals = np.linspace(0.0, -0.1, 17)
-    totals[2] = 1.0
-    model = Auto().learn(with_outcomes(situation, totals), BELIEF, None)
-    assert model.belief.n_data < 17
-    assert model.complete is not None
-    assert model.complete.belief.n_data == 17
-    np.testing.assert_allclose(model.complete.incumbent(), unit(situation)[2])
+    situation = stalled(situation_of)
+    before = Auto().learn(first_of(situation, 16), BELIEF, None)
+    for t in (17, 20, 25):
+        model = Auto().learn(first_of(situation, t), BELIEF, before.learned if t == 17 else model.learned)
+        assert model.belief.n_data == t - 17
+        assert model.complete is not None
+        assert model.complete.belief.n_data == t
+        assert model.complete.belief.hyperparameters.lengthscales == before.belief.hyperparameters.lengthscales
+        np.testing.assert_allclose(model.complete.incumbent(), unit(situation)[2])
+        place = situation.history.X[2:3]
+        np.testing.assert_allclose(model.posterior(place)[0], 1.5, atol=0.1)
+
+
+def test_a_failed_outcome_of_a_factor_does_not_rank_its_place(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=30, outcomes="per-factor")
+    U = unit(situation)
+    factors = np.column_stack([-((U[:, :2] - 0.7) ** 2).sum(axis=1), -((U[:, 2:] - 0.2) ** 2).sum(axis=1)])
+    best = int(np.argmax(factors[:, 0]))
+    factors[best, 0] = np.nan
+    situation = with_outcomes(situation, factors.sum(axis=1), factors)
+    model = Auto().learn(situation, BELIEF, None)
+    second = int(np.nanargmax(factors[:, 0]))
+    np.testing.assert_allclose(model.incumbent()[:2], U[second, :2])
+    np.testing.assert_allclose(model.incumbent()[2:], U[int(np.nanargmax(factors[:, 1])), 2:])
+
+
+def test_what_was_learned_of_transformed_outcomes_is_not_used_for_others(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=40)
+    situation = with_outcomes(situation, bowl(unit(situation)))
+    transformed = Auto().learn(situation, BELIEF, None).learned
+    assert transformed.warps[0][0] == "power"
+    factors = np.full((40, 2), np.nan)
+    factors[-1] = situation.history.totals[-1] / 2.0
+    mixed = with_outcomes(situation, situation.history.totals, factors)
+    for acquisition, given in ((Auto(), mixed), (DuMBO(), situation)):
+        fresh = acquisition.learn(given, BELIEF, None).learned
+        assert acquisition.learn(given, BELIEF, transformed).learned.hyperparameters == fresh.hyperparameters
+
+
+def test_names_of_parts_are_no_names_of_factors(situation_of) -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b"], "f(a)": ["c"], "f(a)'": ["d"]})
+    split = split_graph(graph, ["f"], shared_outcomes=True)
+    assert split.factors == ("f(a)''", "f(b)", "f(a)", "f(a)'")
+    assert parts_of(graph, "f", sb.Domain(np.zeros(4), np.ones(4)))[0].factors == split.factors[:2]
+
+
+def test_a_split_factor_keeps_the_kernel_and_the_priors_that_were_named_for_it(situation_of) -> None:
+    own = FactorPrior(kernel="rbf", lengthscale_log_median=-0.5, lengthscale_log_std=1e-4)
+    model = Auto().learn(peaked(situation_of), AdditiveGPSettings(factors={"f": own}), None)
+    split = model.splits["f"].hyperparameters
+    assert split.kernels == ("rbf",) * 3
+    np.testing.assert_allclose(np.concatenate([np.ravel(v) for v in split.lengthscales]), np.exp(-0.5), rtol=1e-2)
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
@@ -282,7 +365,7 @@ def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
     assert 4.0 - max(team.history.totals) < 0.05
 
 
-@pytest.mark.parametrize("wrong", [{"restart_after": -1}, {"weight": -0.1}, {"n_features": 7}, {"n_features": 0}])
+@pytest.mark.parametrize("wrong", [{"weight": -0.1}, {"n_features": 7}, {"n_features": 0}])
 def test_settings_out_of_range_are_refused(wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Auto(**wrong)

@@ -88,27 +88,6 @@ def test_failures_and_points_pending_are_taken_in(joint_situation):
     assert ((blind >= 0.0) & (blind <= 1.0)).all()
 
 
-def test_after_a_restart_it_asks_anew_at_random_and_forgets_what_was_before(joint_situation):
-    method = IsotropicGP(box=TrustBox(restart_after=12, fresh=3))
-    X = some_points(20)
-    X[0] = 1.0
-    y = bowl(X)
-    assert y.argmax() == 0
-    other = X.copy()
-    other[1:16] = some_points(15, seed=7)
-
-    def asked(points, t):
-        return method.decide_joint(joint_situation(points[:t], y[:t]), None)[0]
-
-    assert (asked(X, 15) != asked(other, 15)).any()
-    for t in (16, 17, 18, 19, 20):
-        assert (asked(X, t) == asked(other, t)).all()
-    moved = X.copy()
-    moved[16] = 0.0
-    assert (asked(X, 18) == asked(moved, 18)).all()  # still drawing at random
-    assert (asked(X, 19) != asked(moved, 19)).any()
-
-
 @pytest.mark.parametrize("wrong", [{"exploration_scale": -1.0}, {"raw_samples": 0}, {"starts": 0}, {"steps": -1}])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match="wanted"):
