@@ -15,7 +15,6 @@ import numpy as np
 
 import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
-from swarmbo_envs.wlan_power import references
 
 BUDGET = 60
 TEAMS: dict[str, dict[str, str]] = {
@@ -26,13 +25,7 @@ TEAMS: dict[str, dict[str, str]] = {
     "CMA-ES": {"coordination": "cma-es"},
     "Sobol": {"coordination": "sobol"},
 }
-REFERENCES = {
-    "maximum": "all at maximum",
-    "equal": "best equal power",
-    "random": "random",
-    "independent": "independent tuning",
-    "greedy": "sequential greedy",
-}
+REFERENCES = ("all at maximum", "best equal power", "random", "independent tuning", "sequential greedy")
 
 
 def rows(topology_seed: int, interference: str) -> Iterable[dict[str, Any]]:
@@ -47,8 +40,8 @@ def rows(topology_seed: int, interference: str) -> Iterable[dict[str, Any]]:
             "method": "best if only the audible disturbed",
             "found": float(env.network.value(assumed[None])[0]),
         }
-    for key, reference in references(env.network, 1.0, 25.0, budget=BUDGET, seed=topology_seed).items():
-        yield {**row, "method": REFERENCES[key], "found": reference.capacity}
+    for method, capacity in env.references(budget=BUDGET, seed=topology_seed).items():
+        yield {**row, "method": method, "found": capacity}
     for method, kinds in TEAMS.items():
         observations, infos = env.reset(seed=topology_seed)
         team = sb.Team.for_env(env, seed=topology_seed, rounds=BUDGET, **kinds)
@@ -62,7 +55,7 @@ def rows(topology_seed: int, interference: str) -> Iterable[dict[str, Any]]:
 def table(told: list[dict[str, Any]]) -> str:
     """Mean and least share over topologies, in Markdown."""
     lines = ["| way | audible only: mean | least | all disturb: mean | least |", "|---|---|---|---|---|"]
-    for method in dict.fromkeys([*REFERENCES.values(), *TEAMS, "best if only the audible disturbed"]):
+    for method in dict.fromkeys([*REFERENCES, *TEAMS, "best if only the audible disturbed"]):
         cells: list[str] = []
         for interference in ("audible", "all"):
             shares = [

@@ -237,7 +237,7 @@ def _resumable(folder: Path) -> Generator[None]:
 
 
 def _close(folder: Path, summary: "Summary", *, was_there: bool, figures: bool) -> None:
-    from swarmbo.experiment.report import report_table
+    from swarmbo.experiment.report import reference_table, report_table
 
     if was_there:
         typer.echo(f"{folder}: this run is complete already")
@@ -246,6 +246,8 @@ def _close(folder: Path, summary: "Summary", *, was_there: bool, figures: bool) 
 
         draw_run(folder)
     _show(report_table(summary))
+    if (others := reference_table(summary)) is not None:
+        _show(others)
     typer.echo(f"written to {folder}")
 
 

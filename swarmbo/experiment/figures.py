@@ -9,6 +9,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import Comparison, RegretTrace
+from swarmbo.experiment.film import write_film
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.world_record import WorldRecord, read_truth, read_world
 from swarmbo.graph import FactorGraph
@@ -64,7 +65,9 @@ def draw_run(path: Path) -> list[Path]:
         return []
     world, belief, into = world_of(folder), folder.scenario().belief, path / "figures"
     try:
-        return plotting.write_figures(records, world, belief if isinstance(belief, ExactGPSettings) else None, into)
+        files = plotting.write_figures(records, world, belief if isinstance(belief, ExactGPSettings) else None, into)
+        film = write_film(folder, records, into / "run.gif") if world.variables else None
+        return files if film is None else [*files, film]
     except OSError as error:
         raise RunFolderError(f"{into}: figures cannot be written: {error.strerror or error}") from error
 

@@ -10,6 +10,7 @@ from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.summary import Summary, read_summary
 from swarmbo.records import Recommendation, Traffic
 
+THIS_RUN = "this run"
 _MOST_COORDINATES = 6
 
 
@@ -64,6 +65,27 @@ def report_table(summary: Summary) -> Table:
     for label, text in report_rows(summary):
         table.add_row(label, text)
     return table
+
+
+def reference_table(summary: Summary) -> Table | None:
+    """What was found beside what simple ways find within as many rounds; None where the world can't tell."""
+    if not summary.references or summary.score is None or summary.maximum is None:
+        return None
+    table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
+    table.add_column("way")
+    for heading in (summary.unit or "value", "of the best known"):
+        table.add_column(heading, justify="right")
+    for label, value in sorted(found_by_way(summary).items(), key=lambda item: -item[1]):
+        style = "bold" if label == THIS_RUN else None
+        table.add_row(label, quantity(value, ""), f"{100.0 * value / summary.maximum:.1f} %", style=style)
+    return table
+
+
+def found_by_way(summary: Summary) -> dict[str, float]:
+    """The best true value of this run and of the references, by name."""
+    if summary.score is None or summary.maximum is None:
+        return {}
+    return {THIS_RUN: summary.maximum - summary.score.simple_regret, **summary.references}
 
 
 def quantity(value: float, unit: str) -> str:

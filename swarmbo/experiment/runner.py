@@ -19,6 +19,7 @@ from swarmbo.experiment.folder import RunFolder, Timing, versions
 from swarmbo.experiment.lock import locked
 from swarmbo.experiment.policy import Policy
 from swarmbo.experiment.recording import record_reset, record_round
+from swarmbo.experiment.references import reference_values
 from swarmbo.experiment.scenario import Scenario
 from swarmbo.experiment.summary import Summary, read_summary, summarise
 from swarmbo.experiment.world import Environment, make_environment
@@ -181,7 +182,8 @@ def _drive(scenario: Scenario, folder: RunFolder, env: Environment, team: Policy
     moment = _begin(run, observations, infos, reset_seconds)
     while moment.record.round < scenario.rounds and env.agents:
         moment = _round(run, moment)
-    summary = summarise(scenario, folder.records(), folder.timings(), truth)
+    references = reference_values(scenario, env, team, truth)
+    summary = summarise(scenario, folder.records(), folder.timings(), truth, references)
     folder.write_json("summary.json", summary)
     return summary
 

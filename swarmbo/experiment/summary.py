@@ -1,6 +1,6 @@
 """What came out of a run, as one record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -32,6 +32,7 @@ class Summary(msgspec.Struct, frozen=True):
         unit: Unit of the outcome.
         axis_unit: Unit of the locations.
         is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
+        references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
     """
 
     name: str
@@ -51,10 +52,15 @@ class Summary(msgspec.Struct, frozen=True):
     unit: str
     axis_unit: str
     is_joint: bool = False
+    references: dict[str, float] = msgspec.field(default_factory=dict[str, float])
 
 
 def summarise(
-    scenario: Scenario, records: Sequence[RoundRecord], timings: Sequence[Timing], truth: GroundTruth | None
+    scenario: Scenario,
+    records: Sequence[RoundRecord],
+    timings: Sequence[Timing],
+    truth: GroundTruth | None,
+    references: Mapping[str, float],
 ) -> Summary:
     """The summary of a run from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
@@ -78,6 +84,7 @@ def summarise(
         unit="" if truth is None else truth.unit,
         axis_unit="" if truth is None else truth.axis_unit,
         is_joint=any(record.joint is not None for record in records),
+        references=dict(references),
     )
 
 

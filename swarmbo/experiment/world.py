@@ -67,6 +67,12 @@ def default_kinds(identifier: object) -> dict[str, str]:
     return JOINT_DEFAULT_KINDS if hasattr(_maker(identifier), "factor_graph") else DEFAULT_KINDS
 
 
+def is_filmed(identifier: object) -> bool:
+    """Whether a world's class says that runs in it can be filmed, and has a factor graph."""
+    maker = _maker(identifier)
+    return hasattr(maker, "factor_graph") and bool(getattr(maker, "metadata", {}).get("film"))
+
+
 def _maker(identifier: object) -> Any:
     """What makes an environment; None if that can't be told, of which ``make_environment`` gives the reason."""
     if not isinstance(identifier, str):

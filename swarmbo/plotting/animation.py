@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Normalize, to_hex, to_rgb
+from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
-from PIL import Image
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
+from swarmbo.plotting.gif import write_gif
 from swarmbo.plotting.history import World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
 from swarmbo.plotting.regret import scale_regret
@@ -25,7 +25,6 @@ from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice
 from swarmbo.records import RoundRecord
 
 _RESOLUTION = 56
-_MIXED_COLOURS = 112
 _DPI = 100
 
 
@@ -52,23 +51,10 @@ def write_animation(
     most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
     stride = -(-len(records) // most)
     shown = sorted({*range(0, len(records), stride), len(records) - 1})
-    pictures = [Image.fromarray(frame) for frame in render_frames(records, world, settings, shown, stride)]
     bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]
     robots = [style.agent_colour(index) for index in range(len(agents_of(records)))]
-    exact = list(dict.fromkeys(["#ffffff", style.INK, style.MUTED, style.BLUE, style.BEST_COLOUR, *robots, *bands]))
-    palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], exact)
-    frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    pause = int(np.clip(9000 / len(frames), 130, 450))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    frames[0].save(
-        path,
-        save_all=True,
-        append_images=frames[1:],
-        duration=[*[pause] * (len(frames) - 1), 3000],
-        loop=0,
-        optimize=False,
-    )
-    return path
+    exact = ["#ffffff", style.INK, style.MUTED, style.BLUE, style.BEST_COLOUR, *robots, *bands]
+    return write_gif(render_frames(records, world, settings, shown, stride), path, exact)
 
 
 def render_frames(
@@ -236,24 +222,3 @@ def _legend_handles(records: Sequence[RoundRecord]) -> list[Line2D]:
             Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.6, label="failed")
         )
     return handles
-
-
-def _palette(pictures: Sequence[Image.Image], exact: Sequence[str]) -> Image.Image:
-    """One set of colours for the whole animation: only what moved is then written in each frame.
-
-    Args:
-        pictures: Frames that the mixed colours are taken from.
-        exact: Colours that must not be averaged away: paper, ink, robots, bands of the maps.
-    """
-    width, height = pictures[0].size
-    sheet = Image.new("RGB", (width, height * len(pictures)))
-    for row, picture in enumerate(pictures):
-        sheet.paste(picture, (0, row * height))
-    found = sheet.quantize(colors=_MIXED_COLOURS, method=Image.Quantize.MEDIANCUT).getpalette() or []
-    fixed = np.array([to_rgb(colour) for colour in exact]) * 255
-    mixed = np.array(found[: 3 * _MIXED_COLOURS], dtype=float).reshape(-1, 3)
-    # Pillow's search for the nearest colour is approximate: a mixed one close to an exact one would win now and then.
-    distance = np.linalg.norm(mixed[:, None] - fixed[None], axis=2).min(axis=1)
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(np.round(np.vstack([fixed, mixed[distance > 14]])).astype(int).ravel().tolist())
-    return palette

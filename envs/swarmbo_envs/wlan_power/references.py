@@ -16,11 +16,13 @@ class Reference:
     """Where a simple way ends.
 
     Args:
+        label: What it is, in a few words.
         powers: Transmit powers (k,), dBm.
         capacity: Of the network there, without noise, Mbit/s.
         evaluations: Joint settings that it tried, the last one included.
     """
 
+    label: str
     powers: Float[np.ndarray, " k"]
     capacity: float
     evaluations: int
@@ -62,17 +64,17 @@ at which its own users got most |
     drawn = low + stream(seed, "random powers").random((budget, k)) * (high - low)
     middle = np.full(k, (low + high) / 2.0)
     return {
-        "maximum": _best(network, np.full((1, k), high)),
-        "equal": _best(network, np.repeat(even[:, None], k, axis=1)),
-        "random": _best(network, drawn),
+        "maximum": _best("all at maximum", network, np.full((1, k), high)),
+        "equal": _best("best equal power", network, np.repeat(even[:, None], k, axis=1)),
+        "random": _best("random", network, drawn),
         "independent": _independent(network.factor_values, middle, grid, budget),
         "greedy": _greedy(network.value, middle, grid, budget),
     }
 
 
-def _best(network: Network, tried: Float[np.ndarray, "n k"]) -> Reference:
+def _best(label: str, network: Network, tried: Float[np.ndarray, "n k"]) -> Reference:
     values = network.value(tried)
-    return Reference(tried[values.argmax()], float(values.max()), len(tried))
+    return Reference(label, tried[values.argmax()], float(values.max()), len(tried))
 
 
 def _independent(
@@ -87,7 +89,7 @@ def _independent(
         if (chosen == x).all():
             break
         x = chosen
-    return Reference(x, float(outcomes(x[None]).sum()), used + 1)
+    return Reference("independent tuning", x, float(outcomes(x[None]).sum()), used + 1)
 
 
 def _greedy(
@@ -103,4 +105,4 @@ def _greedy(
         if values.max() > best:
             x, best, unchanged = tried[values.argmax()], float(values.max()), 0
         turn += 1
-    return Reference(x, best, used)
+    return Reference("sequential greedy", x, best, used)

@@ -23,6 +23,7 @@ from swarmbo_envs.wlan_power.best_known import best_known
 from swarmbo_envs.wlan_power.episode import Episode, from_state, move_users, to_state
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.radio import noise_dbm
+from swarmbo_envs.wlan_power.references import references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import topology_of
 
@@ -105,6 +106,7 @@ rounds left, powers of the access points that it hears |
         "render_modes": ["rgb_array", "ansi", "human"],
         "is_parallelizable": True,
         "render_fps": 4,
+        "film": True,
     }
 
     def __init__(self, **settings: Any) -> None:
@@ -212,6 +214,11 @@ rounds left, powers of the access points that it hears |
         return GroundTruth(
             points, self._first.value(points), capacity, powers, "Mbit/s", "dBm", name, self._first.value
         )
+
+    def references(self, budget: int, seed: int = 0) -> dict[str, float]:
+        """What simple ways reach within a budget of joint settings, Mbit/s without noise; see ``references``."""
+        found = references(self._first, self._low, self._high, budget=budget, seed=seed)
+        return {reference.label: reference.capacity for reference in found.values()}
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
         """Begin an episode, all powers in the middle of their range, all users there. Nothing is measured.

@@ -1,11 +1,16 @@
 """Runs of WLAN scenarios: they improve, are scored against the closed form, and go on after an interruption."""
 
+import io
+
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image
+from rich.console import Console
 
 from swarmbo.experiment.figures import draw_run
 from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.report import read_report, reference_table
 from swarmbo.experiment.runner import resume, run
 from swarmbo.experiment.scenario import load, scenario_of
 from swarmbo_envs import wlan_power_v0
@@ -25,7 +30,49 @@ def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_for
     assert summary.score.simple_regret == pytest.approx(summary.maximum - true.max())
     assert (summary.unit, summary.axis_unit) == ("Mbit/s", "dBm")
     drawn = {path.name for path in draw_run(tmp_path / "run")}
-    assert drawn == {"regret.png", "traffic.png", "variables.png", "factor_graph.png"}
+    assert drawn == {"regret.png", "traffic.png", "variables.png", "factor_graph.png", "run.gif"}
+    with Image.open(tmp_path / "run" / "figures" / "run.gif") as film:
+        assert film.n_frames == len({*np.flatnonzero(np.diff(np.maximum.accumulate([0.0, *true])) > 0), 17})
+        film.seek(film.n_frames - 1)
+        last = np.asarray(film.convert("RGB"), dtype=float)
+    env = wlan_power_v0.parallel_env(render_mode="rgb_array", max_cycles=18)
+    env.reset(seed=scenario.seed)
+    for joint in joints:
+        env.step({agent: np.array([power]) for agent, power in zip(env.agents, joint.location, strict=True)})
+    assert np.abs(last - env.render()).mean() < 4.0  # the same picture, but for its fewer colours
+
+
+def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tmp_path):
+    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL}
+    summary = run(scenario_of({"name": "small", "rounds": 14, "environment": table}), tmp_path / "run")
+    env = wlan_power_v0.parallel_env(topology=SMALL)
+    assert summary.references["all at maximum"] == pytest.approx(env.network.value(np.full((1, 4), 25.0))[0])
+    ways = ["best equal power", "random", "independent tuning", "sequential greedy", "one Gaussian process for all"]
+    assert list(summary.references) == ["all at maximum", *ways]
+    assert all(0.0 < value <= summary.maximum * (1 + 1e-9) for value in summary.references.values())
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(reference_table(summary))
+    lines = console.export_text().splitlines()
+    shares = [float(line.split("│")[3].strip(" %")) for line in lines if "%" in line]
+    assert len(shares) == 7
+    assert shares == sorted(shares, reverse=True)
+    (own,) = [line for line in lines if "this run" in line]
+    true = summary.maximum - summary.score.simple_regret
+    assert f"{100 * true / summary.maximum:.1f} %" in own
+    assert read_report(tmp_path / "run") == summary
+
+
+def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path):
+    for environment in (
+        {"id": "swarmbo/function-v0", "function": "camel"},
+        {"id": "swarmbo/wlan_power-v0", "topology": SMALL, "mobility_m": 1.0},
+    ):
+        folder = tmp_path / environment["id"].partition("/")[2]
+        summary = run(scenario_of({"name": "x", "rounds": 3, "environment": environment}), folder)
+        assert not summary.references
+        assert reference_table(summary) is None
+        drawn = {path.name for path in draw_run(folder)}
+        assert ("run.gif" in drawn) == ("topology" in environment)
 
 
 def test_a_run_among_changing_users_goes_on_after_an_interruption_as_if_there_was_none(tmp_path):
