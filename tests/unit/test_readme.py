@@ -26,6 +26,7 @@ def test_python_of_the_page_on_scripting_runs(monkeypatch):
     names = names_after("docs/scripting.md")
     assert names["team"].n_data == 12
     assert names["policy"].n_data == 11
+    assert names["tuner"].recommend().mean > -0.01  # the most is 0
     assert names["mine"].last_report.messages > 0
     assert names["drawn"].n_data == 6
     assert names["voters"].last_report.messages == 2  # one vote, one word of the chair
