@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.testing.claims import are_close, are_equal, claim, claim_offers
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, refuse
 
 _N_DATA, _N_PLACES = 7, 9
 
@@ -25,7 +25,7 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
         restore: Makes one from what ``state_dict()`` returned, after its plain part went through JSON.
 
     Raises:
-        AssertionError: With the claim that does not hold.
+        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
 
     Example:
         >>> import swarmbo as sb
@@ -37,28 +37,19 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     empty = make()
     claim_offers(empty, "domain", "n_data", "update", "posterior")
     rng = np.random.default_rng(0)
-    sides = rng.random((_N_DATA + _N_PLACES, empty.domain.n_dims))
-    points = empty.domain.from_unit(sides)
+    points = empty.domain.from_unit(rng.random((_N_DATA + _N_PLACES, empty.domain.n_dims)))
     X, places, y = points[:_N_DATA], points[_N_DATA:], rng.normal(size=_N_DATA)
     prior = _moments(empty, places)
     belief = empty.update(X, y)
     learned = _moments(belief, places)
-    claim(
-        empty.n_data == 0 and are_equal(_moments(empty, places), prior), "update() changed the belief it was asked of"
-    )
-    claim(belief.n_data == _N_DATA, f"n_data is {belief.n_data} after {_N_DATA} outcomes")
+    claim(empty.n_data == 0, "n_data of the belief without data, after update() made another", empty.n_data, 0)
+    claim_equal(_moments(empty, places), prior, "posterior() after update() made another belief", "the one before")
+    claim(belief.n_data == _N_DATA, f"n_data after {_N_DATA} outcomes", belief.n_data, _N_DATA)
     _claim_no_larger(learned[1], prior[1], "data")
-    claim(are_equal(_moments(make().update(X, y), places), learned), "the same data give another posterior")
+    claim_equal(_moments(make().update(X, y), places), learned, "posterior() of another from the same data", "the same")
     alone = np.array([_moments(belief, place[None]) for place in places])[:, :, 0].T
-    claim(are_close(alone, learned), "the posterior at a place depends on which others it is asked with")
-    one_by_one = empty
-    for row in range(_N_DATA):
-        before = _moments(one_by_one, places)
-        one_by_one = one_by_one.update(X[row : row + 1], y[row : row + 1])
-        _claim_no_larger(_moments(one_by_one, places)[1], before[1], f"outcome {row + 1}")
-    claim(are_close(_moments(one_by_one, places), learned), "data one by one give another posterior than all at once")
-    backwards = empty.update(X[::-1], y[::-1])
-    claim(are_close(_moments(backwards, places), learned), "the posterior depends on the order of the data")
+    claim_close(alone, learned, "posterior() at a place that is asked alone", "that of the place among others")
+    _check_order(empty, learned, X, y, places)
     _check_learning(belief, places[:1])
     _check_refusals(belief, X, y)
     if hasattr(belief, "condition_on_pending"):
@@ -70,27 +61,41 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
 def _moments(belief: Any, X: np.ndarray) -> np.ndarray:
     """Means and variances (2, m) at places, checked."""
     moments = belief.posterior(X)
-    claim(isinstance(moments, tuple) and len(moments) == 2, "posterior() returns no pair of mean and variance")
+    is_pair = isinstance(moments, tuple) and len(moments) == 2
+    claim(is_pair, "posterior()", moments, "a pair of mean and variance")
     mean, var = (np.asarray(part, dtype=float) for part in moments)
     wanted = (len(X),)
-    claim(mean.shape == var.shape == wanted, f"posterior() has shapes {mean.shape} and {var.shape}; wanted {wanted}")
-    claim(np.isfinite(mean).all() and np.isfinite(var).all(), "posterior() is not finite")
-    claim((var >= 0.0).all(), f"a variance is negative: {var.min()}")
+    claim(mean.shape == var.shape == wanted, "shapes of posterior()", (mean.shape, var.shape), f"{wanted} of both")
+    are_finite = np.isfinite(mean).all() and np.isfinite(var).all()
+    claim(are_finite, "posterior()", (mean, var), "finite numbers")
+    claim((var >= 0.0).all(), "a variance", float(var.min()), "at least 0")
     return np.array([mean, var])
 
 
 def _claim_no_larger(after: np.ndarray, before: np.ndarray, why: str) -> None:
     slack = 1e-6 * before.max(initial=0.0)
     worst = float((after - before).max())
-    claim(worst <= slack, f"{why} made a variance larger, by {worst}")
+    claim(worst <= slack, f"a variance after {why}", f"{worst:.3g} more than before", "no more")
+
+
+def _check_order(empty: Any, learned: np.ndarray, X: np.ndarray, y: np.ndarray, places: np.ndarray) -> None:
+    one_by_one = empty
+    for row in range(len(X)):
+        before = _moments(one_by_one, places)
+        one_by_one = one_by_one.update(X[row : row + 1], y[row : row + 1])
+        _claim_no_larger(_moments(one_by_one, places)[1], before[1], f"outcome {row + 1}")
+    claim_close(_moments(one_by_one, places), learned, "posterior() after data one by one", "that of all at once")
+    backwards = _moments(empty.update(X[::-1], y[::-1]), places)
+    claim_close(backwards, learned, "posterior() after data in another order", "the same")
 
 
 def _check_learning(belief: Any, place: np.ndarray) -> None:
     (mean,), (var,) = _moments(belief, place)
     outcome = mean + 3.0 * np.sqrt(var) + 1e-3
     (after,), (smaller,) = _moments(belief.update(place, np.array([outcome])), place)
-    claim(abs(after - outcome) < abs(mean - outcome), "an outcome did not draw the mean at its place towards it")
-    claim(smaller < var, "an outcome did not lower the variance at its place")
+    nearer = abs(after - outcome) < abs(mean - outcome)
+    claim(nearer, f"the mean where {outcome:.6g} was observed", f"{after:.6g}", f"one nearer to that than {mean:.6g}")
+    claim(smaller < var, "the variance at a place after an outcome there", f"{smaller:.6g}", f"less than {var:.6g}")
 
 
 def _check_refusals(belief: Any, X: np.ndarray, y: np.ndarray) -> None:
@@ -104,28 +109,27 @@ def _check_refusals(belief: Any, X: np.ndarray, y: np.ndarray) -> None:
             belief.update(points, outcomes)
         except ValueError:
             continue
-        raise AssertionError(f"{what} were learned without a word; wanted ShapeError, or another ValueError")
+        refuse(f"update() with {what}", "a belief", "ShapeError, or another ValueError")
 
 
 def _check_pending(belief: Any, places: np.ndarray) -> None:
     before = _moments(belief, places)
     pending = belief.condition_on_pending(places[:2])
-    claim(are_equal(_moments(belief, places), before), "condition_on_pending() changed the belief it was asked of")
+    unmoved = "posterior() after condition_on_pending() made another belief"
+    claim_equal(_moments(belief, places), before, unmoved, "the one before")
     mean, var = _moments(pending, places)
-    claim(are_close(mean, before[0]), "points that are out moved the mean")
-    _claim_no_larger(var, before[1], "points that are out")
-    claim((var[:2] < before[1][:2]).all(), "points that are out did not lower the variance at their places")
-    claim(pending.n_data == belief.n_data, "points that are out count as data")
+    claim_close(mean, before[0], "means given points that are out", "those without")
+    _claim_no_larger(var, before[1], "points are out")
+    claim((var[:2] < before[1][:2]).all(), "variances where points are out", var[:2], f"less than {before[1][:2]}")
+    claim(pending.n_data == belief.n_data, "n_data given points that are out", pending.n_data, belief.n_data)
 
 
 def _check_state(belief: Any, restore: Callable[[Any], Any], places: np.ndarray) -> None:
     claim_offers(belief, "state_dict")
     state = belief.state_dict()
-    claim(set(state) == {"json", "arrays"}, f"state_dict() has {sorted(state)}; wanted 'json' and 'arrays'")
+    claim(set(state) == {"json", "arrays"}, "state_dict()", sorted(state), "'json' and 'arrays'")
     arrays = {name: np.array(array) for name, array in state["arrays"].items()}
     restored = restore({"json": json.loads(json.dumps(state["json"])), "arrays": arrays})
-    same = are_equal(_moments(restored, places), _moments(belief, places))
-    claim(same, "a restored belief has another posterior")
-    more = np.array([0.5])
-    both = [_moments(one.update(places[:1], more), places) for one in (restored, belief)]
-    claim(are_equal(*both), "a restored belief does not go on as the one that was saved")
+    claim_equal(_moments(restored, places), _moments(belief, places), "posterior() of a restored belief", "the same")
+    goes_on, would = (_moments(one.update(places[:1], np.array([0.5])), places) for one in (restored, belief))
+    claim_equal(goes_on, would, "posterior() of a restored belief after another outcome", "that of the one saved")

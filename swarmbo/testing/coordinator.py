@@ -14,7 +14,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 from swarmbo.testing.bowls import Bowls
-from swarmbo.testing.claims import are_close, are_equal, claim, claim_offers
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers
 from swarmbo.transport import InProcess
 
 _SCOPES: dict[str, dict[str, list[str]]] = {
@@ -28,16 +28,18 @@ def check_coordinator(make: Callable[[], Any]) -> None:
     """Hold a way to agree to its contract, by what it offers.
 
     ``solve(graph, tables, links)`` chooses entries of tables; ``maximise(functions, links, seed)`` chooses a joint
-    point in a box; ``decide_joint(situation, acquisition)`` chooses one from the history alone. What comes out is a
-    choice in bounds; its value is that of the choice; it is the same every time, and over any links that join all up to
-    rounding, and better than the average choice, or at least as good as every suggested start. What is said of the optimum is so.
-    Where agents can run it by messages (it has ``plan``), they choose alike, to the bit, and count the same traffic.
+    point in a box; ``decide_joint(situation, acquisition)`` chooses one from the history alone.
+
+    What comes out is a choice in bounds, the same every time, and changes nothing that was given. Its value is that of
+    the choice, no less than the average one has, nor any start that was suggested. What is said of the optimum is so.
+    Links that join all, if not at once, change the choice by no more than rounding. Where agents can run it by messages
+    (it has ``plan``), they choose alike, to the bit, and count the same traffic.
 
     Args:
         make: Makes its settings anew.
 
     Raises:
-        AssertionError: With the claim that does not hold.
+        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
 
     Example:
         >>> import swarmbo as sb
@@ -46,7 +48,7 @@ def check_coordinator(make: Callable[[], Any]) -> None:
     """
     checks = {"solve": _check_tables, "maximise": _check_functions, "decide_joint": _check_policy}
     offered = [check for name, check in checks.items() if hasattr(make(), name)]
-    claim(offered, f"{type(make()).__name__} has none of {', '.join(checks)}")
+    claim(offered, type(make()).__name__, "no method to choose by", f"one of {', '.join(checks)}")
     for check in offered:
         check(make)
 
@@ -64,40 +66,43 @@ def _check_tables(make: Callable[[], Any]) -> None:
             rng = np.random.default_rng(seed)
             sizes = {variable: 2 + place for place, variable in enumerate(graph.variables)}
             tables = {f: rng.normal(size=[sizes[v] for v in graph.scope(f)]) for f in graph.factors}
-            _check_choice(make, graph, tables, links, f"on tables over a {name}")
+            _check_choice(make, graph, tables, links, f"solve() over a {name}")
 
 
 def _check_choice(
     make: Callable[[], Any], graph: FactorGraph, tables: dict[str, np.ndarray], links: "nx.Graph[str]", where: str
 ) -> None:
+    given = {factor: table.copy() for factor, table in tables.items()}
     solution = make().solve(graph, tables)
     claim_offers(solution, "assignment", "value", "upper_bound", "report")
+    claim_equal(tables, given, f"{where}: the tables", "those that were given")
     sizes = {v: n for f in graph.factors for v, n in zip(graph.scope(f), tables[f].shape, strict=True)}
     chosen = solution.assignment
     valid = set(chosen) == set(sizes) and all(0 <= index < sizes[v] for v, index in chosen.items())
-    claim(valid, f"{where}: {chosen} is no index for each of {sizes}")
+    claim(valid, f"{where}: the assignment", chosen, f"an index for each of {sizes}, less than its size")
 
     def worth(assignment: dict[str, int]) -> float:
         return float(sum(tables[f][tuple(assignment[v] for v in graph.scope(f))] for f in graph.factors))
 
-    said, value = float(solution.value), worth(chosen)
-    claim(are_close(said, value), f"{where}: the value is said to be {said}; the choice is worth {value}")
+    value = worth(chosen)
+    claim_close(solution.value, value, f"{where}: the value {solution.value}", f"{value}, the sum at the assignment")
     every = [
         worth(dict(zip(sizes, indices, strict=True)))
         for indices in itertools.product(*(range(size) for size in sizes.values()))
     ]
     best, mean = max(every), float(np.mean(every))
-    claim(value >= mean, f"{where}: the choice is worth {value}, less than the mean of all, {mean}")
-    _check_claims_of_optimum(solution.report, value, best, where)
+    claim(value >= mean, f"{where}: the sum at the assignment", value, f"at least the mean of all, {mean}")
+    _check_said_of_optimum(solution.report, value, best, where)
     bound = solution.upper_bound
-    claim(bound is None or bound >= best - 1e-9, f"{where}: the upper bound is {bound}, but {best} can be had")
-    claim(are_equal(make().solve(graph, tables).assignment, chosen), f"{where}: another choice when asked again")
+    claim(bound is None or bound >= best - 1e-9, f"{where}: the upper bound", bound, f"None, or at least {best}")
+    again = make().solve(graph, tables).assignment
+    claim_equal(again, chosen, f"{where}: the assignment when asked again", "the same")
     over = make().solve(graph, tables, links)
-    claim(are_equal(over.assignment, chosen), f"{where}: another choice over links that relay")
+    claim_equal(over.assignment, chosen, f"{where}: the assignment over links that relay", "the same")
     if isinstance(make(), Coordination):
         by_agents = solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
-        same = are_equal((by_agents.assignment, by_agents.value), (over.assignment, over.value))
-        claim(same, f"{where}: agents choose otherwise than solve()")
+        told = by_agents.assignment, by_agents.value
+        claim_equal(told, (over.assignment, over.value), f"{where}: what agents choose", "what solve() does")
         _claim_same_traffic(by_agents.report, over.report, where)
 
 
@@ -108,40 +113,35 @@ def _check_functions(make: Callable[[], Any]) -> None:
             rng = np.random.default_rng(k)
             starts = low + (high - low) * rng.random((k, n))
             functions = Bowls(graph, np.full(n, low), np.full(n, high), starts)
-            _check_agreement(make, functions, links, f"on functions over a {name}")
+            _check_agreement(make, functions, links, f"maximise() over a {name}")
 
 
 def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph[str]", where: str) -> None:
     graph, low, high = functions.graph, functions.low, functions.high
     agreement = make().maximise(functions, None, 1)
     claim_offers(agreement, "point", "value", "report")
-    point = np.asarray(agreement.point, dtype=float)
-    claim(point.shape == low.shape, f"{where}: the point has shape {point.shape}; wanted {low.shape}")
-    inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()
-    claim(inside, f"{where}: the point {point.tolist()} is not in the box")
-    said, value = float(agreement.value), float(total_value(functions, point[None])[0])
-    claim(are_close(said, value), f"{where}: the value is said to be {said}; the point is worth {value}")
+    point = _point(agreement.point, low, high, where)
+    value = float(total_value(functions, point[None])[0])
+    claim_close(agreement.value, value, f"{where}: the value {agreement.value}", f"{value}, the sum at the point")
     drawn = low + (high - low) * np.random.default_rng(0).random((256, len(low)))
     mean = float(total_value(functions, drawn).mean())
-    claim(value >= mean, f"{where}: the point is worth {value}, less than the mean of the box, {mean}")
-    if len(functions.starts):
-        best = float(total_value(functions, functions.starts).max())
-        claim(value >= best - 1e-9, f"{where}: the point is worth {value}, less than a start, {best}")
+    claim(value >= mean, f"{where}: the sum at the point", value, f"at least the mean of the box, {mean}")
+    best = float(total_value(functions, functions.starts).max()) if len(functions.starts) else -np.inf
+    claim(value >= best - 1e-9, f"{where}: the sum at the point", value, f"at least that of a start, {best}")
     again = make().maximise(functions, None, 1)
-    claim(are_equal(np.asarray(again.point), point), f"{where}: another point for the same seed")
+    claim_equal(np.asarray(again.point), point, f"{where}: the point for the same seed", "the same")
     over = make().maximise(functions, links, 1)
-    print(np.abs(over.point - point).max(), type(make()))
-    claim(are_close(over.point, point), f"{where}: another point over links that relay")
+    claim_close(over.point, point, f"{where}: the point over links that relay", "the same up to rounding")
     if isinstance(make(), ContinuousCoordination):
         by_agents = maximise_with_agents(make(), functions, InProcess().open(graph.agents, links), 1)
-        same = are_equal((by_agents.point, by_agents.value), (over.point, over.value))
-        claim(same, f"{where}: agents choose otherwise than maximise()")
+        told = by_agents.point, by_agents.value
+        claim_equal(told, (over.point, over.value), f"{where}: what agents choose", "what maximise() does")
         _claim_same_traffic(by_agents.report, over.report, where)
 
 
 def _check_policy(make: Callable[[], Any]) -> None:
     for name, graph, _ in _graphs():
-        where, n = f"from a history over a {name}", len(graph.variables)
+        where, n = f"decide_joint() over a {name}", len(graph.variables)
         domain = Domain(np.linspace(-2.0, 0.0, n), np.linspace(1.0, 5.0, n))
         rng = np.random.default_rng(0)
         sides = rng.random((6, n))
@@ -159,25 +159,32 @@ def _check_policy(make: Callable[[], Any]) -> None:
             initial=4,
             structure="known",
         )
-        before = history.X.copy(), history.totals.copy(), situation.pending.copy()
-        point, report = make().decide_joint(situation, Auto())
-        place = np.asarray(point, dtype=float)
-        claim(place.shape == (n,), f"{where}: the point has shape {place.shape}; wanted ({n},)")
-        inside = np.isfinite(place).all() and (place >= 0.0).all() and (place <= 1.0).all()
-        claim(inside, f"{where}: the point {place.tolist()} is not in the unit cube")
-        claim(isinstance(report, SolveReport), f"{where}: got {type(report).__name__}; wanted a SolveReport")
-        claim(are_equal((history.X, history.totals, situation.pending), before), f"{where}: the history was changed")
+        given = history.X.copy(), history.totals.copy(), situation.pending.copy()
+        chosen, report = make().decide_joint(situation, Auto())
+        point = _point(chosen, np.zeros(n), np.ones(n), where)
+        claim(isinstance(report, SolveReport), f"{where}: the report", report, "a SolveReport")
+        after = history.X, history.totals, situation.pending
+        claim_equal(after, given, f"{where}: the history", "the one that was given")
         again = np.asarray(make().decide_joint(situation, Auto())[0], dtype=float)
-        claim(are_equal(again, place), f"{where}: another point from the same history and seed")
+        claim_equal(again, point, f"{where}: the point for the same history and seed", "the same")
 
 
-def _check_claims_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:
-    exact = report.status != "exact" or are_close(value, best)
-    claim(exact, f"{where}: the status is 'exact', but the choice is worth {value} and {best} can be had")
+def _point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:
+    """What was chosen, if it is a point of the box."""
+    point = np.asarray(chosen, dtype=float)
+    claim(point.shape == low.shape, f"{where}: the shape of the point", point.shape, low.shape)
+    inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()
+    claim(inside, f"{where}: the point", point.tolist(), f"numbers from {low.tolist()} to {high.tolist()}")
+    return point
+
+
+def _check_said_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:
+    if report.status == "exact":
+        claim_close(value, best, f"{where}: the sum of what is said to be 'exact', {value}", f"the most, {best}")
     gap = report.gap
-    claim(gap is None or best - value <= gap + 1e-9, f"{where}: the gap is said to be {gap}; it is {best - value}")
+    claim(gap is None or best - value <= gap + 1e-9, f"{where}: the gap", gap, f"None, or at least {best - value}")
 
 
 def _claim_same_traffic(by_agents: SolveReport, fast: SolveReport, where: str) -> None:
-    got, wanted = fast.traffic, by_agents.traffic
-    claim(got == wanted, f"{where}: the report counts {got}; agents send {wanted}")
+    sent = by_agents.traffic
+    claim(fast.traffic == sent, f"{where}: the traffic", str(fast.traffic), f"what agents send, {sent}")

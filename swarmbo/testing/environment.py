@@ -2,6 +2,7 @@
 
 import copy
 import json
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
@@ -13,10 +14,12 @@ import numpy as np
 from pettingzoo.test import parallel_api_test
 
 from swarmbo.joint_world import JointWorld
+from swarmbo.records import GroundTruth
 from swarmbo.spaces import Domain
-from swarmbo.testing.claims import are_equal, claim, claim_offers
+from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
 from swarmbo.world import World
 
+_TOLD = ("observations", "rewards", "terminations", "truncations", "infos")  # what step() returns
 _AHEAD = 4  # steps before an episode is copied or written down
 
 
@@ -33,23 +36,18 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
         cycles: The most steps of an episode to try, > 4.
 
     Raises:
-        AssertionError: With the claim that does not hold.
-        ConfigError: If no team can be made for it.
+        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
 
     Example:
         >>> import swarmbo as sb
         >>> from swarmbo_envs import function_v0
         >>> sb.testing.check_environment(lambda: function_v0.parallel_env(function="camel"))
     """
-    with warnings.catch_warnings(), redirect_stdout(StringIO()):  # it says when it passed
-        warnings.filterwarnings("ignore", "Agents have different|Observations are different shapes")
-        parallel_api_test(make(), num_cycles=cycles)
     _check_spaces(make())
     _check_told(make(), cycles)
-    claim(
-        are_equal(_episode(make(), cycles, seed=0), _episode(make(), cycles, seed=0)),
-        "the same seed and actions give another episode",
-    )
+    _check_api(make(), cycles)
+    one, other = (_episode(make(), cycles, seed=0) for _ in range(2))
+    claim_equal(other, one, "an episode after the same seed and actions", "the same to the bit")
     _check_copy(make(), cycles)
     if hasattr(make().unwrapped, "get_state"):
         _check_state(make, cycles)
@@ -65,69 +63,98 @@ def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
     for _ in range(cycles):
         if not env.agents:
             break
-        boxes = {agent: env.action_space(agent) for agent in env.agents}
-        told.append(env.step({agent: rng.uniform(box.low, box.high) for agent, box in boxes.items()}))
+        told.append(env.step(_drawn_actions(env, rng)))
         if hasattr(env.unwrapped, "state_space"):
             told.append(env.state())
     return told
 
 
+def _drawn_actions(env: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    boxes = {agent: env.action_space(agent) for agent in env.agents}
+    return {agent: rng.uniform(box.low, box.high).astype(box.dtype) for agent, box in boxes.items()}
+
+
+def _check_api(env: Any, cycles: int) -> None:
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):  # it says when it passed
+        warnings.filterwarnings("ignore", "Agents have different|Observations are different shapes")
+        try:
+            parallel_api_test(env, num_cycles=cycles)
+        except AssertionError as error:
+            raised = str(error) or f"a bare assertion, {traceback.extract_tb(error.__traceback__)[-1].line}"
+            refuse("PettingZoo's parallel_api_test", raised, "a world that passes it")
+
+
 def _check_spaces(env: Any) -> None:
+    claim_offers(env, "possible_agents", "action_space", "observation_space", "reset", "step", "unwrapped")
     for agent in env.possible_agents:
         space = env.action_space(agent)
         try:
             Domain.of_space(space)
         except ValueError as error:
-            raise AssertionError(f"action space of {agent!r}: {error}") from None
-        for name, spaces in (("action", env.action_space), ("observation", env.observation_space)):
-            claim(spaces(agent) is spaces(agent), f"{name}_space({agent!r}) is a new one every time; seeds are lost")
+            refuse(f"action space of {agent!r}", str(error), "a finite Box of floats, one axis")
+        for name, spaces in (("action_space", env.action_space), ("observation_space", env.observation_space)):
+            same = spaces(agent) is spaces(agent)
+            claim(same, f"{name}({agent!r}) asked twice", "two objects", "the same one; seeds are lost otherwise")
 
 
 def _check_told(env: Any, cycles: int) -> None:
-    observations, infos = env.reset(seed=1)
-    _check_observed(env, observations)
-    claim(set(infos) == set(observations), f"reset() has infos of {sorted(infos)}; wanted {sorted(observations)}")
+    told = env.reset(seed=1)
+    claim(isinstance(told, tuple) and len(told) == 2, "reset()", told, "a pair of observations and infos")
+    live = set(env.possible_agents)
+    claim(set(env.agents) == live, "agents after reset()", sorted(env.agents), sorted(live))
+    for name, table in zip(("observations", "infos"), told, strict=True):
+        claim(set(table) == live, f"agents in the {name} of reset()", sorted(table), sorted(live))
+    _check_observed(env, told[0])
     rng = np.random.default_rng(1)
     for _ in range(cycles):
-        live = list(env.agents)
-        boxes = {agent: env.action_space(agent) for agent in live}
-        step = env.step({agent: rng.uniform(box.low, box.high) for agent, box in boxes.items()})
+        live = set(env.agents)
+        step = env.step(_drawn_actions(env, rng))
+        claim(isinstance(step, tuple) and len(step) == len(_TOLD), "step()", step, f"a tuple of {', '.join(_TOLD)}")
+        for name, table in zip(_TOLD, step, strict=True):
+            claim(set(table) == live, f"agents in the {name} of step()", sorted(table), sorted(live))
         observations, rewards, terminations, truncations, infos = step
-        for name, table in zip(("observations", "rewards", "infos"), (observations, rewards, infos), strict=True):
-            claim(set(table) == set(live), f"step() has {name} of {sorted(table)}; wanted {sorted(live)}")
         _check_observed(env, observations)
-        for agent in live:
+        for agent in sorted(live):
             reward, flags = rewards[agent], (terminations[agent], truncations[agent])
-            claim(np.isfinite(reward), f"the reward of {agent!r} is {reward}; wanted a finite number")
-            claim(all(isinstance(flag, bool) for flag in flags), f"terminations and truncations of {agent!r}: no bools")
+            claim(
+                np.isfinite(reward), f"the reward of {agent!r}", reward, "a finite number, also where nothing came out"
+            )
+            are_bools = all(isinstance(flag, bool) for flag in flags)
+            claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
             _check_info(env, agent, infos[agent])
         ended = {agent for agent in live if terminations[agent] or truncations[agent]}
-        claim(not ended or ended == set(live), f"only {sorted(ended)} ended; wanted all agents at once, or none")
-        claim(not ended or not env.agents, "an episode ended, but agents are still live")
+        claim(not ended or ended == live, "agents that ended", sorted(ended), f"none, or all at once: {sorted(live)}")
         if ended:
+            claim(not env.agents, "agents after the end of an episode", list(env.agents), "[]")
             return
 
 
 def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
     for agent, seen in observations.items():
-        claim(env.observation_space(agent).contains(seen), f"an observation of {agent!r} is not in its space: {seen!r}")
+        space = env.observation_space(agent)
+        claim(space.contains(seen), f"an observation of {agent!r}", seen, f"one in its space, {space}")
 
 
 def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
-    told = [key for key in ("measurement", "factors") if key in info]
-    claim(told, f"infos of {agent!r} have no 'measurement', nor 'factors'")
+    missing = "measurement" not in info and "factors" not in info
+    claim(not missing, f"infos of {agent!r}", sorted(info), "'measurement', or 'factors'")
+    outcomes = dict(info.get("factors", {}))
     if "measurement" in info:
-        claim(np.ndim(info["measurement"]) == 0, f"the measurement of {agent!r} is no number: {info['measurement']!r}")
-    claim("location" in info, f"infos of {agent!r} have no 'location'")
+        outcomes["measurement"] = info["measurement"]
+    for name, outcome in outcomes.items():
+        is_number = isinstance(outcome, float | int | np.number)
+        claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a number; NaN if it failed")
+    claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
     where, box = info["location"], env.action_space(agent)
-    claim(box.contains(where), f"the location of {agent!r}, {where!r}, is not in its action space {box}")
+    claim(box.contains(where), f"the location of {agent!r}", where, f"one in its action space, {box}")
 
 
 def _check_copy(env: Any, cycles: int) -> None:
     _episode(env, _AHEAD, seed=5)
     copied = copy.deepcopy(env)
     ahead = _episode(copied, cycles)
-    claim(are_equal(_episode(env, cycles), ahead), "a copy in mid-episode goes on otherwise, or moves the original")
+    wanted = "what the original does, which stays where it was"
+    claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", wanted)
 
 
 def _check_state(make: Callable[[], Any], cycles: int) -> None:
@@ -135,32 +162,40 @@ def _check_state(make: Callable[[], Any], cycles: int) -> None:
     claim_offers(env.unwrapped, "get_state", "set_state")
     _episode(env, _AHEAD, seed=5)
     state = env.unwrapped.get_state()
-    claim(set(state) == {"json", "arrays"}, f"get_state() has {sorted(state)}; wanted 'json' and 'arrays'")
-    written = json.dumps(state["json"])
+    claim(set(state) == {"json", "arrays"}, "get_state()", sorted(state), "'json' and 'arrays'")
+    plain = json.loads(json.dumps(state["json"]))
     arrays = {name: np.array(array) for name, array in state["arrays"].items()}
     ahead = _episode(env, cycles)
-    unmoved = json.dumps(state["json"]) == written and are_equal(state["arrays"], arrays)
-    claim(unmoved, "a state changed when its world went on")
-    fresh.unwrapped.set_state({"json": json.loads(written), "arrays": arrays})
-    claim(are_equal(_episode(fresh, cycles), ahead), "a state that was written down goes on otherwise")
+    now = json.loads(json.dumps(state["json"])), state["arrays"]
+    claim_equal(now, (plain, arrays), "a state after its world went on", "what it was")
+    fresh.unwrapped.set_state({"json": plain, "arrays": arrays})
+    claim_equal(_episode(fresh, cycles), ahead, "what a world does from a written state", "what the one saved did")
 
 
 def _check_offers(env: Any) -> None:
+    """What it tells its team, besides outcomes, fits."""
     world = env.unwrapped
     agents = set(env.possible_agents)
     if hasattr(world, "interaction_graph"):
         links = world.interaction_graph()
-        claim(isinstance(links, nx.Graph) and not links.is_directed(), "interaction_graph() is no undirected graph")
-        claim(agents <= set(links), f"interaction_graph() lacks {sorted(agents - set(links))}")
-    if hasattr(world, "factor_graph"):
-        JointWorld(env)
-        return
-    box = World(env).domain
+        fits = isinstance(links, nx.Graph) and not links.is_directed() and agents <= set(links)
+        claim(fits, "interaction_graph()", str(links), f"an undirected networkx graph of at least {sorted(agents)}")
+    if hasattr(world, "ground_truth"):
+        truth = world.ground_truth()
+        claim(truth is None or isinstance(truth, GroundTruth), "ground_truth()", truth, "a GroundTruth, or None")
+    try:
+        if hasattr(world, "factor_graph"):
+            JointWorld(env)
+            return
+        box = World(env).domain
+    except ValueError as error:
+        refuse("a team for it", str(error), "a world that teams can be made for")
     places = {"sites()": world.sites} if hasattr(world, "sites") else {}
     if hasattr(world, "candidates"):
         places |= {f"candidates({agent!r})": lambda agent=agent: world.candidates(agent) for agent in env.agents}
     for name, told in places.items():
         X = np.asarray(told(), dtype=float)
-        claim(X.ndim == 2 and X.shape[1] == box.n_dims, f"{name} has shape {X.shape}; wanted (k, {box.n_dims})")
+        claim(X.ndim == 2 and X.shape[1] == box.n_dims, f"shape of {name}", X.shape, f"(k, {box.n_dims})")
         u = box.to_unit(X)
-        claim(((u >= -1e-6) & (u <= 1.0 + 1e-6)).all(), f"{name} lie outside of the action space")
+        inside = ((u >= -1e-6) & (u <= 1.0 + 1e-6)).all()
+        claim(inside, name, X, f"places from {box.low.tolist()} to {box.high.tolist()}")

@@ -7,7 +7,7 @@ import networkx as nx
 
 from swarmbo.errors import TransportError
 from swarmbo.records import Traffic
-from swarmbo.testing.claims import claim, claim_offers
+from swarmbo.testing.claims import claim, claim_offers, refuse
 from swarmbo.transport import Envelope
 
 _PATH = nx.path_graph(["a", "b", "c", "d"])
@@ -24,7 +24,7 @@ def check_transport(make: Callable[[], Any]) -> None:
         make: Makes its settings anew.
 
     Raises:
-        AssertionError: With the claim that does not hold.
+        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
 
     Example:
         >>> import swarmbo as sb
@@ -39,32 +39,35 @@ def check_transport(make: Callable[[], Any]) -> None:
 
 def _check_delivery(make: Callable[[], Any]) -> None:
     transport = make().open(["a", "b", "c"])
-    claim(not transport.deliver(), "deliver() hands over messages, though none was sent")
-    payload = bytes(range(256))
-    transport.send(Envelope("a", "b", payload))
+    early = transport.deliver()
+    claim(not early, "deliver() before anything was sent", early, "{}")
+    message = Envelope("a", "b", bytes(range(256)))
+    transport.send(message)
     inboxes = transport.deliver()
-    claim(set(inboxes) == {"b"}, f"a message from 'a' to 'b' came to {sorted(inboxes)}")
-    claim(inboxes["b"] == [Envelope("a", "b", payload)], "a message did not arrive as it was sent")
-    claim(not transport.deliver(), "a message was delivered twice")
+    claim(inboxes == {"b": [message]}, "deliver() of a message from 'a' to 'b'", inboxes, {"b": [message]})
+    again = transport.deliver()
+    claim(not again, "deliver() after all was delivered", again, "{}")
     for sender, text in (("c", b"1"), ("b", b"2"), ("c", b"3"), ("b", b"4")):
         transport.send(Envelope(sender, "a", text))
-    got = [envelope.payload for envelope in transport.deliver().get("a", [])]
-    wanted = [b"2", b"4", b"1", b"3"]
-    claim(got == wanted, f"messages arrive as {got}; wanted {wanted}: by sender, then by order of sending")
+    got, wanted = [envelope.payload for envelope in transport.deliver().get("a", [])], [b"2", b"4", b"1", b"3"]
+    claim(got == wanted, "order of messages", got, f"{wanted}: by sender, then by order of sending")
 
 
 def _check_counts(make: Callable[[], Any]) -> None:
+    def claim_counts(wanted: Traffic, after: str) -> None:
+        claim(transport.traffic == wanted, f"traffic after {after}", str(transport.traffic), str(wanted))
+
     transport = make().open(["a", "b", "c", "d"], _PATH)
-    claim(transport.traffic == Traffic(), f"a transport that was just opened has counted {transport.traffic}")
+    claim_counts(Traffic(), "open()")
     transport.send(Envelope("b", "b", b"123"))
-    claim(transport.traffic == Traffic(), "a note to oneself was counted; it crosses no link")
-    claim(len(transport.deliver().get("b", [])) == 1, "a note to oneself was not delivered")
+    claim_counts(Traffic(), "a note to oneself, which crosses no link")
+    notes = len(transport.deliver().get("b", []))
+    claim(notes == 1, "notes to oneself that were delivered", notes, 1)
     transport.send(Envelope("a", "d", b"12345"))
     transport.send(Envelope("b", "c", b"12"))
-    wanted = Traffic(messages=2, bytes=7, transmissions=4)
-    got = transport.traffic
-    claim(got == wanted, f"5 bytes over three links and 2 over one count as {got}; wanted {wanted}")
-    claim(set(transport.deliver()) == {"c", "d"}, "a message that is relayed did not arrive at its recipient only")
+    claim_counts(Traffic(messages=2, bytes=7, transmissions=4), "5 bytes over three links and 2 over one")
+    inboxes = set(transport.deliver())
+    claim(inboxes == {"c", "d"}, "recipients, where others relay", sorted(inboxes), ["c", "d"])
 
 
 def _check_refusals(make: Callable[[], Any]) -> None:
@@ -72,11 +75,12 @@ def _check_refusals(make: Callable[[], Any]) -> None:
     parted.add_node("c")
     for envelope in (Envelope("a", "x", b"1"), Envelope("x", "a", b"1"), Envelope("a", "c", b"1")):
         transport = make().open(["a", "b", "c"], parted)
-        what = f"a message from {envelope.sender!r} to {envelope.recipient!r}, which cannot be carried,"
+        what = f"a message from {envelope.sender!r} to {envelope.recipient!r}, which cannot be carried"
         try:
             transport.send(envelope)
         except TransportError:
-            claim(transport.traffic == Traffic(), f"{what} was counted")
-            claim(not transport.deliver(), f"{what} was delivered")
+            claim(transport.traffic == Traffic(), f"traffic after {what}", str(transport.traffic), str(Traffic()))
+            inboxes = transport.deliver()
+            claim(not inboxes, f"deliver() after {what}", inboxes, "{}")
         else:
-            raise AssertionError(f"{what} was taken; wanted TransportError")
+            refuse(f"send() of {what}", "no error", "TransportError")
