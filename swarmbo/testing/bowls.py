@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.coordination.local_functions import Received
 from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.testing.claims import claim, refuse
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Bowls:
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
         """Never asked for."""
-        raise AssertionError("numbers were asked for in an exchange, though n_exchanges is 0")
+        refuse("numbers asked for in an exchange", f"those of {stack.factors}", "none, as n_exchanges is 0")
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Minus the squared distance to the factor's place, and the spread of its variables."""
@@ -55,8 +56,9 @@ class Bowls:
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """The same with its gradient."""
-        if self.allowed is not None and (strange := [name for name in stack.factors if name not in self.allowed]):
-            raise AssertionError(f"an agent asked what {strange[0]!r} is worth, which it does not own")
+        if self.allowed is not None:
+            wanted = f"only its own, {sorted(self.allowed)}"
+            claim(self.allowed.issuperset(stack.factors), "factors that an agent asked for", stack.factors, wanted)
         place = np.array([0.3 + 0.1 * (self.graph.factors.index(name) % 5) for name in stack.factors])
         away = U - place[:, None, None]
         spread = U - U.mean(axis=-1, keepdims=True)

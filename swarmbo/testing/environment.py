@@ -80,7 +80,10 @@ def _check_api(env: Any, cycles: int) -> None:
         try:
             parallel_api_test(env, num_cycles=cycles)
         except AssertionError as error:
-            raised = str(error) or f"a bare assertion, {traceback.extract_tb(error.__traceback__)[-1].line}"
+            raised = (
+                " ".join(str(error).split())
+                or f"a bare assertion, {traceback.extract_tb(error.__traceback__)[-1].line}"
+            )
             refuse("PettingZoo's parallel_api_test", raised, "a world that passes it")
 
 
