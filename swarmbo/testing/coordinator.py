@@ -86,13 +86,15 @@ def _check_choice(
         return float(sum(tables[f][tuple(assignment[v] for v in graph.scope(f))] for f in graph.factors))
 
     value = worth(chosen)
-    claim_close(solution.value, value, f"{where}: the value {solution.value}", f"{value}, the sum at the assignment")
+    claim_close(
+        solution.value, value, f"{where}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
+    )
     every = [
         worth(dict(zip(sizes, indices, strict=True)))
         for indices in itertools.product(*(range(size) for size in sizes.values()))
     ]
     best, mean = max(every), float(np.mean(every))
-    claim(value >= mean, f"{where}: the sum at the assignment", value, f"at least the mean of all, {mean}")
+    claim(value >= mean, f"{where}: the sum at the assignment", f"{value:.6g}", f"at least the mean of all, {mean:.6g}")
     _check_said_of_optimum(solution.report, value, best, where)
     bound = solution.upper_bound
     claim(bound is None or bound >= best - 1e-9, f"{where}: the upper bound", bound, f"None, or at least {best}")
@@ -123,12 +125,16 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
     claim_offers(agreement, "point", "value", "report")
     point = _point(agreement.point, low, high, where)
     value = float(total_value(functions, point[None])[0])
-    claim_close(agreement.value, value, f"{where}: the value {agreement.value}", f"{value}, the sum at the point")
+    claim_close(
+        agreement.value, value, f"{where}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
+    )
     drawn = low + (high - low) * np.random.default_rng(0).random((256, len(low)))
     mean = float(total_value(functions, drawn).mean())
-    claim(value >= mean, f"{where}: the sum at the point", value, f"at least the mean of the box, {mean}")
+    claim(value >= mean, f"{where}: the sum at the point", f"{value:.6g}", f"at least the mean of the box, {mean:.6g}")
     best = float(total_value(functions, functions.starts).max()) if len(functions.starts) else -np.inf
-    claim(value >= best - 1e-9, f"{where}: the sum at the point", value, f"at least that of a start, {best}")
+    claim(
+        value >= best - 1e-9, f"{where}: the sum at the point", f"{value:.6g}", f"at least that of a start, {best:.6g}"
+    )
     again = make().maximise(functions, None, 1)
     claim_equal(np.asarray(again.point), point, f"{where}: the point for the same seed", "the same")
     over = make().maximise(functions, links, 1)
@@ -181,7 +187,9 @@ def _point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.nda
 
 def _check_said_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:
     if report.status == "exact":
-        claim_close(value, best, f"{where}: the sum of what is said to be 'exact', {value}", f"the most, {best}")
+        claim_close(
+            value, best, f"{where}: the sum of what is said to be 'exact', {value:.6g}", f"the most, {best:.6g}"
+        )
     gap = report.gap
     claim(gap is None or best - value <= gap + 1e-9, f"{where}: the gap", gap, f"None, or at least {best - value}")
 

@@ -117,6 +117,9 @@ def _check_told(env: Any, cycles: int) -> None:
             claim(set(table) == live, f"agents in the {name} of step()", sorted(table), sorted(live))
         observations, rewards, terminations, truncations, infos = step
         _check_observed(env, observations)
+        if hasattr(env.unwrapped, "state_space"):
+            space = env.unwrapped.state_space
+            claim(space.contains(env.state()), "state()", env.state(), f"one in its space, {space}")
         for agent in sorted(live):
             reward, flags = rewards[agent], (terminations[agent], truncations[agent])
             claim(

@@ -133,6 +133,10 @@ BROKEN = {
         editing("observations", "probe_0", to=lambda seen: seen - 99.0),
         r"an observation of 'probe_0': got array.*; wanted one in its space, Box",
     ),
+    "a state that cannot be": (
+        {"state_space": SEEN, "state": lambda self: np.full(1, 11.0)},
+        r"state\(\): got array\(\[11.\]\); wanted one in its space, Box",
+    ),
     "infinite reward": (
         editing("rewards", "probe_0", to=lambda reward: -np.inf),
         "the reward of 'probe_0': got -inf; wanted a finite number",
