@@ -56,5 +56,14 @@ def claim_close(got: Any, expected: Any, what: str, wanted: str, tolerance: floa
     claim(furthest <= tolerance * scale, what, f"a difference of {furthest:.3g}", wanted)
 
 
+def claim_point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:
+    """What was chosen, as an array, if it is a point of the box."""
+    point = np.asarray(chosen, dtype=float)
+    claim(point.shape == low.shape, f"{where}: the shape of the point", point.shape, low.shape)
+    inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()
+    claim(inside, f"{where}: the point", point.tolist(), f"numbers from {low.tolist()} to {high.tolist()}")
+    return point
+
+
 def _in_words(value: object) -> str:
     return value if isinstance(value, str) else reprlib.repr(value)

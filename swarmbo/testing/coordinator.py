@@ -1,35 +1,29 @@
 """What ways to agree keep to."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from swarmbo.acquisition import Auto, History, JointSituation
 from swarmbo.agent import ContinuousCoordination, Coordination, maximise_with_agents, solve_with_agents
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
-from swarmbo.spaces import Domain
-from swarmbo.testing.bowls import Bowls
-from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, claim_point
+from swarmbo.testing.policy import check_field_policy, check_joint_policy
+from swarmbo.testing.problems import Bowls, graphs
 from swarmbo.transport import InProcess
-
-_SCOPES: dict[str, dict[str, list[str]]] = {
-    "chain": {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "w"]},
-    "loop": {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]},
-    "two parts": {"f": ["x", "y"], "g": ["z"], "h": ["w", "z"]},
-}
 
 
 def check_coordinator(make: Callable[[], Any]) -> None:
     """Hold a way to agree to its contract, by what it offers.
 
     ``solve(graph, tables, links)`` chooses entries of tables; ``maximise(functions, links, seed)`` chooses a joint
-    point in a box; ``decide_joint(situation, acquisition)`` chooses one from the history alone.
+    point in a box; ``decide_joint(situation, acquisition)`` chooses one from the history alone, and, in a field,
+    ``decide(situation, acquisition)`` a place for each agent.
 
     What comes out is a choice in bounds, the same every time, and changes nothing that was given. Its value is that of
     the choice, no less than the average one has, nor any start that was suggested. What is said of the optimum is so.
@@ -47,22 +41,20 @@ def check_coordinator(make: Callable[[], Any]) -> None:
         >>> sb.testing.check_coordinator(sb.MaxSum)
         >>> sb.testing.check_coordinator(sb.ADMM)
     """
-    checks = {"solve": _check_tables, "maximise": _check_functions, "decide_joint": _check_policy}
+    checks = {
+        "solve": _check_tables,
+        "maximise": _check_functions,
+        "decide_joint": check_joint_policy,
+        "decide": check_field_policy,
+    }
     offered = [check for name, check in checks.items() if hasattr(make(), name)]
     claim(offered, type(make()).__name__, "no method to choose by", f"one of {', '.join(checks)}")
     for check in offered:
         check(make)
 
 
-def _graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
-    """Graphs, and links by which all agents reach all others, if not at once."""
-    for name, scopes in _SCOPES.items():
-        graph = FactorGraph.from_scopes(scopes)
-        yield name, graph, nx.path_graph(list(graph.agents))
-
-
 def _check_tables(make: Callable[[], Any]) -> None:
-    for name, graph, links in _graphs():
+    for name, graph, links in graphs():
         for seed in range(3):
             rng = np.random.default_rng(seed)
             sizes = {variable: 2 + place for place, variable in enumerate(graph.variables)}
@@ -110,7 +102,7 @@ def _check_choice(
 
 
 def _check_functions(make: Callable[[], Any]) -> None:
-    for name, graph, links in _graphs():
+    for name, graph, links in graphs():
         n = len(graph.variables)
         for k, (low, high) in enumerate([(0.0, 1.0), (0.1, 0.45)]):
             drawn = low + (high - low) * np.random.default_rng(k).random((64, n))
@@ -123,7 +115,7 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
     graph, low, high = functions.graph, functions.low, functions.high
     agreement = make().maximise(functions, None, 1)
     claim_offers(agreement, "point", "value", "report")
-    point = _point(agreement.point, low, high, where)
+    point = claim_point(agreement.point, low, high, where)
     value = float(total_value(functions, point[None])[0])
     claim_close(
         agreement.value, value, f"{where}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
@@ -144,45 +136,6 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
         told = by_agents.point, by_agents.value
         claim_equal(told, (over.point, over.value), f"{where}: what agents choose", "what maximise() does")
         _claim_same_traffic(by_agents.report, over.report, where)
-
-
-def _check_policy(make: Callable[[], Any]) -> None:
-    for name, graph, _ in _graphs():
-        where, n = f"decide_joint() over a {name}", len(graph.variables)
-        domain = Domain(np.linspace(-2.0, 0.0, n), np.linspace(1.0, 5.0, n))
-        rng = np.random.default_rng(0)
-        sides = rng.random((6, n))
-        history = History(domain.from_unit(sides), -((sides - 0.4) ** 2).sum(axis=1), np.full((6, 3), np.nan))
-        situation = JointSituation(
-            graph=graph,
-            domain=domain,
-            history=history,
-            pending=domain.from_unit(rng.random((1, n))),
-            outcomes="total",
-            links=None,
-            round=8,
-            horizon=None,
-            seed=3,
-            initial=4,
-            structure="known",
-        )
-        given = history.X.copy(), history.totals.copy(), situation.pending.copy()
-        chosen, report = make().decide_joint(situation, Auto())
-        point = _point(chosen, np.zeros(n), np.ones(n), where)
-        claim(isinstance(report, SolveReport), f"{where}: the report", report, "a SolveReport")
-        after = history.X, history.totals, situation.pending
-        claim_equal(after, given, f"{where}: the history", "the one that was given")
-        again = np.asarray(make().decide_joint(situation, Auto())[0], dtype=float)
-        claim_equal(again, point, f"{where}: the point for the same history and seed", "the same")
-
-
-def _point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:
-    """What was chosen, if it is a point of the box."""
-    point = np.asarray(chosen, dtype=float)
-    claim(point.shape == low.shape, f"{where}: the shape of the point", point.shape, low.shape)
-    inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()
-    claim(inside, f"{where}: the point", point.tolist(), f"numbers from {low.tolist()} to {high.tolist()}")
-    return point
 
 
 def _check_said_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:

@@ -46,6 +46,9 @@ def test_an_additive_belief_of_given_hyperparameters():
         sb.Random(),
         sb.Sobol(),
         sb.IsotropicGP(),
+        sb.Independent(),
+        sb.Greedy(),
+        sb.LawnMower(),
     ],
     ids=lambda settings: settings.__struct_config__.tag,
 )

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
+from swarmbo.acquisition.situation import Decision
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import stacks_of
 from swarmbo.records import Traffic
+from swarmbo.testing.problems import Bowls
 
 REPORT = sb.SolveReport("converged")
 
@@ -129,6 +131,27 @@ def deciding(change):
 def erase(situation, point, report):
     situation.history.totals[:] = 0.0
     return point, report
+
+
+class Nearest:
+    """Sends everybody to the first place of its list."""
+
+    def decide(self, situation, acquisition):
+        return Decision({agent: situation.candidates[agent][0] for agent in situation.movers}, REPORT)
+
+
+def sending(change):
+    """Right places, changed, given the situation."""
+
+    def decide(self, situation, acquisition):
+        points = Nearest().decide(situation, acquisition).points
+        return Decision(change(situation, points) or points, REPORT)
+
+    return {"decide": decide}
+
+
+def trample(situation, points):
+    situation.candidates["a"][0] = 0.0
 
 
 class Agents(sb.MaxSum, frozen=True, tag="max-sum-too"):
@@ -262,10 +285,36 @@ BROKEN = {
         deciding(lambda situation, point, report: (np.random.default_rng().random(len(point)), report)),
         "the point for the same history and seed: got .*; wanted the same",
     ),
+    "says nothing": (
+        Nearest,
+        {"decide": lambda *given: None},
+        "NoneType: got no points, report; wanted an object with",
+    ),
+    "no report of places": (
+        Nearest,
+        {"decide": lambda *given: Decision(Nearest.decide(*given).points, None)},
+        r"decide\(\): the report: got None; wanted a SolveReport",
+    ),
+    "leaves one out": (
+        Nearest,
+        sending(lambda situation, points: {"a": points["a"]}),
+        r"decide\(\): agents with a place: got \['a'\]; wanted \['a', 'b', 'c'\]",
+    ),
+    "off the list": (
+        Nearest,
+        sending(lambda situation, points: points | {"b": points["a"]}),
+        r"decide\(\): the place of 'b': got .*; wanted one of its candidates",
+    ),
+    "tramples": (Nearest, sending(trample), r"decide\(\): what is known: got .*; wanted as it was given"),
+    "wanders": (
+        Nearest,
+        sending(lambda situation, points: points | {"a": situation.candidates["a"][next(TURN) % 2]}),
+        r"decide\(\): the places in the same situation: got .*; wanted the same",
+    ),
 }
 
 
-@pytest.mark.parametrize("settings", [Search, Draw, Dart])
+@pytest.mark.parametrize("settings", [Search, Draw, Dart, Nearest])
 def test_ways_to_agree_that_keep_the_contract_pass(settings):
     sb.testing.check_coordinator(settings)
 
@@ -279,7 +328,7 @@ def test_a_way_to_agree_that_breaks_it_is_told_what_was_got_and_what_is_wanted(f
 
 
 def test_agents_may_ask_only_for_what_they_own():
-    bowls = sb.testing.bowls.Bowls(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), np.zeros(2), np.ones(2), [])
+    bowls = Bowls(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), np.zeros(2), np.ones(2), [])
     (stack,) = stacks_of(bowls.graph)
     with pytest.raises(AssertionError, match=r"that an agent asked for: got .*'f', 'g'.*; wanted only .*'g'"):
         bowls.of(["g"]).value(stack, np.zeros((2, 1, 1)), ())

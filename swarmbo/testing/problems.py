@@ -1,14 +1,28 @@
-"""A sum of smooth functions with one maximum, for methods that agree on joint points."""
+"""What ways to agree are tried on: small graphs, and sums of smooth functions with one maximum."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination.local_functions import Received
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.testing.claims import claim, refuse
+
+_SCOPES: dict[str, dict[str, list[str]]] = {
+    "chain": {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "w"]},
+    "loop": {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]},
+    "two parts": {"f": ["x", "y"], "g": ["z"], "h": ["w", "z"]},
+}
+
+
+def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
+    """Graphs, and links by which all agents reach all others, if not at once."""
+    for name, scopes in _SCOPES.items():
+        graph = FactorGraph.from_scopes(scopes)
+        yield name, graph, nx.path_graph(list(graph.agents))
 
 
 @dataclass(frozen=True, eq=False)
