@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from swarmbo import testing as testing
     from swarmbo.acquisition import (
         DBGPUCB as DBGPUCB,
         DECHBO as DECHBO,
@@ -141,8 +142,12 @@ _HOME = {
     "register_kernel": "kernels",
 }
 
+_ROOMS = ("testing",)  # modules that are public as a whole
+
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"swarmbo.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'swarmbo' has no attribute {name!r}")
     value = getattr(import_module(f"swarmbo.{_HOME[name]}"), name)
@@ -151,4 +156,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOME, "__version__"])
+    return sorted([*_HOME, *_ROOMS, "__version__"])

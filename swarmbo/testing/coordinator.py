@@ -1,0 +1,152 @@
+"""What ways to agree keep to."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from swarmbo.agent import ContinuousCoordination, Coordination, maximise_with_agents, solve_with_agents
+from swarmbo.coordination.local_functions import total_value
+from swarmbo.graph import FactorGraph
+from swarmbo.records import SolveReport
+from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, claim_point
+from swarmbo.testing.policy import check_field_policy, check_joint_policy
+from swarmbo.testing.problems import Bowls, graphs
+from swarmbo.transport import InProcess
+
+
+def check_coordinator(make: Callable[[], Any]) -> None:
+    """Hold a way to agree to its contract, by what it offers.
+
+    ``solve(graph, tables, links)`` chooses entries of tables; ``maximise(functions, links, seed)`` chooses a joint
+    point in a box; ``decide_joint(situation, acquisition)`` chooses one from the history alone, and, in a field,
+    ``decide(situation, acquisition)`` a place for each agent.
+
+    What comes out is a choice in bounds, the same every time, and changes nothing that was given. Its value is that of
+    the choice, no less than the average one has, nor any start that was suggested. What is said of the optimum is so.
+    Links that join all, if not at once, change the choice by no more than rounding. Where agents can run it by messages
+    (it has ``plan``), they choose alike, to the bit, and count the same traffic.
+
+    Args:
+        make: Makes its settings anew.
+
+    Raises:
+        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> sb.testing.check_coordinator(sb.MaxSum)
+        >>> sb.testing.check_coordinator(sb.ADMM)
+    """
+    checks = {
+        "solve": _check_tables,
+        "maximise": _check_functions,
+        "decide_joint": check_joint_policy,
+        "decide": check_field_policy,
+    }
+    offered = [check for name, check in checks.items() if hasattr(make(), name)]
+    claim(offered, type(make()).__name__, "no method to choose by", f"one of {', '.join(checks)}")
+    for check in offered:
+        check(make)
+
+
+def _check_tables(make: Callable[[], Any]) -> None:
+    for name, graph, links in graphs():
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            sizes = {variable: 2 + place for place, variable in enumerate(graph.variables)}
+            tables = {f: rng.normal(size=[sizes[v] for v in graph.scope(f)]) for f in graph.factors}
+            _check_choice(make, graph, tables, links, f"solve() over a {name}")
+
+
+def _check_choice(
+    make: Callable[[], Any], graph: FactorGraph, tables: dict[str, np.ndarray], links: "nx.Graph[str]", where: str
+) -> None:
+    given = {factor: table.copy() for factor, table in tables.items()}
+    solution = make().solve(graph, tables)
+    claim_offers(solution, "assignment", "value", "upper_bound", "report")
+    claim_equal(tables, given, f"{where}: the tables", "those that were given")
+    sizes = {v: n for f in graph.factors for v, n in zip(graph.scope(f), tables[f].shape, strict=True)}
+    chosen = solution.assignment
+    valid = set(chosen) == set(sizes) and all(0 <= index < sizes[v] for v, index in chosen.items())
+    claim(valid, f"{where}: the assignment", chosen, f"an index for each of {sizes}, less than its size")
+
+    def worth(assignment: dict[str, int]) -> float:
+        return float(sum(tables[f][tuple(assignment[v] for v in graph.scope(f))] for f in graph.factors))
+
+    value = worth(chosen)
+    claim_close(
+        solution.value, value, f"{where}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
+    )
+    every = [
+        worth(dict(zip(sizes, indices, strict=True)))
+        for indices in itertools.product(*(range(size) for size in sizes.values()))
+    ]
+    best, mean = max(every), float(np.mean(every))
+    claim(value >= mean, f"{where}: the sum at the assignment", f"{value:.6g}", f"at least the mean of all, {mean:.6g}")
+    _check_said_of_optimum(solution.report, value, best, where)
+    bound = solution.upper_bound
+    claim(bound is None or bound >= best - 1e-9, f"{where}: the upper bound", bound, f"None, or at least {best}")
+    again = make().solve(graph, tables).assignment
+    claim_equal(again, chosen, f"{where}: the assignment when asked again", "the same")
+    over = make().solve(graph, tables, links)
+    claim_equal(over.assignment, chosen, f"{where}: the assignment over links that relay", "the same")
+    if isinstance(make(), Coordination):
+        by_agents = solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
+        told = by_agents.assignment, by_agents.value
+        claim_equal(told, (over.assignment, over.value), f"{where}: what agents choose", "what solve() does")
+        _claim_same_traffic(by_agents.report, over.report, where)
+
+
+def _check_functions(make: Callable[[], Any]) -> None:
+    for name, graph, links in graphs():
+        n = len(graph.variables)
+        for k, (low, high) in enumerate([(0.0, 1.0), (0.1, 0.45)]):
+            drawn = low + (high - low) * np.random.default_rng(k).random((64, n))
+            functions = Bowls(graph, np.full(n, low), np.full(n, high), np.empty((0, n)))
+            best_first = np.argsort(-total_value(functions, drawn))
+            _check_agreement(make, replace(functions, starts=drawn[best_first[:k]]), links, f"maximise() over a {name}")
+
+
+def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph[str]", where: str) -> None:
+    graph, low, high = functions.graph, functions.low, functions.high
+    agreement = make().maximise(functions, None, 1)
+    claim_offers(agreement, "point", "value", "report")
+    point = claim_point(agreement.point, low, high, where)
+    value = float(total_value(functions, point[None])[0])
+    claim_close(
+        agreement.value, value, f"{where}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
+    )
+    drawn = low + (high - low) * np.random.default_rng(0).random((256, len(low)))
+    mean = float(total_value(functions, drawn).mean())
+    claim(value >= mean, f"{where}: the sum at the point", f"{value:.6g}", f"at least the mean of the box, {mean:.6g}")
+    best = float(total_value(functions, functions.starts).max()) if len(functions.starts) else -np.inf
+    claim(
+        value >= best - 1e-9, f"{where}: the sum at the point", f"{value:.6g}", f"at least that of a start, {best:.6g}"
+    )
+    again = make().maximise(functions, None, 1)
+    claim_equal(np.asarray(again.point), point, f"{where}: the point for the same seed", "the same")
+    over = make().maximise(functions, links, 1)
+    claim_close(over.point, point, f"{where}: the point over links that relay", "the same up to rounding")
+    if isinstance(make(), ContinuousCoordination):
+        by_agents = maximise_with_agents(make(), functions, InProcess().open(graph.agents, links), 1)
+        told = by_agents.point, by_agents.value
+        claim_equal(told, (over.point, over.value), f"{where}: what agents choose", "what maximise() does")
+        _claim_same_traffic(by_agents.report, over.report, where)
+
+
+def _check_said_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:
+    if report.status == "exact":
+        claim_close(
+            value, best, f"{where}: the sum of what is said to be 'exact', {value:.6g}", f"the most, {best:.6g}"
+        )
+    gap = report.gap
+    claim(gap is None or best - value <= gap + 1e-9, f"{where}: the gap", gap, f"None, or at least {best - value}")
+
+
+def _claim_same_traffic(by_agents: SolveReport, fast: SolveReport, where: str) -> None:
+    sent = by_agents.traffic
+    claim(fast.traffic == sent, f"{where}: the traffic", str(fast.traffic), f"what agents send, {sent}")

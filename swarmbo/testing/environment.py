@@ -1,0 +1,207 @@
+"""What a world keeps to."""
+
+import copy
+import json
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from pettingzoo.test import parallel_api_test
+
+from swarmbo.joint_world import JointWorld
+from swarmbo.records import GroundTruth
+from swarmbo.spaces import Domain
+from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
+from swarmbo.world import World
+
+_TOLD = ("observations", "rewards", "terminations", "truncations", "infos")  # what step() returns
+_AHEAD = 4  # steps before an episode is copied or written down
+
+
+def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
+    """Hold a world to its contract; ``docs/architecture.md`` says what a world may offer besides.
+
+    It keeps PettingZoo's parallel API. The same seed gives the same episode to the bit. Spaces hold what is returned;
+    rewards are finite numbers, flags are bools. Infos say where agents measured, inside their action spaces, and what,
+    NaN where that failed. All agents end together. A deep copy, and a state that was written down (if it has
+    ``get_state`` and ``set_state``), go on alike in mid-episode. What it tells its team fits.
+
+    Args:
+        make: Makes it anew, with the same arguments.
+        cycles: The most steps of an episode to try, > 4.
+
+    Raises:
+        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo_envs import function_v0
+        >>> sb.testing.check_environment(lambda: function_v0.parallel_env(function="camel"))
+    """
+    _check_spaces(make())
+    _check_told(make(), cycles)
+    _check_api(make(), cycles)
+    one, other = (_episode(make(), cycles, seed=0) for _ in range(2))
+    claim_equal(other, one, "an episode after the same seed and actions", "the same to the bit")
+    _check_copy(make(), cycles)
+    if hasattr(make().unwrapped, "get_state"):
+        _check_state(make, cycles)
+    env = make()
+    env.reset(seed=0)
+    _check_offers(env)
+
+
+def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
+    """Everything that an episode returns under drawn actions; it goes on from where it stands if no seed is given."""
+    rng = np.random.default_rng(0)
+    told: list[Any] = [] if seed is None else [env.reset(seed=seed)]
+    for _ in range(cycles):
+        if not env.agents:
+            break
+        told.append(env.step(_drawn_actions(env, rng)))
+        if hasattr(env.unwrapped, "state_space"):
+            told.append(env.state())
+    return told
+
+
+def _drawn_actions(env: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    boxes = {agent: env.action_space(agent) for agent in env.agents}
+    return {agent: rng.uniform(box.low, box.high).astype(box.dtype) for agent, box in boxes.items()}
+
+
+def _check_api(env: Any, cycles: int) -> None:
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):  # it says when it passed
+        warnings.filterwarnings("ignore", "Agents have different|Observations are different shapes")
+        try:
+            parallel_api_test(env, num_cycles=cycles)
+        except AssertionError as error:
+            raised = (
+                " ".join(str(error).split())
+                or f"a bare assertion, {traceback.extract_tb(error.__traceback__)[-1].line}"
+            )
+            refuse("PettingZoo's parallel_api_test", raised, "a world that passes it")
+
+
+def _check_spaces(env: Any) -> None:
+    claim_offers(env, "possible_agents", "action_space", "observation_space", "reset", "step", "unwrapped")
+    for agent in env.possible_agents:
+        space = env.action_space(agent)
+        try:
+            Domain.of_space(space)
+        except ValueError as error:
+            refuse(f"action space of {agent!r}", str(error), "a finite Box of floats, one axis")
+        for name, spaces in (("action_space", env.action_space), ("observation_space", env.observation_space)):
+            same = spaces(agent) is spaces(agent)
+            claim(same, f"{name}({agent!r}) asked twice", "two objects", "the same one; seeds are lost otherwise")
+
+
+def _check_told(env: Any, cycles: int) -> None:
+    told = env.reset(seed=1)
+    claim(isinstance(told, tuple) and len(told) == 2, "reset()", told, "a pair of observations and infos")
+    live = set(env.possible_agents)
+    claim(set(env.agents) == live, "agents after reset()", sorted(env.agents), sorted(live))
+    for name, table in zip(("observations", "infos"), told, strict=True):
+        claim(set(table) == live, f"agents in the {name} of reset()", sorted(table), sorted(live))
+    _check_observed(env, told[0])
+    rng = np.random.default_rng(1)
+    for _ in range(cycles):
+        live = set(env.agents)
+        step = env.step(_drawn_actions(env, rng))
+        claim(isinstance(step, tuple) and len(step) == len(_TOLD), "step()", step, f"a tuple of {', '.join(_TOLD)}")
+        for name, table in zip(_TOLD, step, strict=True):
+            claim(set(table) == live, f"agents in the {name} of step()", sorted(table), sorted(live))
+        observations, rewards, terminations, truncations, infos = step
+        _check_observed(env, observations)
+        if hasattr(env.unwrapped, "state_space"):
+            space = env.unwrapped.state_space
+            claim(space.contains(env.state()), "state()", env.state(), f"one in its space, {space}")
+        for agent in sorted(live):
+            reward, flags = rewards[agent], (terminations[agent], truncations[agent])
+            claim(
+                np.isfinite(reward), f"the reward of {agent!r}", reward, "a finite number, also where nothing came out"
+            )
+            are_bools = all(isinstance(flag, bool) for flag in flags)
+            claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
+            _check_info(env, agent, infos[agent])
+        ended = {agent for agent in live if terminations[agent] or truncations[agent]}
+        claim(not ended or ended == live, "agents that ended", sorted(ended), f"none, or all at once: {sorted(live)}")
+        if ended:
+            claim(not env.agents, "agents after the end of an episode", list(env.agents), "[]")
+            return
+
+
+def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
+    for agent, seen in observations.items():
+        space = env.observation_space(agent)
+        claim(space.contains(seen), f"an observation of {agent!r}", seen, f"one in its space, {space}")
+
+
+def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
+    missing = "measurement" not in info and "factors" not in info
+    claim(not missing, f"infos of {agent!r}", sorted(info), "'measurement', or 'factors'")
+    outcomes = dict(info.get("factors", {}))
+    if "measurement" in info:
+        outcomes["measurement"] = info["measurement"]
+    for name, outcome in outcomes.items():
+        is_number = isinstance(outcome, float | int | np.number)
+        claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a number; NaN if it failed")
+    claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
+    where, box = info["location"], env.action_space(agent)
+    claim(box.contains(where), f"the location of {agent!r}", where, f"one in its action space, {box}")
+
+
+def _check_copy(env: Any, cycles: int) -> None:
+    _episode(env, _AHEAD, seed=5)
+    copied = copy.deepcopy(env)
+    ahead = _episode(copied, cycles)
+    wanted = "what the original does, which stays where it was"
+    claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", wanted)
+
+
+def _check_state(make: Callable[[], Any], cycles: int) -> None:
+    env, fresh = make(), make()
+    claim_offers(env.unwrapped, "get_state", "set_state")
+    _episode(env, _AHEAD, seed=5)
+    state = env.unwrapped.get_state()
+    claim(set(state) == {"json", "arrays"}, "get_state()", sorted(state), "'json' and 'arrays'")
+    plain = json.loads(json.dumps(state["json"]))
+    arrays = {name: np.array(array) for name, array in state["arrays"].items()}
+    ahead = _episode(env, cycles)
+    now = json.loads(json.dumps(state["json"])), state["arrays"]
+    claim_equal(now, (plain, arrays), "a state after its world went on", "what it was")
+    fresh.unwrapped.set_state({"json": plain, "arrays": arrays})
+    claim_equal(_episode(fresh, cycles), ahead, "what a world does from a written state", "what the one saved did")
+
+
+def _check_offers(env: Any) -> None:
+    """What it tells its team, besides outcomes, fits."""
+    world = env.unwrapped
+    agents = set(env.possible_agents)
+    if hasattr(world, "interaction_graph"):
+        links = world.interaction_graph()
+        fits = isinstance(links, nx.Graph) and not links.is_directed() and agents <= set(links)
+        claim(fits, "interaction_graph()", str(links), f"an undirected networkx graph of at least {sorted(agents)}")
+    if hasattr(world, "ground_truth"):
+        truth = world.ground_truth()
+        claim(truth is None or isinstance(truth, GroundTruth), "ground_truth()", truth, "a GroundTruth, or None")
+    try:
+        if hasattr(world, "factor_graph"):
+            JointWorld(env)
+            return
+        box = World(env).domain
+    except ValueError as error:
+        refuse("a team for it", str(error), "a world that teams can be made for")
+    places = {"sites()": world.sites} if hasattr(world, "sites") else {}
+    if hasattr(world, "candidates"):
+        places |= {f"candidates({agent!r})": lambda agent=agent: world.candidates(agent) for agent in env.agents}
+    for name, told in places.items():
+        X = np.asarray(told(), dtype=float)
+        claim(X.ndim == 2 and X.shape[1] == box.n_dims, f"shape of {name}", X.shape, f"(k, {box.n_dims})")
+        u = box.to_unit(X)
+        inside = ((u >= -1e-6) & (u <= 1.0 + 1e-6)).all()
+        claim(inside, name, X, f"places from {box.low.tolist()} to {box.high.tolist()}")

@@ -1,0 +1,70 @@
+"""Our own beliefs, ways to agree and transports keep the contracts that others' are held to."""
+
+import pytest
+
+import swarmbo as sb
+from swarmbo.kernels import KERNEL_NAMES
+
+BOX = sb.Domain([10.0, -200.0], [110.0, 100.0])
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+SIDES = {"x": (0.0, 1.0), "y": (-3.0, 5.0), "z": (10.0, 20.0)}
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_exact_beliefs(kernel):
+    settings = sb.ExactGPSettings(kernel=kernel)
+    sb.testing.check_belief(
+        lambda: sb.ExactGP.create(settings, BOX), lambda state: sb.ExactGP.from_state_dict(settings, BOX, state)
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_additive_beliefs(kernel, outcomes):
+    settings = sb.AdditiveGPSettings(kernel=kernel)
+    domain = sb.AdditiveGP(GRAPH, SIDES).domain
+    sb.testing.check_belief(
+        lambda: sb.AdditiveGP.create(settings, GRAPH, domain, outcomes),
+        lambda state: sb.AdditiveGP.from_state_dict(settings, GRAPH, domain, state),
+    )
+
+
+def test_an_additive_belief_of_given_hyperparameters():
+    sb.testing.check_belief(lambda: sb.AdditiveGP(GRAPH, SIDES, lengthscale=3.0, noise_variance=0.1))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        sb.Exact(),
+        sb.MaxSum(),
+        sb.MaxSum(rounds=3, damping=0.0),
+        sb.ADMM(),
+        sb.ADMM(starts=1, rounds=5),
+        sb.RefinedMaxSum(),
+        sb.Centralised(),
+        sb.Random(),
+        sb.Sobol(),
+        sb.IsotropicGP(),
+        sb.Independent(),
+        sb.Greedy(),
+        sb.LawnMower(),
+    ],
+    ids=lambda settings: settings.__struct_config__.tag,
+)
+def test_ways_to_agree(settings):
+    sb.testing.check_coordinator(lambda: settings)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    ("settings", "package"), [(sb.CMAES, "cma"), (sb.BoTorchLogEI, "botorch"), (sb.Turbo1, "gpytorch")]
+)
+def test_peers(settings, package):
+    pytest.importorskip(package)
+    sb.testing.check_coordinator(settings)
+
+
+@pytest.mark.parametrize("as_agents", [False, True])
+def test_transports(as_agents):
+    sb.testing.check_transport(lambda: sb.InProcess(as_agents=as_agents))

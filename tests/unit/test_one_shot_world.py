@@ -1,0 +1,343 @@
+"""Any PettingZoo world is tuned, one joint action at a time."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from pettingzoo import ParallelEnv
+from pettingzoo.utils import parallel_to_aec
+from pettingzoo.utils.wrappers import BaseParallelWrapper
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, StateVersionError
+
+BOXES = {
+    "tide": Box(np.array([-1.0, 0.0]), np.array([1.0, 4.0]), dtype=np.float64),
+    "wind": Box(0.0, 2.0, (1,), dtype=np.float64),
+    "rain": Box(-3.0, 0.0, (1,), dtype=np.float64),
+}
+SCOPES = {"tide": ["tide"], "wind": ["wind", "tide"], "rain": ["rain"]}
+BOUNDS = {"tide[0]": (-1.0, 1.0), "tide[1]": (0.0, 4.0), "wind[0]": (0.0, 2.0), "rain[0]": (-3.0, 0.0)}
+
+
+def rewards_of(actions):
+    """What each agent gets; the largest sum is 0, at tide = (0.5, 1), wind = 1.5 and rain = -1."""
+    tide, wind, rain = (np.asarray(actions[agent], dtype=float) for agent in ("tide", "wind", "rain"))
+    return {
+        "tide": -((tide[0] - 0.5) ** 2) - (tide[1] - 1.0) ** 2,
+        "wind": -((wind[0] - tide[0] - 1.0) ** 2),
+        "rain": -((rain[0] + 1.0) ** 2),
+    }
+
+
+class Weather(ParallelEnv):
+    """As other people's environments are: it knows nothing of factors, and infos are empty."""
+
+    metadata = {"name": "weather"}  # noqa: RUF012
+    render_mode = None
+
+    def __init__(self, cycles=5, boxes=BOXES, leaves=None):
+        self.possible_agents, self.boxes, self.cycles, self.leaves = list(boxes), boxes, cycles, leaves or {}
+        self.max_cycles = cycles
+        self.acted = []
+
+    def action_space(self, agent):
+        return self.boxes[agent]
+
+    def observation_space(self, agent):
+        return Box(-np.inf, np.inf, (1,))
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.round = list(self.possible_agents), 0
+        return {agent: np.zeros(1) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        assert set(actions) == set(self.agents)
+        assert all(self.boxes[agent].contains(action) for agent, action in actions.items())
+        self.round += 1
+        middles = {agent: (box.low + box.high) / 2 for agent, box in self.boxes.items()}
+        self.acted.append(actions)
+        agents, rewards = self.agents, rewards_of(middles | actions)
+        gone = {agent: self.leaves.get(agent) == self.round for agent in agents}
+        cut = dict.fromkeys(agents, self.round == self.cycles)
+        self.agents = [agent for agent in agents if not gone[agent] and not cut[agent]]
+        seen = {agent: np.array([self.round], dtype=float) for agent in agents}
+        return seen, {agent: rewards[agent] for agent in agents}, gone, cut, {agent: {} for agent in agents}
+
+
+def reward_alone(observation, reward, info):
+    return reward
+
+
+def play(env, team, steps):
+    """The user's loop: it steps, and resets an episode that ended. Every action that was taken."""
+    taken, (observations, infos) = [], env.reset(seed=0)
+    for _ in range(steps):
+        taken.append(team.act(observations, infos))
+        step = env.step(taken[-1])
+        team.observe(*step)
+        observations, infos = env.reset() if not env.agents else (step[0], step[-1])
+    return taken
+
+
+def test_every_entry_of_an_action_is_a_variable_of_its_agent_and_scopes_name_agents():
+    team = sb.Team.for_env(Weather(), measurement=reward_alone, scopes=SCOPES)
+    graph = team.graph
+    assert graph.variables == tuple(BOUNDS)
+    assert graph.variable_owners == ("tide", "tide", "wind", "rain")
+    assert graph.factor_owners == graph.factors == ("tide", "wind", "rain")
+    assert graph.scopes == (("tide[0]", "tide[1]"), ("wind[0]", "tide[0]", "tide[1]"), ("rain[0]",))
+    assert np.stack([team.domain.low, team.domain.high], 1).tolist() == [list(pair) for pair in BOUNDS.values()]
+    assert (team.outcomes, team.space.structure, team.horizon) == ("per-factor", "known", None)
+
+
+@pytest.mark.parametrize("scopes", [SCOPES, None])
+def test_tuning_a_world_is_asking_and_telling_across_episodes(scopes):
+    env = Weather(cycles=4)
+    actor = sb.Team.for_env(env, measurement=lambda seen, reward, info: 10.0 * reward, scopes=scopes, seed=3)
+    taken = play(env, actor, 14)
+    owners = dict(zip(actor.graph.variables, actor.graph.variable_owners, strict=True))
+    graph = None if scopes is None else actor.graph
+    asker = sb.Team(graph, BOUNDS, outcomes=actor.outcomes, variable_owners=owners, seed=3)
+    for actions in taken:
+        point = asker.ask().point
+        assert np.concatenate(list(actions.values())).tolist() == [point[variable] for variable in BOUNDS]
+        told = {agent: 10.0 * reward for agent, reward in rewards_of(actions).items()}
+        asker.tell(asker.last_query, sum(told.values()) if scopes is None else told)
+    assert actor.n_data == 14
+    np.testing.assert_array_equal(actor.history.X, asker.history.X)
+
+
+def test_the_best_configuration_is_found():
+    env = Weather()
+    team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES, seed=0)
+    play(env, team, 25)
+    best = team.recommend().point
+    found = {"tide": [best["tide[0]"], best["tide[1]"]], "wind": [best["wind[0]"]], "rain": [best["rain[0]"]]}
+    assert sum(rewards_of(found).values()) > -0.01  # the worst is about -20
+
+
+def test_measurements_see_what_their_agent_saw_and_agents_without_factor_are_not_measured():
+    seen = []
+
+    def measure(observation, reward, info):
+        seen.append((float(observation[0]), reward, info))
+        return 0.0
+
+    env = Weather()
+    team = sb.Team.for_env(env, measurement=measure, scopes={"wind": ["tide", "wind"]})
+    taken = play(env, team, 2)
+    assert seen == [(n + 1.0, rewards_of(actions)["wind"], {}) for n, actions in enumerate(taken)]
+    assert all(actions["rain"].tolist() == [-1.5] for actions in taken)  # in no scope: the middle
+
+
+def test_an_action_is_held_and_its_outcome_is_the_mean_of_the_steps():
+    env = Weather(cycles=7)
+    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], scopes={"rain": ["rain"]}, hold=3)
+    taken = play(env, team, 14)
+    held = [actions["tide"].tolist() + actions["rain"].tolist() for actions in taken]
+    episode = [0, 0, 0, 1, 1, 1, 2]  # the seventh step ends the episode, and so the evaluation
+    numbers = episode + [n + 3 for n in episode]
+    assert [held.index(point) for point in held] == [numbers.index(n) for n in numbers]
+    assert team.history.factors[:, 0].tolist() == [2.0, 5.0, 7.0] * 2
+
+
+def test_what_env_does_to_an_action_does_not_change_the_one_that_is_held():
+    env = Weather(cycles=9)
+    team = sb.Team.for_env(env, measurement=reward_alone, hold=2)
+    observations, infos = env.reset()
+    actions = team.act(observations, infos)
+    kept = {agent: action.copy() for agent, action in actions.items()}
+    team.observe(*env.step(actions))
+    for action in actions.values():
+        action[:] = 0.0
+    np.testing.assert_equal(team.act(observations, infos), kept)
+
+
+def test_begin_gives_up_an_evaluation_that_is_held():
+    env = Weather(cycles=9)
+    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], hold=2)
+    observations, infos = env.reset()
+    team.observe(*env.step(team.act(observations, infos)))
+    observations, infos = env.reset()
+    team.begin(infos)
+    for n_told in (0, 1):
+        team.observe(*env.step(team.act(observations, infos)))
+        assert team.n_data == n_told
+    assert team.history.totals.tolist() == [3 * 1.5]  # the rounds 1 and 2 of three agents
+
+
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("scopes", "n_failed"), [(SCOPES, 1), (None, 1)])
+def test_a_measurement_that_is_not_finite_failed(bad, scopes, n_failed):
+    env = Weather()
+
+    def measure(seen, reward, info):
+        is_rain = reward == rewards_of(env.acted[-1])["rain"]
+        return bad if is_rain and seen[0] == 2 else reward
+
+    team = sb.Team.for_env(env, measurement=measure, scopes=scopes)
+    play(env, team, 3)
+    assert team.failures == n_failed
+    if scopes:
+        assert np.isnan(team.history.factors).tolist() == [[False] * 3, [False, False, True], [False] * 3]
+    else:
+        assert team.n_data == 2
+
+
+def test_one_step_that_failed_fails_the_evaluation_that_held_it():
+    env = Weather(cycles=8)
+    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: None if seen[0] == 2 else 1.0, hold=4)
+    play(env, team, 8)
+    assert (team.n_data, team.failures) == (1, 1)
+
+
+def test_an_agent_that_left_sets_nothing_and_fails_what_depends_on_it():
+    env = Weather(cycles=3, leaves={"tide": 1})
+    team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES)
+    taken = play(env, team, 3)
+    assert [set(actions) for actions in taken] == [set(BOXES), {"wind", "rain"}, {"wind", "rain"}]
+    failed = np.isnan(team.history.factors)
+    assert failed.tolist() == [[False] * 3, [True, True, False], [True, True, False]]
+    total = sb.Team.for_env(env, measurement=reward_alone)
+    play(env, total, 3)
+    assert (total.n_data, total.failures) == (1, 2)
+
+
+def test_an_agent_that_leaves_while_its_action_is_held_counts_as_long_as_it_was_there():
+    env = Weather(cycles=4, leaves={"rain": 1})
+    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], scopes=SCOPES, hold=3)
+    taken = play(env, team, 3)
+    assert [set(actions) for actions in taken] == [set(BOXES), {"tide", "wind"}, {"tide", "wind"}]
+    assert team.history.factors.tolist() == [[2.0, 2.0, 1.0]]
+
+
+def test_what_is_learned_lies_where_actions_were_rounded_to():
+    boxes = {agent: Box(*np.float16([box.low, box.high]), dtype=np.float16) for agent, box in BOXES.items()}
+    env = Weather(boxes=boxes)
+    team = sb.Team.for_env(env, measurement=reward_alone)
+    play(env, team, 1)
+    acted = np.concatenate(list(env.acted[0].values())).astype(float)
+    assert team.history.X[0].tolist() == acted.tolist()
+    assert team.history.X[0].tolist() != list(team.last_query.point.values())
+
+
+def test_a_wrapped_environment_is_tuned_as_well():
+    env = BaseParallelWrapper(Weather())
+    team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES)
+    play(env, team, 2)
+    assert team.n_data == 2
+
+
+@pytest.mark.parametrize("hold", [1, 2])
+def test_a_saved_team_goes_on_to_the_bit(hold):
+    arguments = {"measurement": reward_alone, "scopes": SCOPES, "seed": 1, "initial": 3, "hold": hold}
+    env, again = Weather(), Weather()
+    team = sb.Team.for_env(env, **arguments)
+    play(env, team, 5 * hold)
+    twin = sb.Team.for_env(again, **arguments).load_state_dict(team.state_dict())
+    np.testing.assert_equal(play(again, twin, 4), play(env, team, 4))
+    with pytest.raises(StateVersionError, match="structure"):
+        sb.Team.for_env(again, measurement=reward_alone).load_state_dict(team.state_dict())
+
+
+def test_a_state_saved_while_the_world_acts_learns_what_it_returns():
+    env = Weather()
+    team = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES)
+    actions = team.act(*env.reset())
+    twin = sb.Team.for_env(env, measurement=reward_alone, scopes=SCOPES).load_state_dict(team.state_dict())
+    step = env.step(actions)
+    twin.observe(*step)
+    team.observe(*step)
+    np.testing.assert_array_equal(twin.history.factors, team.history.factors)
+    np.testing.assert_array_equal(twin.history.X, team.history.X)
+
+
+def test_a_state_that_is_loaded_while_an_action_is_held_holds_nothing():
+    env = Weather(cycles=9)
+    team = sb.Team.for_env(env, measurement=reward_alone, hold=2)
+    observations, infos = env.reset()
+    actions = team.act(observations, infos)
+    state = team.state_dict()
+    team.observe(*env.step(actions))
+    team.load_state_dict(state)
+    for n_told in (0, 1):
+        team.observe(*env.step(team.act(observations, infos)))
+        assert team.n_data == n_told
+
+
+def test_a_state_alone_does_not_say_how_to_measure():
+    env = Weather()
+    state = sb.Team.for_env(env, measurement=reward_alone).state_dict()
+    with pytest.raises(ConfigError, match=r"without factor_graph\(\).*load_state_dict"):
+        sb.Team.from_state_dict(state, env)
+
+
+@pytest.mark.parametrize(
+    ("box", "message"),
+    [
+        (Discrete(5), r"\$\.environment: action space of 'wind': got action space Discrete\(5\); wanted a finite Box"),
+        (Box(0, 3, (1,), dtype=np.int64), "wanted a finite Box of floats, one axis"),
+        (Box(0.0, 1.0, (2, 2)), "wanted a finite Box of floats, one axis"),
+        (Box(0.0, np.inf, (1,)), r"action space of 'wind': got low \[0.0\] and high \[inf\]; wanted finite low < high"),
+        (Box(1.0, 1.0, (1,)), "wanted finite low < high"),
+        (Box(0.0, 1.0, (0,)), "action space of 'wind'"),
+    ],
+)
+def test_action_spaces_other_than_finite_boxes_are_refused(box, message):
+    with pytest.raises(ConfigError, match=message):
+        sb.Team.for_env(Weather(boxes={**BOXES, "wind": box}), measurement=reward_alone)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"measurement": 3.0}, r"\$\.measurement: got 3.0; wanted a function of \(observation, reward, info\)"),
+        ({"hold": 0}, r"\$\.hold: got 0; wanted an integer >= 1"),
+        ({"measurement": None, "scopes": SCOPES}, r"\$\.measurement: got none"),
+        ({"measurement": None, "hold": 2}, r"\$\.measurement: got none"),
+        ({"scopes": {"snow": ["rain"]}}, r"\$\.scopes\.snow: got the unknown agent 'snow'; wanted some of \['tide'"),
+        ({"scopes": {"rain": ["rain", "snow"]}}, r"\$\.scopes\.rain: got the unknown agent 'snow'"),
+        ({"scopes": {"rain": "rain"}}, r"\$\.scopes\.rain: got the string 'rain'; wanted a list of agents"),
+        ({"scopes": [["rain"]]}, r"\$\.scopes: got \[\['rain'\]\]"),
+        ({"scopes": {}}, r"\$\.scopes: got no factors"),
+        ({"scopes": {"rain": []}}, r"\$\.scopes\.rain: got \[\]"),
+        ({"scopes": {"rain": ["rain", "rain"]}}, r"\$\.scopes\.rain: got .* each once"),
+        ({"acquisition": "db-gp-ucb"}, "not for agents that set the variables"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_their_path(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        sb.Team.for_env(Weather(), **{"measurement": reward_alone} | arguments)
+
+
+def test_worlds_of_another_form_are_refused():
+    with pytest.raises(ConfigError, match="aec_to_parallel"):
+        sb.Team.for_env(parallel_to_aec(Weather()), measurement=reward_alone)
+    with pytest.raises(ConfigError, match="no agents"):
+        sb.Team.for_env(Weather(boxes={}), measurement=reward_alone)
+
+
+@pytest.mark.parametrize("word", ["much", [1.0, 2.0], {"reward": 1.0}])
+def test_measurements_that_are_no_numbers_are_refused(word):
+    env = Weather()
+    team = sb.Team.for_env(env, measurement=lambda seen, reward, info: word)
+    with pytest.raises(ConfigError, match=r"\$\.measurement: got .* for 'tide'; wanted a number, or None"):
+        play(env, team, 1)
+
+
+@pytest.mark.mpe
+def test_pettingzoos_particles_are_tuned_as_the_page_on_scripting_has_it(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pytest.importorskip("mpe2")
+    page = (Path(__file__).parents[2] / "docs" / "scripting.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
+    names = {"sb": sb, "np": np}
+    exec(compile(block, "docs/scripting.md", "exec"), names)
+    team = names["spread"]
+    assert team.graph.scope("agent_1") == tuple(f"agent_1[{axis}]" for axis in range(5))
+    sums = team.history.factors.sum(axis=1)
+    assert len(sums) == 25
+    assert sums[-5:].min() > sums[:10].max()  # better than all of the initial design

@@ -1,0 +1,153 @@
+"""A belief of a stranger's passes; it is refused for each thing that it may do wrong, in words."""
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ShapeError
+
+DOMAIN = sb.Domain([-1.0, 0.0], [1.0, 4.0])
+
+
+class Plane:
+    """Bayesian regression on constant, x and y: prior N(0, I), noise of variance 0.1."""
+
+    domain = DOMAIN
+
+    def __init__(self, X=None, y=None, pending=None):
+        self.X, self.y = (np.empty((0, 2)), np.empty(0)) if X is None or y is None else (X, y)
+        self.pending = np.empty((0, 2)) if pending is None else pending
+
+    @property
+    def n_data(self):
+        return len(self.X)
+
+    def update(self, X, y):
+        if X.shape[1:] != (2,) or len(X) != len(y) or not np.isfinite(y).all():
+            raise ShapeError("no data")
+        return type(self)(np.vstack([self.X, X]), np.concatenate([self.y, y]))
+
+    def condition_on_pending(self, X):
+        return type(self)(self.X, self.y, X)
+
+    def posterior(self, X):
+        F, G = (np.column_stack([np.ones(len(one)), one]) for one in (self.X, X))
+        H = np.vstack([F, np.column_stack([np.ones(len(self.pending)), self.pending])])
+        mean = G @ np.linalg.solve(np.eye(3) + F.T @ F / 0.1, F.T @ self.y / 0.1)
+        precision = np.eye(3) + H.T @ H / 0.1
+        return mean, np.array([g @ np.linalg.solve(precision, g) for g in G])
+
+    def state_dict(self):
+        return {"json": {"n": len(self.y)}, "arrays": {"X": self.X, "y": self.y}}
+
+    @classmethod
+    def restored(cls, state):
+        return cls(state["arrays"]["X"], state["arrays"]["y"])
+
+
+def saying(change):
+    """A posterior that is the right one, changed."""
+    return {"posterior": lambda self, X: change(self, X, *Plane.posterior(self, X))}
+
+
+def grown(self, X, mean, var):
+    return mean, var + 10.0 * len(self.X)
+
+
+def swayed(self, X, mean, var):
+    return (mean + 0.1 * self.y[0] if len(self.y) else mean), var
+
+
+def learned_in_place(self, X, y):
+    learned = Plane.update(self, X, y)
+    self.__dict__ |= learned.__dict__
+    return self
+
+
+def leaving_a_mark(self, X):
+    pending = Plane.condition_on_pending(self, X)
+    self.pending = X
+    return pending
+
+
+def drawn(self, X, y):
+    return type(self)(np.vstack([self.X, X]), np.concatenate([self.y, y + np.random.default_rng().normal()]))
+
+
+def anything(self, X, y):
+    keep = min(len(X), len(y))
+    return type(self)(np.vstack([self.X, X[:keep, :2]]), np.concatenate([self.y, np.nan_to_num(y[:keep], posinf=0.0)]))
+
+
+def counted_as_data(self, X):
+    return type(self)(np.vstack([self.X, X]), np.concatenate([self.y, self.posterior(X)[0]]))
+
+
+BROKEN = {
+    "no domain": ({"domain": property()}, "Broken: got no domain; wanted an object with domain, n_data, update, post"),
+    "no pair": (saying(lambda self, X, mean, var: mean), r"posterior\(\): got array.*; wanted a pair of mean and"),
+    "a matrix": (
+        saying(lambda self, X, mean, var: (mean, np.diag(var))),
+        r"shapes of posterior\(\): got \(\(9,\), \(9, 9\)\); wanted \(9,\) of both",
+    ),
+    "NaN": (saying(lambda self, X, mean, var: (mean * np.nan, var)), r"posterior\(\): got .*; wanted finite numbers"),
+    "negative": (saying(lambda self, X, mean, var: (mean, var - 1.0)), "a variance: got -.*; wanted at least 0"),
+    "learns in place": (
+        {"update": learned_in_place},
+        r"n_data of the belief without data, after update\(\) made another: got 7; wanted 0",
+    ),
+    "loses data": ({"n_data": property(lambda self: 0)}, "n_data after 7 outcomes: got 0; wanted 7"),
+    "knows less by data": (saying(grown), "a variance after data: got .* more than before; wanted no more"),
+    "draws": ({"update": drawn}, r"posterior\(\) of another from the same data: got .*; wanted the same"),
+    "asks the crowd": (
+        saying(lambda self, X, mean, var: (mean + len(X), var)),
+        r"posterior\(\) at a place that is asked alone: got a difference of 8; wanted that of the place among others",
+    ),
+    "the first word counts": (
+        saying(swayed),
+        r"posterior\(\) after data in another order: got a difference of .*; wanted the same",
+    ),
+    "learns at once only": (
+        {"update": lambda self, X, y: type(self)(X, y) if len(X) > 1 else Plane.update(self, X, 0.0 * y)},
+        r"posterior\(\) after data one by one: got a difference of .*; wanted that of all at once",
+    ),
+    "learns nothing": (
+        saying(lambda self, X, mean, var: (0.0 * mean, var)),
+        "the mean where .* was observed: got .*; wanted one nearer to that than",
+    ),
+    "as sure as before": (
+        saying(lambda self, X, mean, var: (mean, np.ones(len(X)))),
+        "the variance at a place after an outcome there: got 1; wanted less than 1",
+    ),
+    "takes anything": ({"update": anything}, r"update\(\) with points with a column too many: got a belief; wanted Sh"),
+    "pending leaves a mark": (
+        {"condition_on_pending": leaving_a_mark},
+        r"posterior\(\) after condition_on_pending\(\) made another belief: got .*; wanted the one before",
+    ),
+    "pending moves the mean": (
+        {"condition_on_pending": lambda self, X: self.update(X, np.ones(len(X)))},
+        "means given points that are out: got a difference of .*; wanted those without",
+    ),
+    "pending tells nothing": (
+        {"condition_on_pending": lambda self, X: self},
+        "variances where points are out: got .*; wanted less than",
+    ),
+    "pending is data": ({"condition_on_pending": counted_as_data}, "n_data given points that are out: got 9; wanted 7"),
+    "an odd state": ({"state_dict": lambda self: {"X": self.X}}, r"state_dict\(\): got \['X'\]; wanted 'json' and"),
+    "a state that forgets": (
+        {"restored": lambda state: Plane(state["arrays"]["X"], 0.0 * state["arrays"]["y"])},
+        r"posterior\(\) of a restored belief: got .*; wanted the same",
+    ),
+}
+
+
+def test_a_belief_that_keeps_the_contract_passes():
+    sb.testing.check_belief(Plane, Plane.restored)
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_belief_that_breaks_it_is_told_what_was_got_and_what_is_wanted(fault):
+    changes, words = BROKEN[fault]
+    broken = type("Broken", (Plane,), changes)
+    with pytest.raises(AssertionError, match=words):
+        sb.testing.check_belief(broken, broken.restored)

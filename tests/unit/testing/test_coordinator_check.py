@@ -1,0 +1,334 @@
+"""Strangers' ways to agree pass; they are refused for each thing that they may do wrong, in words."""
+
+import itertools
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.acquisition.situation import Decision
+from swarmbo.coordination.local_functions import total_value
+from swarmbo.graph import stacks_of
+from swarmbo.records import Traffic
+from swarmbo.testing.problems import Bowls
+
+REPORT = sb.SolveReport("converged")
+
+
+class Search:
+    """Tries every entry of tables."""
+
+    def solve(self, graph, tables, links=None):
+        sizes = {v: n for f in graph.factors for v, n in zip(graph.scope(f), tables[f].shape, strict=True)}
+        every = [dict(zip(sizes, at, strict=True)) for at in itertools.product(*map(range, sizes.values()))]
+        worth = [sum(tables[f][tuple(at[v] for v in graph.scope(f))] for f in graph.factors) for at in every]
+        best = int(np.argmax(worth))
+        return sb.Solution(every[best], worth[best], worth[best], sb.SolveReport("exact", gap=0.0))
+
+
+def solving(change, settings=Search):
+    """A right solution, changed, given tables and links."""
+
+    def solve(self, graph, tables, links=None):
+        right = settings().solve(graph, tables, links)
+        return change(right, tables, links) or right
+
+    return {"solve": solve}
+
+
+def with_solution(**wrong):
+    return solving(lambda right, tables, links: msgspec.structs.replace(right, **wrong))
+
+
+def second_best(said=REPORT, bound=None):
+    """The choice after the best, and what is said of it."""
+
+    def solve(self, graph, tables, links=None):
+        best = Search().solve(graph, tables).assignment
+        factor = graph.factors[0]
+        spoilt = {name: table.copy() for name, table in tables.items()}
+        spoilt[factor][tuple(best[v] for v in graph.scope(factor))] -= 1e6
+        choice = Search().solve(graph, spoilt).assignment
+        value = float(sum(tables[f][tuple(choice[v] for v in graph.scope(f))] for f in graph.factors))
+        return sb.Solution(choice, value, value if bound == "its own" else None, said)
+
+    return {"solve": solve}
+
+
+def worst(self, graph, tables, links=None):
+    found = Search().solve(graph, {name: -table for name, table in tables.items()})
+    return sb.Solution(found.assignment, -found.value, None, REPORT)
+
+
+def elsewhere(choose):
+    """The second best choice when ``choose(links)`` says so."""
+    tired = second_best()["solve"]
+    return {
+        "solve": lambda self, graph, tables, links=None: (tired if choose(links) else Search.solve)(self, graph, tables)
+    }
+
+
+def scribble(right, tables, links):
+    for table in tables.values():
+        table[...] = 0.0
+
+
+def with_a_message_more(made):
+    return msgspec.structs.replace(made, traffic=made.traffic + Traffic(messages=1))
+
+
+class Draw:
+    """Tries 500 points of the box."""
+
+    def maximise(self, functions, links=None, seed=0):
+        drawn = functions.low + np.random.default_rng(seed).random((500, len(functions.low))) * (
+            functions.high - functions.low
+        )
+        points = np.vstack([functions.starts, drawn])
+        worth = total_value(functions, points)
+        return sb.Agreement(points[np.argmax(worth)], float(worth.max()), REPORT)
+
+
+def maximising(change, settings=Draw):
+    """A right agreement, changed, given functions, links and seed."""
+    return {
+        "maximise": lambda self, functions, links=None, seed=0: change(
+            settings().maximise(functions, links, seed), functions, links
+        )
+    }
+
+
+def on(choose):
+    """An agreement on the point that ``choose(functions, right point)`` names, its value true."""
+
+    def change(right, functions, links):
+        point = np.asarray(choose(functions, right.point), dtype=float)
+        value = total_value(functions, point[None])[0] if point.shape == right.point.shape else 0.0
+        return sb.Agreement(point, float(value), REPORT)
+
+    return maximising(change)
+
+
+def nosy_maximise(self, functions, links=None, seed=0):
+    """Asks for what neighbours tell, though they tell nothing."""
+    stack = stacks_of(functions.graph)[0]
+    functions.published(stack, stack.take(functions.low[None]), ())
+
+
+class Dart:
+    """Throws darts."""
+
+    def decide_joint(self, situation, acquisition):
+        return np.random.default_rng([situation.seed, len(situation.history)]).random(situation.domain.n_dims), REPORT
+
+
+def deciding(change):
+    return {"decide_joint": lambda self, situation, acquisition: change(situation, *Dart().decide_joint(situation, 0))}
+
+
+def erase(situation, point, report):
+    situation.history.totals[:] = 0.0
+    return point, report
+
+
+class Nearest:
+    """Sends everybody to the first place of its list."""
+
+    def decide(self, situation, acquisition):
+        return Decision({agent: situation.candidates[agent][0] for agent in situation.movers}, REPORT)
+
+
+def sending(change):
+    """Right places, changed, given the situation."""
+
+    def decide(self, situation, acquisition):
+        points = Nearest().decide(situation, acquisition).points
+        return Decision(change(situation, points) or points, REPORT)
+
+    return {"decide": decide}
+
+
+def trample(situation, points):
+    situation.candidates["a"][0] = 0.0
+
+
+class Agents(sb.MaxSum, frozen=True, tag="max-sum-too"):
+    """Max-sum, its traffic counted wrongly; agents run it as it is."""
+
+
+class Members(sb.ADMM, frozen=True, tag="admm-too"):
+    """ADMM, likewise."""
+
+
+TURN = itertools.count()
+BROKEN = {
+    "nothing to choose by": (
+        object,
+        {},
+        "Broken: got no method to choose by; wanted one of solve, maximise, decide_jo",
+    ),
+    "a table": (Search, {"solve": lambda *given: {}}, "dict: got no assignment, value, upper_bound, report; wanted"),
+    "scribbles": (
+        Search,
+        solving(scribble),
+        r"solve\(\) over a chain: the tables: got .*; wanted those that were given",
+    ),
+    "half a choice": (
+        Search,
+        with_solution(assignment={"x": 0}),
+        r"the assignment: got {'x': 0}; wanted an index for each of {'x': 2, ",
+    ),
+    "beyond the table": (
+        Search,
+        with_solution(assignment=dict.fromkeys("xyzw", 9)),
+        "the assignment: got {.*9.*}; wanted an index for each of .*, less than its size",
+    ),
+    "a wrong value": (
+        Search,
+        with_solution(value=99.0),
+        "the value 99: got a difference of .*; wanted .*, the sum at",
+    ),
+    "the worst": (Search, {"solve": worst}, "the sum at the assignment: got -.*; wanted at least the mean of all"),
+    "not exact": (
+        Search,
+        second_best(said=sb.SolveReport("exact")),
+        "the sum of what is said to be 'exact', .*: got a difference of .*; wanted the most, ",
+    ),
+    "a gap too small": (
+        Search,
+        second_best(said=sb.SolveReport("converged", gap=0.0)),
+        "the gap: got 0.0; wanted None, or at least ",
+    ),
+    "a bound too low": (Search, second_best(bound="its own"), "the upper bound: got .*; wanted None, or at least "),
+    "by turns": (
+        Search,
+        elsewhere(lambda links: next(TURN) % 2),
+        "the assignment when asked again: got .*; wanted the same",
+    ),
+    "otherwise over links": (
+        Search,
+        elsewhere(lambda links: links is not None),
+        "the assignment over links that relay: got .*; wanted the same",
+    ),
+    "not as agents do": (Agents, second_best(), "what agents choose: got .*; wanted what solve.. does"),
+    "counts otherwise": (
+        Agents,
+        solving(
+            lambda right, tables, links: msgspec.structs.replace(right, report=with_a_message_more(right.report)),
+            settings=sb.MaxSum,
+        ),
+        r"solve\(\) over a chain: the traffic: got Traffic.*; wanted what agents send, Traffic",
+    ),
+    "no agreement": (Draw, {"maximise": lambda *given: None}, "NoneType: got no point, value, report; wanted"),
+    "a coordinate too few": (
+        Draw,
+        on(lambda f, point: point[1:]),
+        r"the shape of the point: got \(3,\); wanted \(4,\)",
+    ),
+    "NaN": (Draw, on(lambda f, point: point * np.nan), r"the point: got \[nan, .*; wanted numbers from \[0.0, "),
+    "outside": (Draw, on(lambda f, point: point + (f.high < 1.0)), r"the point: got \[1\..*; wanted .* to \[0.45, "),
+    "a wrong sum": (
+        Draw,
+        maximising(lambda right, functions, links: replace(right, value=99.0)),
+        r"maximise\(\) over a chain: the value 99: got .*; wanted .*, the sum at the point",
+    ),
+    "a corner": (Draw, on(lambda f, point: f.high), "the sum at the point: got -.*; wanted at least the mean of the"),
+    "ignores starts": (
+        Draw,
+        on(lambda f, point: point if not len(f.starts) else f.starts[0] + 0.1 * (f.low - f.starts[0])),
+        "the sum at the point: got -.*; wanted at least that of a start, -",
+    ),
+    "without seed": (
+        Draw,
+        {"maximise": lambda self, functions, links=None, seed=0: Draw().maximise(functions, links, None)},
+        "the point for the same seed: got .*; wanted the same",
+    ),
+    "otherwise where links relay": (
+        Draw,
+        maximising(
+            lambda right, functions, links: replace(right, point=right.point * (1 - 1e-3 * (links is not None)))
+        ),
+        "the point over links that relay: got a difference of .*; wanted the same up to rounding",
+    ),
+    "asks for what is not told": (
+        Draw,
+        {"maximise": nosy_maximise},
+        "numbers asked for in an exchange: got .*; wanted",
+    ),
+    "not as members do": (
+        Members,
+        {"maximise": lambda self, *given: Draw().maximise(*given)},
+        r"what agents choose: got .*; wanted what maximise\(\) does",
+    ),
+    "counts members otherwise": (
+        Members,
+        maximising(
+            lambda right, functions, links: replace(right, report=with_a_message_more(right.report)), settings=sb.ADMM
+        ),
+        r"maximise\(\) over a chain: the traffic: got Traffic.*; wanted what agents send, Traffic",
+    ),
+    "no point of the cube": (
+        Dart,
+        deciding(lambda situation, point, report: (situation.domain.from_unit(point), report)),
+        r"decide_joint\(\) over a chain: the point: got \[-.*; wanted numbers from \[0.0, ",
+    ),
+    "no report": (
+        Dart,
+        deciding(lambda situation, point, report: (point, None)),
+        "the report: got None; wanted a Solve",
+    ),
+    "erases": (Dart, deciding(erase), "the history: got .*; wanted the one that was given"),
+    "moody": (
+        Dart,
+        deciding(lambda situation, point, report: (np.random.default_rng().random(len(point)), report)),
+        "the point for the same history and seed: got .*; wanted the same",
+    ),
+    "says nothing": (
+        Nearest,
+        {"decide": lambda *given: None},
+        "NoneType: got no points, report; wanted an object with",
+    ),
+    "no report of places": (
+        Nearest,
+        {"decide": lambda *given: Decision(Nearest.decide(*given).points, None)},
+        r"decide\(\): the report: got None; wanted a SolveReport",
+    ),
+    "leaves one out": (
+        Nearest,
+        sending(lambda situation, points: {"a": points["a"]}),
+        r"decide\(\): agents with a place: got \['a'\]; wanted \['a', 'b', 'c'\]",
+    ),
+    "off the list": (
+        Nearest,
+        sending(lambda situation, points: points | {"b": points["a"]}),
+        r"decide\(\): the place of 'b': got .*; wanted one of its candidates",
+    ),
+    "tramples": (Nearest, sending(trample), r"decide\(\): what is known: got .*; wanted as it was given"),
+    "wanders": (
+        Nearest,
+        sending(lambda situation, points: points | {"a": situation.candidates["a"][next(TURN) % 2]}),
+        r"decide\(\): the places in the same situation: got .*; wanted the same",
+    ),
+}
+
+
+@pytest.mark.parametrize("settings", [Search, Draw, Dart, Nearest])
+def test_ways_to_agree_that_keep_the_contract_pass(settings):
+    sb.testing.check_coordinator(settings)
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_way_to_agree_that_breaks_it_is_told_what_was_got_and_what_is_wanted(fault):
+    base, changes, words = BROKEN[fault]
+    broken = type("Broken", (base,), changes)
+    with pytest.raises(AssertionError, match=words):
+        sb.testing.check_coordinator(broken)
+
+
+def test_agents_may_ask_only_for_what_they_own():
+    bowls = Bowls(sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), np.zeros(2), np.ones(2), [])
+    (stack,) = stacks_of(bowls.graph)
+    with pytest.raises(AssertionError, match=r"that an agent asked for: got .*'f', 'g'.*; wanted only .*'g'"):
+        bowls.of(["g"]).value(stack, np.zeros((2, 1, 1)), ())

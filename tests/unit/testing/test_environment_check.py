@@ -1,0 +1,221 @@
+"""A small world of a stranger's passes; it is refused for each thing that it may do wrong, in words."""
+
+from collections import UserDict
+from typing import ClassVar
+
+import networkx as nx
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+from pettingzoo import ParallelEnv
+
+import swarmbo as sb
+
+BOXES = {name: Box(0.0, 10.0, (1,), np.float64) for name in ("probe_0", "probe_1")}
+ENDLESS = Box(-np.inf, np.inf, (1,), np.float64)
+SEEN = Box(0.0, 10.0, (1,), np.float64)
+
+
+class Wire(ParallelEnv):
+    """Two probes on a wire, hot in the middle; every third measurement fails."""
+
+    metadata: ClassVar = {"name": "wire"}
+    possible_agents: ClassVar = list(BOXES)
+
+    def action_space(self, agent):
+        return BOXES[agent]
+
+    def observation_space(self, agent):
+        return SEEN
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.time = list(self.possible_agents), 0
+        self.rng = np.random.default_rng(seed)
+        return {agent: np.zeros(1) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        self.time += 1
+        seen = {agent: np.asarray(actions[agent], dtype=float) for agent in self.agents}
+        measured = {a: float(self.rng.normal() - x[0]) if self.time % 3 else np.nan for a, x in seen.items()}
+        rewards = {agent: 0.0 if np.isnan(outcome) else outcome for agent, outcome in measured.items()}
+        infos = {agent: {"measurement": measured[agent], "location": seen[agent]} for agent in self.agents}
+        ended, cut = dict.fromkeys(seen, False), dict.fromkeys(seen, self.time == 8)
+        self.agents = [] if self.time == 8 else self.agents
+        return seen, rewards, ended, cut, infos
+
+    def interaction_graph(self):
+        return nx.complete_graph(self.possible_agents)
+
+    def candidates(self, agent):
+        return np.array([[1.0], [5.0]])
+
+    def get_state(self):
+        plain = {"agents": self.agents, "time": self.time, "rng": self.rng.bit_generator.state}
+        return {"json": plain, "arrays": {}}
+
+    def set_state(self, state):
+        self.reset()
+        plain = state["json"]
+        self.agents, self.time = list(plain["agents"]), plain["time"]
+        self.rng.bit_generator.state = plain["rng"]
+
+
+def stepping(change):
+    """A wire whose steps return something else: ``change`` is given their five tables and edits or replaces them."""
+
+    def step(self, actions):
+        told = Wire.step(self, actions)
+        changed = change(self, *told)
+        return told if changed is None else changed
+
+    return {"step": step}
+
+
+def editing(table, agent, **entries):
+    """A change of one agent's entry in one of the five tables."""
+
+    def change(self, *told):
+        place = ("observations", "rewards", "terminations", "truncations", "infos").index(table)
+        if agent in told[place]:
+            told[place][agent] = entries["to"](told[place][agent])
+
+    return stepping(change)
+
+
+def forgetting(name):
+    return editing("infos", "probe_1", to=lambda info: {key: info[key] for key in info if key != name})
+
+
+def telling(**entries):
+    return editing("infos", "probe_1", to=lambda info: info | entries)
+
+
+def one_leaves_early(self, seen, rewards, ended, cut, infos):
+    if self.time == 2:
+        ended["probe_0"] = True
+        self.agents = ["probe_1"]
+
+
+def of_shared_parts(self, memo):
+    copied = type(self)()
+    copied.__dict__ |= self.__dict__
+    return copied
+
+
+def with_its_trace(self):
+    state = Wire.get_state(self)
+    state["json"]["trace"] = self.__dict__.setdefault("trace", [])
+    return state
+
+
+BROKEN = {
+    "no finite box": (
+        {"action_space": lambda self, agent: ENDLESS},
+        "action space of 'probe_0': got .*; wanted a finite",
+    ),
+    "a new space every time": (
+        {"observation_space": lambda self, agent: Box(0.0, 10.0, (1,), np.float64)},
+        r"observation_space\('probe_0'\) asked twice: got two objects; wanted the same one",
+    ),
+    "agents without infos": (
+        {"reset": lambda self, seed=None, options=None: (Wire.reset(self, seed)[0], {})},
+        r"agents in the infos of reset\(\): got \[\]; wanted \['probe_0', 'probe_1'\]",
+    ),
+    "gym's old step": (
+        stepping(lambda self, seen, rewards, ended, cut, infos: (seen, rewards, ended, infos)),
+        r"step\(\): got .*; wanted a tuple of observations, rewards, terminations, truncations, infos",
+    ),
+    "an agent without reward": (
+        stepping(lambda self, seen, rewards, ended, cut, infos: rewards.pop("probe_1") * 0 or None),
+        r"agents in the rewards of step\(\): got \['probe_0'\]; wanted \['probe_0', 'probe_1'\]",
+    ),
+    "sees what cannot be": (
+        editing("observations", "probe_0", to=lambda seen: seen - 99.0),
+        r"an observation of 'probe_0': got array.*; wanted one in its space, Box",
+    ),
+    "a state that cannot be": (
+        {"state_space": SEEN, "state": lambda self: np.full(1, 11.0)},
+        r"state\(\): got array\(\[11.\]\); wanted one in its space, Box",
+    ),
+    "infinite reward": (
+        editing("rewards", "probe_0", to=lambda reward: -np.inf),
+        "the reward of 'probe_0': got -inf; wanted a finite number",
+    ),
+    "flags of numpy": (
+        editing("truncations", "probe_0", to=np.bool_),
+        "termination and truncation of 'probe_0': got .*; wanted bools",
+    ),
+    "measures nothing": (
+        forgetting("measurement"),
+        r"infos of 'probe_1': got \['location'\]; wanted 'measurement', or 'factors'",
+    ),
+    "measures an array": (telling(measurement=np.zeros(1)), "'measurement' in infos of 'probe_1': got .* a number"),
+    "a factor without number": (telling(factors={"f": None}), "'f' in infos of 'probe_1': got None; wanted a number"),
+    "measures nowhere": (forgetting("location"), r"infos of 'probe_1': got \['measurement'\]; wanted 'location'"),
+    "measures outside": (
+        telling(location=np.array([11.0])),
+        r"the location of 'probe_1': got array\(\[11.\]\); wanted one in its action space",
+    ),
+    "one leaves early": (stepping(one_leaves_early), r"agents that ended: got \['probe_0'\]; wanted none, or all at"),
+    "goes on after the end": (
+        stepping(lambda self, *told: setattr(self, "agents", list(BOXES))),
+        r"agents after the end of an episode: got \['probe_0', 'probe_1'\]; wanted \[\]",
+    ),
+    "an API test that fails": (
+        {"reset": lambda self, seed=None, options=None: tuple(map(UserDict, Wire.reset(self, seed)))},
+        "PettingZoo's parallel_api_test: got .*isinstance.*dict.*; wanted a world that passes it",
+    ),
+    "unseeded": (
+        {"reset": lambda self, seed=None, options=None: Wire.reset(self)},
+        "an episode after the same seed and actions: got .*; wanted the same to the bit",
+    ),
+    "a copy that shares its noise": (
+        {"__deepcopy__": of_shared_parts},
+        "what a deep copy in mid-episode does: got .*; wanted what the original does",
+    ),
+    "a state that lacks a part": (
+        {"get_state": lambda self: Wire.get_state(self)["json"]},
+        r"get_state\(\): got \['agents', 'rng', 'time'\]; wanted 'json' and 'arrays'",
+    ),
+    "a state that forgets its noise": (
+        {
+            "set_state": lambda self, state: (
+                Wire.set_state(self, state) or setattr(self, "rng", np.random.default_rng(7))
+            )
+        },
+        "what a world does from a written state: got .*; wanted what the one saved did",
+    ),
+    "a state that goes on": (
+        {"get_state": with_its_trace} | stepping(lambda self, *told: self.__dict__.setdefault("trace", []).append(0)),
+        "a state after its world went on: got .*; wanted what it was",
+    ),
+    "directed links": (
+        {"interaction_graph": lambda self: nx.DiGraph([tuple(BOXES)])},
+        r"interaction_graph\(\): got DiGraph .*; wanted an undirected networkx graph of at least",
+    ),
+    "links of some": ({"interaction_graph": lambda self: nx.Graph()}, r"interaction_graph\(\): got Graph with 0 nodes"),
+    "a truth of its own": ({"ground_truth": lambda self: 3.0}, r"ground_truth\(\): got 3.0; wanted a GroundTruth, or"),
+    "flat candidates": (
+        {"candidates": lambda self, agent: np.array([1.0, 5.0])},
+        r"shape of candidates\('probe_0'\): got \(2,\); wanted \(k, 1\)",
+    ),
+    "candidates outside": (
+        {"candidates": lambda self, agent: np.array([[-1.0]])},
+        r"candidates\('probe_0'\): got .*; wanted places from \[0.0\] to \[10.0\]",
+    ),
+    "no factors that fit": (
+        {"factor_graph": lambda self: {"bounds": {"x": (0.0, 1.0)}, "variable_owners": {"x": "probe_0"}}},
+        r"a team for it: got .*action space .* of 'probe_0'; wanted .*; wanted a world that teams can be made for",
+    ),
+}
+
+
+def test_a_world_that_keeps_the_contract_passes():
+    sb.testing.check_environment(Wire)
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_world_that_breaks_it_is_told_what_was_got_and_what_is_wanted(fault):
+    changes, words = BROKEN[fault]
+    with pytest.raises(AssertionError, match=words):
+        sb.testing.check_environment(type("Broken", (Wire,), changes))
