@@ -20,8 +20,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.acquisition import Auto, DuMBO, History, JointSituation, Learned
+from swarmbo.acquisition import DECHBO, Auto, DuMBO, ExpectedImprovement, History, JointSituation, Learned, Thompson
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.agent import Agent
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.belief.additive_settings import AdditiveGPSettings
@@ -53,7 +54,7 @@ class Known(msgspec.Struct, frozen=True):
         variable_owners: By variable.
         links: Who hears whom; None: everyone hears everyone.
         bounds: Of the variables of its own factors, and of no others.
-        acquisition: ``auto`` or ``dumbo``.
+        acquisition: A kind's settings; ``add-gp-ucb`` wants factors that share nothing, which need no messages.
         coordination: ``ADMM``'s settings.
         seed: The team's.
         initial: Points of the initial design.
@@ -67,7 +68,7 @@ class Known(msgspec.Struct, frozen=True):
     variable_owners: tuple[str, ...]
     links: list[tuple[str, str]] | None
     bounds: dict[str, tuple[float, float]]
-    acquisition: Auto | DuMBO
+    acquisition: Auto | DuMBO | DECHBO | Thompson | ExpectedImprovement
     coordination: ADMM
     seed: int
     initial: int
@@ -167,7 +168,7 @@ class LoneAgent:
         worth = yield from self._sum(functions, seed, in_phase("ranking"), np.concatenate(means).sum(axis=0))
         best = np.argsort(-worth, kind="stable")[:N_STARTS]
         functions = replace(functions, starts=np.clip(U[best], functions.low, functions.high))
-        if isinstance(functions, ContrastBounds):
+        if isinstance(functions, ContrastBounds | LogImprovements):
             functions = replace(functions, reference=U[best[0]])
 
         plan = known.coordination.plan(functions, self.routes, seed)
@@ -197,7 +198,8 @@ class LoneAgent:
             return (yield Total(numbers[None, None, :]))[0]
 
         member = Member(part, self.known.agent, functions, post, sb.MaxSum())
-        return (yield from member.program(steps))
+        summed: Any = yield from member.program(steps)
+        return summed
 
     def _in_box(self, u: Mapping[str, float]) -> dict[str, float]:
         out: dict[str, float] = {}
