@@ -112,13 +112,13 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "dec-hbo": ("dec-hbo", sb.ADMM()),
     "dec-hbo by max-sum": ("dec-hbo", sb.RefinedMaxSum()),
     "dumbo": ("dumbo", sb.ADMM()),
-    "dumbo, coupled": (sb.DuMBO(coupled=True), sb.ADMM()),
+    "coupled dumbo": (sb.DuMBO(coupled=True), sb.ADMM()),
     "thompson": ("thompson", sb.ADMM()),
     "expected-improvement": ("expected-improvement", sb.ADMM()),
     "add-gp-ucb": ("add-gp-ucb", sb.ADMM()),
-    "add-gp-ucb, learned groups of 2": (sb.AddGPUCB(groups="learned", group_size=2), sb.ADMM()),
+    "add-gp-ucb with learned groups of 2": (sb.AddGPUCB(groups="learned", group_size=2), sb.ADMM()),
 }
-ALONE = ("auto", "dec-hbo", "dumbo", "dumbo, coupled", "thompson", "expected-improvement")
+ALONE = ("auto", "dec-hbo", "dumbo", "coupled dumbo", "thompson", "expected-improvement")
 
 
 def fits(name: str, title: str, mode: str) -> bool:
@@ -240,10 +240,20 @@ def robots(coordination: str) -> tuple[Traffic, Traffic]:
     return agreement, sharing
 
 
-def print_row(name: str, *numbers: float) -> None:
+def row_of(name: str, *numbers: float) -> str:
     """A name, and means over decisions."""
     cells = " | ".join(f"{number / DECISIONS:,.0f}".replace(",", " ") for number in numbers)
-    print(f"| {name} | {cells} |", flush=True)  # noqa: T201
+    return f"| {name} | {cells} |"
+
+
+def cells_of(by_kind: Counter[str], total: Traffic) -> list[int]:
+    """The numbers of a row: what ``measured`` found."""
+    return [total.messages, total.transmissions, total.bytes, *(by_kind[kind] for kind in COLUMNS)]
+
+
+def print_row(name: str, *numbers: float) -> None:
+    """A row of a table."""
+    print(row_of(name, *numbers), flush=True)  # noqa: T201
 
 
 def print_head(title: str, *columns: str) -> None:
@@ -258,9 +268,7 @@ def main() -> None:
             print_head(f"{title}, outcomes {mode}", "method", "messages", "transmissions", "bytes", *COLUMNS)
             for name, (acquisition, method) in METHODS.items():
                 if fits(name, title, mode):
-                    by_kind, total = measured(world, mode, acquisition, method)
-                    cells = [by_kind[kind] for kind in COLUMNS]
-                    print_row(name, total.messages, total.transmissions, total.bytes, *cells)
+                    print_row(name, *cells_of(*measured(world, mode, acquisition, method)))
     columns = [f"{purpose}: {what}" for purpose in OWN_ACCOUNT.values() for what in ("messages", "bytes")]
     print_head("WLAN, agents that know no outcomes but their own", "method", *columns)
     for name in ALONE:

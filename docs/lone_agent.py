@@ -104,7 +104,8 @@ class LoneAgent:
     def tell(self, place: Mapping[str, float], outcomes: Mapping[str, float]) -> None:
         """Learn the outcomes of the own factors, and where their variables stood."""
         assert set(place) == set(self.known.bounds)
-        assert set(outcomes) <= set(self.factors)
+        assert set(outcomes) == set(self.factors)
+        assert all(np.isfinite(outcome) for outcome in outcomes.values())  # ranks with gaps would take further sums
         x = [place.get(variable, 0.0) for variable in self.graph.variables]
         y = [outcomes.get(factor, np.nan) for factor in self.graph.factors]
         self.X, self.F = np.vstack([self.X, x]), np.vstack([self.F, y])

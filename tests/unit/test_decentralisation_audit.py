@@ -1,6 +1,7 @@
 """The bytes in docs/decentralisation.md are those of the wire, and as many as the messages' form says."""
 
 import importlib
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,21 @@ def test_agents_that_know_their_own_outcomes_only_send_two_sums_of_a_number_an_e
     for phase in ("ranking", "apart"):
         assert sent[phase].messages == DECISIONS * 2 * (n - 1)
         assert sent[phase].bytes == sum((n - 1) * (up + down + 2 * raw(t)) for t in counts)
+
+
+@pytest.mark.parametrize("mode", ["per-factor", "total", "mixed"])
+def test_rows_of_the_page_are_those_of_the_script(audit: Any, mode: str):
+    world = audit.WORLDS["4 disjoint pairs"]
+    row = audit.row_of("", *audit.cells_of(*audit.measured(world, mode, *audit.METHODS["add-gp-ucb"])))
+    page = (DOCS / "decentralisation.md").read_text(encoding="utf-8")
+    (table,) = re.findall(rf"\*\*4 disjoint pairs, {mode}\*\*\n\n((?:\|.*\n)+)", page)
+    rows = {cells[1].strip(): "|".join(cells[2:]) for cells in (line.split("|") for line in table.splitlines())}
+    (own,) = [cells for name, cells in rows.items() if "add-gp-ucb" in name.split(", ")]
+    assert own == "|".join(row.split("|")[2:])
+
+
+def test_robots_tell_each_other_two_coordinates_and_an_outcome(audit: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(audit, "DECISIONS", 1)
+    agreement, sharing = audit.robots("greedy")
+    assert (agreement.messages, agreement.bytes) == (3 + 2 + 1, (3 + 2 + 1) * 2 * 8)
+    assert (sharing.messages, sharing.bytes) == (4 * 3, 4 * 3 * (ARRAY + text("robot_0") + ARRAY + 2 * FLOAT + FLOAT))
