@@ -2,7 +2,7 @@
 
 Functions are drawn exactly from an additive Gaussian process, evaluated at random points with noise, and bounded at
 other random points: once with the belief's hyper-parameters set to the truth, once with fitted ones.
-Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/coverage.py
+Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/papers_bounds.py
 """
 
 import numpy as np

@@ -1,0 +1,243 @@
+"""One agent of a team with outcomes by factor, in a process of its own; see docs/decentralisation.md.
+
+It is told once what everybody knows (scopes, owners, links, settings, the seed) and the bounds of the variables that
+its own factors have; after every evaluation, the outcomes of its own factors and the values of those variables. All
+else it hears from other agents. It has no place to put an outcome of a factor that it does not own.
+
+Frames on standard input and output are MessagePack behind four bytes of length. The first is a :class:`Known`; then
+``{"told": [place, outcomes]}`` is answered by ``{}``, and both ``{"ask": None}`` and ``{"inbox": [[sender, bytes],
+...]}`` by ``{"said": [[phase, recipient, bytes], ...], "decision": None or {variable: value}}``.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import msgspec
+import networkx as nx
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.acquisition import DECHBO, Auto, DuMBO, ExpectedImprovement, History, JointSituation, Learned, Thompson
+from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.agent import Agent
+from swarmbo.baselines.sobol import sobol_point
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.coordination.admm import ADMM
+from swarmbo.coordination.member import Member
+from swarmbo.coordination.messages import Message
+from swarmbo.coordination.share import Total
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+from swarmbo.transport import Envelope, Routes
+
+N_STARTS = 3  # of the best evaluations, as swarmbo.acquisition.incumbents has it
+NEAREST, STEPS = 1e-9, (1e-4, 1e-2)  # points that were asked for before are moved, as swarmbo.team has it
+
+Post = Callable[[str, Message], None]
+Program = Generator[Any, Any, dict[str, float]]
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What an agent is told once.
+
+    Args:
+        agent: Its name.
+        factors: Of the whole graph, as are the next four: who couples and owns what is common knowledge.
+        scopes: By factor.
+        factor_owners: By factor.
+        variables: In the order of joint points.
+        variable_owners: By variable.
+        links: Who hears whom; None: everyone hears everyone.
+        bounds: Of the variables of its own factors, and of no others.
+        acquisition: A kind's settings; ``add-gp-ucb`` wants factors that share nothing, which need no messages.
+        coordination: ``ADMM``'s settings.
+        seed: The team's.
+        initial: Points of the initial design.
+    """
+
+    agent: str
+    factors: tuple[str, ...]
+    scopes: tuple[tuple[str, ...], ...]
+    factor_owners: tuple[str, ...]
+    variables: tuple[str, ...]
+    variable_owners: tuple[str, ...]
+    links: list[tuple[str, str]] | None
+    bounds: dict[str, tuple[float, float]]
+    acquisition: Auto | DuMBO | DECHBO | Thompson | ExpectedImprovement
+    coordination: ADMM
+    seed: int
+    initial: int
+
+
+class LoneAgent:
+    """An agent of a graph that is one connected part, whose owners of variables own factors with them.
+
+    Arrays have the columns of the whole graph, so that the library's functions can be called as they are; columns of
+    variables and factors that are not its own hold 0 and NaN throughout.
+    """
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.graph = FactorGraph(
+            known.factors, known.scopes, known.factor_owners, known.variables, known.variable_owners
+        )
+        assert len(self.graph.components) == 1, "wanted a connected graph"
+        self.factors = self.graph.factors_owned_by(known.agent)
+        self.variables = self.graph.variables_owned_by(known.agent)
+        scopes = {variable for factor in self.factors for variable in self.graph.scope(factor)}
+        assert set(self.variables) <= scopes == set(known.bounds)
+        self.place = {variable: column for column, variable in enumerate(self.graph.variables)}
+        corners = np.array([known.bounds.get(variable, (0.0, 1.0)) for variable in self.graph.variables])
+        self.domain = Domain(*corners.T)
+        links = None if known.links is None else nx.Graph(known.links)
+        self.routes = Routes(self.graph.agents, links)
+        self.X, self.F = np.zeros((0, len(self.place))), np.zeros((0, len(self.graph.factors)))
+        self.learned: Learned | None = None
+        self.phases: list[str] = []
+        self.agent: Agent[dict[str, float]] | None = None
+
+    def tell(self, place: Mapping[str, float], outcomes: Mapping[str, float]) -> None:
+        """Learn the outcomes of the own factors, and where their variables stood."""
+        assert set(place) == set(self.known.bounds)
+        assert set(outcomes) == set(self.factors)
+        assert all(np.isfinite(outcome) for outcome in outcomes.values())  # ranks with gaps would take further sums
+        x = [place.get(variable, 0.0) for variable in self.graph.variables]
+        y = [outcomes.get(factor, np.nan) for factor in self.graph.factors]
+        self.X, self.F = np.vstack([self.X, x]), np.vstack([self.F, y])
+
+    def ask(self) -> dict[str, Any]:
+        """Begin to decide."""
+        self.agent = Agent(self.known.agent, self, None)
+        return self.hear([])
+
+    def hear(self, inbox: list[Envelope]) -> dict[str, Any]:
+        """Go on with what has arrived; what there is to say, and the values of the own variables once decided."""
+        assert self.agent is not None
+        said = self.agent.step(inbox)
+        phases, self.phases = self.phases, []
+        rows = [(phase, message.recipient, message.payload) for phase, message in zip(phases, said, strict=True)]
+        return {"said": rows, "decision": self.agent.outcomes[0] if self.agent.is_finished else None}
+
+    def programs(self, agent: str, own: None, post: Post) -> Iterable[Program]:
+        """What it does in a round; ``Agent`` asks for it."""
+
+        def in_phase(phase: str) -> Post:
+            def noted(recipient: str, message: Message) -> None:
+                if recipient != agent:
+                    self.phases.append(phase)
+                post(recipient, message)
+
+            return noted
+
+        if len(self.X) < self.known.initial:
+            yield self._designed()
+        else:
+            yield self._decided(in_phase)
+
+    def _designed(self) -> Program:
+        point = sobol_point(stream(self.known.seed, "initial design"), len(self.place), len(self.X))
+        yield from ()
+        return self._in_box({variable: float(point[self.place[variable]]) for variable in self.variables})
+
+    def _decided(self, in_phase: Callable[[str], Post]) -> Program:
+        known, n, t = self.known, len(self.place), len(self.X)
+        situation = JointSituation(
+            graph=self.graph,
+            domain=self.domain,
+            history=History(self.X, np.full(t, np.nan), self.F),
+            pending=np.zeros((0, n)),
+            outcomes="per-factor",
+            links=None,
+            round=t + 1,
+            horizon=None,
+            seed=known.seed,
+            initial=known.initial,
+        )
+        model = known.acquisition.learn(situation, AdditiveGPSettings(), self.learned)
+        self.learned = model.learned
+        functions: Any = known.acquisition.local_functions(situation, model).of(self.factors)
+        seed = int(stream(known.seed, "agreement", evaluations=t, pending=0).integers(2**63))
+
+        # which evaluations were worth most to all is no neighbour's knowledge: it takes a sum over a tree of agents
+        U = self.domain.to_unit(self.X)
+        means = [model.belief.local(stack, stack.take(U)).mean for stack in stacks_of(self.graph, self.factors)]
+        worth = yield from self._sum(functions, seed, in_phase("ranking"), np.concatenate(means).sum(axis=0))
+        best = np.argsort(-worth, kind="stable")[:N_STARTS]
+        functions = replace(functions, starts=np.clip(U[best], functions.low, functions.high))
+        if isinstance(functions, ContrastBounds | LogImprovements):
+            functions = replace(functions, reference=U[best[0]])
+
+        plan = known.coordination.plan(functions, self.routes, seed)
+        (agreeing,) = plan.programs(known.agent, functions, in_phase("agreement"))
+        outcome = yield from agreeing
+        u = {variable: min(max(outcome.x[variable], 0.0), 1.0) for variable in self.variables}
+
+        # nor is it whether all variables together stand where they stood before
+        rng = stream(known.seed, "apart", asked=t)
+        while True:
+            columns = [self.place[variable] for variable in self.variables]
+            moved = np.abs(U[:, columns] - np.array([u[variable] for variable in self.variables])) > NEAREST
+            n_moved = yield from self._sum(functions, seed, in_phase("apart"), moved.sum(axis=1).astype(float))
+            if n_moved.min() > 0.0:
+                return self._in_box(u)
+            length = np.exp(rng.uniform(*np.log(STEPS)))
+            steps = length * rng.uniform(-1.0, 1.0, n)
+            for variable in self.variables:
+                step = float(steps[self.place[variable]])
+                u[variable] += -step if not 0.0 <= u[variable] + step <= 1.0 else step
+
+    def _sum(self, functions: Any, seed: int, post: Post, numbers: np.ndarray) -> Generator[Any, Any, np.ndarray]:
+        """The sum over all agents, up a tree of them and down again."""
+        (part,) = self.known.coordination.plan(functions, self.routes, seed).parts
+
+        def steps(_: Any) -> Any:
+            return (yield Total(numbers[None, None, :]))[0]
+
+        member = Member(part, self.known.agent, functions, post, sb.MaxSum())
+        summed: Any = yield from member.program(steps)
+        return summed
+
+    def _in_box(self, u: Mapping[str, float]) -> dict[str, float]:
+        out: dict[str, float] = {}
+        for variable, value in u.items():
+            low, high = self.known.bounds[variable]
+            out[variable] = float(np.clip(low + np.clip(value, 0.0, 1.0) * (high - low), low, high))
+        return out
+
+
+def read_frame(stream: BinaryIO) -> bytes:
+    """The next frame; empty at the end."""
+    head = stream.read(4)
+    return stream.read(int.from_bytes(head, "little")) if head else b""
+
+
+def write_frame(stream: BinaryIO, content: Any) -> None:
+    """Encode and write."""
+    frame = msgspec.msgpack.encode(content)
+    stream.write(len(frame).to_bytes(4, "little") + frame)
+    stream.flush()
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    agent = LoneAgent(msgspec.msgpack.decode(read_frame(source), type=Known))
+    while frame := read_frame(source):
+        request: dict[str, Any] = msgspec.msgpack.decode(frame)
+        if "told" in request:
+            agent.tell(*request["told"])
+            write_frame(sink, {})
+        elif "ask" in request:
+            write_frame(sink, agent.ask())
+        else:
+            write_frame(sink, agent.hear([Envelope(who, agent.known.agent, said) for who, said in request["inbox"]]))
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1, user_api="blas"):
+        main()

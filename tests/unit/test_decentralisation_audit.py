@@ -1,0 +1,133 @@
+"""The bytes in docs/decentralisation.md are those of the wire, and as many as the messages' form says."""
+
+import importlib
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import swarmbo as sb
+from swarmbo.transport import Envelope, InProcessTransport
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROUNDS, STARTS, DECISIONS = 3, 4, 2
+FIXED = sb.ADMM(rounds=ROUNDS, starts=STARTS, tolerance=1e-300, screened=16, polish_steps=4)
+SCOPES = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
+AGENTS, OWNERS = 5, 4  # an agent for each variable; the first of a factor's owns it
+ARRAY, NIL, FLOAT = 1, 1, 9  # MessagePack, of up to 15 entries
+
+
+def text(name: str) -> int:
+    return 1 + len(name)
+
+
+def raw(n_numbers: int) -> int:
+    """Numbers of 8 bytes behind a head of 2 or 3."""
+    return 8 * n_numbers + (2 if 8 * n_numbers < 256 else 3)
+
+
+@pytest.fixture
+def audit(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("decentralisation")
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
+    """All that any transport carries."""
+    seen, send = list[Envelope](), InProcessTransport.send
+
+    def noted(self: InProcessTransport, envelope: Envelope) -> None:
+        seen.append(envelope)
+        send(self, envelope)
+
+    monkeypatch.setattr(InProcessTransport, "send", noted)
+    return seen
+
+
+def by_tag(wire: list[Envelope]) -> tuple[Counter[str], Counter[str]]:
+    messages, sizes = Counter[str](), Counter[str]()
+    for envelope in wire:
+        if envelope.sender != envelope.recipient:
+            tag = msgspec.msgpack.decode(envelope.payload)[0]
+            messages[tag] += 1
+            sizes[tag] += len(envelope.payload)
+    return messages, sizes
+
+
+@pytest.mark.parametrize("mode", ["per-factor", "total", "mixed"])
+@pytest.mark.parametrize("acquisition", ["thompson", "dumbo"])
+def test_bytes_by_kind_are_those_that_crossed_the_wire(audit: Any, wire: list[Envelope], acquisition: str, mode: str):
+    by_kind, total = audit.measured(audit.function(SCOPES), mode, acquisition, FIXED, DECISIONS)
+    messages, sizes = by_tag(wire)
+    assert by_kind["copies"] == sizes["copy"] + sizes["consensus"]
+    assert by_kind["slopes"] == sizes["slope"]
+    assert by_kind["published"] == sizes["published"]
+    assert (by_kind["published"] > 0) == (acquisition == "dumbo")
+    assert by_kind["sums"] == sizes["tally"] + sizes["ruling"] > 0
+    assert by_kind["max-sum"] == sum(sizes.values()) - sum(by_kind[kind] for kind in audit.COLUMNS[:4])
+    assert total.bytes == sum(sizes.values()) + by_kind["draws"] + by_kind["outcomes"]
+
+    # the form of the messages, and how often the method says that they go: once a round for every factor that shares a
+    # variable with another agent's
+    shared = [(f"f{i}", f"x{i + 1}") for i in range(3)]  # the other end belongs to the factor's owner
+    assert messages["copy"] == DECISIONS * ROUNDS * len(shared)
+    size = sum(ARRAY + text("copy") + text(factor) + text(variable) + raw(STARTS) for factor, variable in shared)
+    assert sizes["copy"] == DECISIONS * ROUNDS * size
+    assert messages["tally"] == messages["ruling"]
+    assert messages["tally"] % (AGENTS - 1) == 0  # every sum goes once up a tree of the agents, and down again
+
+
+@pytest.mark.parametrize("mode", ["per-factor", "total", "mixed"])
+def test_what_is_told_of_outcomes_and_draws_is_as_long_as_its_form(audit: Any, mode: str):
+    by_kind, _ = audit.measured(audit.function(SCOPES), mode, "thompson", FIXED, DECISIONS)
+    of_factor = sum(ARRAY + text(f) + ARRAY + 2 * FLOAT + FLOAT for f in SCOPES) * (AGENTS - 1)
+    positions = AGENTS * (ARRAY + text("x0") + ARRAY + FLOAT + ARRAY)
+    of_total = (positions + FLOAT + (AGENTS - 1) * NIL) * (AGENTS - 1)
+    in_totals = (positions + AGENTS * NIL + sum(text(f) + FLOAT for f in SCOPES)) * (AGENTS - 1)
+    told = {"per-factor": 2 * of_factor, "total": 2 * of_total, "mixed": of_total + in_totals}
+    assert DECISIONS == 2
+    assert by_kind["outcomes"] == told[mode]
+
+    counts = range(audit.INITIAL, audit.INITIAL + DECISIONS)
+    drawn = sum((ARRAY + text(f) + raw(t)) * (OWNERS - 1) for f in SCOPES for t in counts)
+    assert by_kind["draws"] == (0 if mode == "per-factor" else drawn)
+
+
+def test_agents_that_know_their_own_outcomes_only_send_two_sums_of_a_number_an_evaluation(
+    audit: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(audit, "DECISIONS", DECISIONS)
+    graph = sb.FactorGraph.from_scopes(
+        SCOPES, variable_owners={"x0": "x0", "x1": "x1", "x2": "x2", "x3": "x3", "x4": "x3"}
+    )
+    _, bounds, links, evaluate = audit.function(SCOPES)()
+    sent = audit.alone(lambda: (graph, bounds, links, evaluate), "dumbo", FIXED)
+    n = len(graph.agents)
+    up = ARRAY + text("tally") + 1 + text("x0")  # the part's index is a byte
+    down = ARRAY + text("ruling") + 1
+    counts = range(audit.INITIAL, audit.INITIAL + DECISIONS)
+    for phase in ("ranking", "apart"):
+        assert sent[phase].messages == DECISIONS * 2 * (n - 1)
+        assert sent[phase].bytes == sum((n - 1) * (up + down + 2 * raw(t)) for t in counts)
+
+
+@pytest.mark.parametrize("mode", ["per-factor", "total", "mixed"])
+def test_rows_of_the_page_are_those_of_the_script(audit: Any, mode: str):
+    world = audit.WORLDS["4 disjoint pairs"]
+    row = audit.row_of("", *audit.cells_of(*audit.measured(world, mode, *audit.METHODS["add-gp-ucb"])))
+    page = (DOCS / "decentralisation.md").read_text(encoding="utf-8")
+    (table,) = re.findall(rf"\*\*4 disjoint pairs, {mode}\*\*\n\n((?:\|.*\n)+)", page)
+    rows = {cells[1].strip(): "|".join(cells[2:]) for cells in (line.split("|") for line in table.splitlines())}
+    (own,) = [cells for name, cells in rows.items() if "add-gp-ucb" in name.split(", ")]
+    assert own == "|".join(row.split("|")[2:])
+
+
+def test_robots_tell_each_other_two_coordinates_and_an_outcome(audit: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(audit, "DECISIONS", 1)
+    agreement, sharing = audit.robots("greedy")
+    assert (agreement.messages, agreement.bytes) == (3 + 2 + 1, (3 + 2 + 1) * 2 * 8)
+    assert (sharing.messages, sharing.bytes) == (4 * 3, 4 * 3 * (ARRAY + text("robot_0") + ARRAY + 2 * FLOAT + FLOAT))
