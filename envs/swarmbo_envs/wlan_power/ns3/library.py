@@ -104,7 +104,7 @@ def _compiler() -> str:
 def _compile(path: Path, include: Path, needs: Path) -> None:
     """Compile beside the final place and rename, so that processes that do this at the same time do not meet."""
     compiler = _compiler()
-    versioned = next(iter(needs.glob("libns3*-core.*")), None)
+    versioned = next(iter(needs.glob("libns3*-core*")), None)
     if versioned is None:
         raise ConfigError(f"'ns3' needs ns-3's libraries; wanted libns3*-core in {needs}", at=_AT)
     prefix = versioned.name.removeprefix("lib").partition("-core")[0]
@@ -135,6 +135,6 @@ def _reason(compiler: str, told: str) -> str:
     """One line for what a compiler said."""
     lines = [line.strip() for line in told.splitlines() if "error" in line.lower()] or told.split("\n")[-1:]
     first = " ".join(lines[0].split())[:200] if lines else "it says nothing"
-    if "No such file" in first and "ns3/" not in first:
+    if ("No such file" in first or "file not found" in first) and "ns3/" not in first:
         return f"{compiler} finds no standard headers of C++ ({first}); install them, such as by `apt install g++`"
     return f"{compiler} cannot compile ns-3's part: {first}"
