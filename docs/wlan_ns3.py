@@ -37,7 +37,7 @@ def ns3(options: argparse.Namespace, seed: int, **simulation: Any) -> Any:
 
 
 def rank(options: argparse.Namespace, seed: int) -> Iterable[dict[str, Any]]:
-    """Both objectives at random powers, and throughput once more by another run: what chance alone does to the order."""
+    """Both objectives at random powers, and throughput by another run too: what chance alone does to the order."""
     radios = {name: world(options, seed, interference=name) for name in ("audible", "all")}
     simulated = {"throughput": ns3(options, seed), "throughput, run 2": ns3(options, seed, run=2)}
     for number, powers in enumerate(
