@@ -14,6 +14,7 @@ import pytest
 
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.experiment import run, scenario
+from swarmbo.experiment.figures import draw_run
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, library, radio
 
@@ -301,3 +302,20 @@ def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
     monkeypatch.setattr(library.importlib.metadata, "distribution", missing)
     with pytest.raises(ConfigError, match=r"^\$\.radio: 'ns3' needs .* pip install swarmbo\[ns3\]$"):
         wlan_power_v0.parallel_env(radio="ns3")
+
+
+def test_a_run_of_a_simulator_is_not_simulated_again_for_a_film_and_is_drawn_where_there_is_none(
+    simulated, tmp_path, monkeypatch
+):
+    simulated()
+    table = {"id": "swarmbo/wlan_power-v0", "radio": "ns3", "objective": "throughput", "topology": TRIANGLE}
+    run(scenario.scenario_of({"name": "filmed", "rounds": 3, "environment": table}), tmp_path / "run")
+    asked = (tmp_path / "asked").stat().st_size
+    assert "run.gif" not in {path.name for path in draw_run(tmp_path / "run")}
+    assert (tmp_path / "asked").stat().st_size == asked == 3
+
+    def missing():
+        raise ConfigError("no ns-3 here")
+
+    monkeypatch.setattr(radio, "compiled_library", missing)
+    assert "variables.png" in {path.name for path in draw_run(tmp_path / "run")}
