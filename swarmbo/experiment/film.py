@@ -29,7 +29,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
 
     Returns:
         The path; None where the world cannot be made, or does not say that it can be filmed, by ``metadata["film"]`` of
-        its class and of itself: that its pictures show more than figures do, and that a step of it costs next to nothing.
+        its class and of itself: that its pictures show more than figures do, and a step of it costs next to nothing.
     """
     scenario = folder.scenario()
     if not is_filmed(scenario.environment["id"]):

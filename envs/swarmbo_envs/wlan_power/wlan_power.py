@@ -131,7 +131,8 @@ rounds left, powers of the access points that it hears |
         self._disturbs = self.hears if s.interference == "audible" else ~np.eye(k, dtype=bool)
         self._radio = _ns3(s) if s.radio == "ns3" else None
         if self._radio is not None:
-            self.metadata = {**self.metadata, "film": False}  # to film a run would be to simulate it again
+            # of this world alone: to film a run would be to simulate it again
+            self.metadata = {**self.metadata, "film": False}  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
         self._noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
         self.possible_agents = [f"ap_{i}" for i in range(k)]
         self.agents: list[str] = []
