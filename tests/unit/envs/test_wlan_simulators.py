@@ -15,6 +15,7 @@ import pytest
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.experiment import run, scenario
 from swarmbo.experiment.figures import draw_run
+from swarmbo.experiment.report import report_rows
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, library, radio
 
@@ -183,6 +184,7 @@ def test_a_run_goes_on_and_writes_down_what_failed(simulated, tmp_path, monkeypa
     )
     summary = run(wanted, tmp_path / "run")
     assert (summary.measurements, summary.failures) == (9, 3)
+    assert report_rows(summary)[0] == ("measured", "objective throughput, radio ns3, ns3 3.99, run 1, runs 1")
     lines = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
     assert [line["joint"]["measurement"] is None for line in lines[1:6]] == [False, True, True, True, False]
     assert all(line["source"]["objective"] == "throughput" for line in lines[1:])
