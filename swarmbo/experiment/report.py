@@ -41,6 +41,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("regret at the recommendation", quantity(score.recommendation_regret, unit)))
         if score.map_rmse is not None:
             rows.append(("map RMSE", quantity(score.map_rmse, unit)))
+    if summary.source:
+        rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
     failed = f", {summary.failures} failed" if summary.failures else ""
     if summary.is_joint:
         rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))

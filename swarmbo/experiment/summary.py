@@ -1,6 +1,7 @@
 """What came out of a run, as one record."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,7 @@ class Summary(msgspec.Struct, frozen=True):
         unit: Unit of the outcome.
         axis_unit: Unit of the locations.
         is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
+        source: What was measured and what by, where the world says: what all rounds have in common.
         references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
     """
 
@@ -53,6 +55,7 @@ class Summary(msgspec.Struct, frozen=True):
     axis_unit: str
     is_joint: bool = False
     references: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    source: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 def summarise(
@@ -85,7 +88,13 @@ def summarise(
         axis_unit="" if truth is None else truth.axis_unit,
         is_joint=any(record.joint is not None for record in records),
         references=dict(references),
+        source=_common([record.source for record in records if record.source is not None]),
     )
+
+
+def _common(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = sources[0] if sources else {}
+    return {key: value for key, value in first.items() if all(source.get(key) == value for source in sources)}
 
 
 def read_summary(folder: RunFolder) -> Summary | None:
