@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from swarmbo.acquisition.incumbents import evaluated, incumbent
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import Learned, Model
-from swarmbo.belief.ensemble import Ensemble, Evaluations
-from swarmbo.belief.ensemble_settings import EnsembleHyperparameters, EnsembleSettings
+from swarmbo.belief.ensemble import Ensemble
+from swarmbo.belief.ensemble_data import Evaluations
+from swarmbo.belief.ensemble_settings import EnsembleSettings
 from swarmbo.rng import stream
 
 
@@ -34,11 +35,11 @@ class EnsembleModel(Model):
 
     @cached_property
     def _awaiting(self) -> Ensemble:
-        return self.ensemble.awaiting(self.pending)
+        return self.ensemble.condition_on_pending(self.pending)
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total over all members at joint points (m, n), physical."""
-        mean, variance = self._awaiting.posterior(np.asarray(X, dtype=float))
+        mean, variance = self._awaiting.posterior(X)
         return mean, np.sqrt(variance)
 
     def incumbent(self) -> Float[np.ndarray, " n"]:
@@ -49,9 +50,7 @@ class EnsembleModel(Model):
 def learn_ensemble(
     situation: JointSituation, settings: EnsembleSettings, previous: Learned | None, last: Model | None = None
 ) -> EnsembleModel:
-    """The ensemble that a history leads to.
-
-    Between fits it learns evaluation by evaluation, in the order in which they were told; a fit takes all at once.
+    """The ensemble that a history leads to, and a member of each part drawn by weight.
 
     Args:
         situation: What is known.
@@ -60,42 +59,28 @@ def learn_ensemble(
         last: The model before; where this history goes on from its, so does the ensemble. It saves time and changes no
             bit of the outcome.
     """
-    history, tied = situation.history, situation.outcomes == "total"
+    history, n = situation.history, len(situation.history)
+    tied = situation.outcomes == "total" or len(situation.graph.factors) == 1
     # a total adds nothing to the outcomes of all its factors
-    is_said = np.isfinite(history.factors).all(axis=1) if tied else np.ones(len(history), dtype=bool)
-    data = Evaluations(history.X, np.where(is_said, np.nan, history.totals), history.factors)
-    ensemble, hyper = None, None if previous is None else previous.ensemble
-    if previous is not None and hyper is not None and not _is_due(settings, hyper, previous.fitted_at, data):
-        if isinstance(last, EnsembleModel) and last.ensemble.hyper is hyper and data.begins_with(last.ensemble.data):
-            ensemble = last.ensemble.updated(data.take(slice(len(last.ensemble.data), None)))
-        else:
-            first, rest = data.take(slice(previous.fitted_at)), data.take(slice(previous.fitted_at, None))
-            seed = _seed(situation, previous.fitted_at)
-            ensemble = Ensemble.given(settings, situation.graph, situation.domain, first, hyper, seed=seed)
-            ensemble = ensemble.updated(rest)
-        learned = previous
-    else:
-        seed = _seed(situation, len(data))
-        ensemble = Ensemble.fitted(settings, situation.graph, situation.domain, data, tied=tied, seed=seed)
-        likeliest = tuple(int(np.argmax(w)) for w in ensemble.weights)
-        learned = Learned(ensemble.hyper.of_members(likeliest), len(data), ensemble=ensemble.hyper)
-    names = {"round": situation.round, "evaluations": len(data), "pending": len(situation.pending)}
-    chosen = ensemble.choose(
-        [stream(situation.seed, "ensemble", "member", part=i, **names) for i in range(len(ensemble.parts))]
+    totals = np.where(np.isfinite(history.factors).all(axis=1), np.nan, history.totals)
+    ensemble = Ensemble.learned(
+        settings,
+        situation.graph,
+        situation.domain,
+        Evaluations(history.X, totals, history.factors),
+        tied=tied,
+        seed=situation.seed,
+        previous=None if previous is None else previous.ensemble,
+        last=last.ensemble if isinstance(last, EnsembleModel) else None,
     )
-    belief = ensemble.exact(chosen).condition_on_pending(situation.pending)
-    return EnsembleModel(belief=belief, learned=learned, ensemble=ensemble, chosen=chosen, pending=situation.pending)
-
-
-def _is_due(settings: EnsembleSettings, hyper: EnsembleHyperparameters, fitted_at: int, data: Evaluations) -> bool:
-    """Whether members are to be fitted anew: on schedule, and as long as outcomes had not shown their scale."""
-    since = data.take(slice(fitted_at, None))
-    totals, factors = bool(np.isfinite(since.totals).any()), np.isfinite(since.factors)
-    is_waiting = any(
-        not part.is_shown and (totals or bool(factors[:, list(part.factors)].any())) for part in hyper.parts
+    names = {"round": situation.round, "evaluations": n, "pending": len(situation.pending)}
+    rngs = [stream(situation.seed, "ensemble", "member", part=i, **names) for i in range(len(ensemble.parts))]
+    chosen = ensemble.choose(rngs)
+    likeliest = tuple(int(np.argmax(w)) for w in ensemble.weights)
+    return EnsembleModel(
+        belief=ensemble.exact(chosen).condition_on_pending(situation.pending),
+        learned=Learned(ensemble.hyper.of_members(likeliest), n, ensemble=ensemble.hyper),
+        ensemble=ensemble,
+        chosen=chosen,
+        pending=situation.pending,
     )
-    return is_waiting or len(data) - fitted_at >= settings.refit_every
-
-
-def _seed(situation: JointSituation, fitted_at: int) -> int:
-    return int(stream(situation.seed, "ensemble", evaluations=fitted_at).integers(2**63))

@@ -21,12 +21,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings
-from swarmbo.belief.ensemble_fit import dictionary, fit_part, fitted_shapes
+from swarmbo.belief.data import checked_evaluations, checked_points
+from swarmbo.belief.ensemble_data import Evaluations
+from swarmbo.belief.ensemble_fit import dictionary, fit_part
 from swarmbo.belief.ensemble_part import EnsemblePart, bases_of
-from swarmbo.belief.ensemble_settings import EnsembleHyperparameters, EnsembleSettings
+from swarmbo.belief.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
 from swarmbo.belief.feature_sample import FeatureSample
 from swarmbo.belief.observations import TOTAL, Observations
 from swarmbo.belief.path_sample import PriorDraw
@@ -36,39 +39,8 @@ from swarmbo.spaces import Domain
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluations:
-    """What was evaluated, as an ensemble takes it.
-
-    Args:
-        X: Joint points (t, n), physical.
-        totals: Outcomes of the sum (t,); NaN where not observed.
-        factors: Outcomes by factor (t, k); NaN where not observed.
-    """
-
-    X: Float[np.ndarray, "t n"]
-    totals: Float[np.ndarray, " t"]
-    factors: Float[np.ndarray, "t k"]
-
-    def __len__(self) -> int:
-        return len(self.totals)
-
-    def take(self, rows: slice) -> "Evaluations":
-        """Some of them."""
-        return Evaluations(self.X[rows], self.totals[rows], self.factors[rows])
-
-    def begins_with(self, other: "Evaluations") -> bool:
-        """Whether these are others and what came since."""
-        n = len(other)
-        mine = self.take(slice(n))
-        return len(mine) == n and all(
-            np.array_equal(a, b, equal_nan=True)
-            for a, b in ((mine.X, other.X), (mine.totals, other.totals), (mine.factors, other.factors))
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class Ensemble:
-    """A belief about a sum of functions, immutable. Made by ``fitted``.
+    """A belief about a sum of functions, immutable: what learns returns a new one. Made by ``learned``.
 
     Args:
         settings: The dictionary.
@@ -79,11 +51,10 @@ class Ensemble:
         data: What it learned.
 
     Example:
-        >>> from swarmbo.rng import stream
         >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
         >>> X = np.linspace(0.0, 1.0, 12)[:, None]
         >>> seen = Evaluations(X, np.sin(6.0 * X[:, 0]), np.full((12, 1), np.nan))
-        >>> belief = Ensemble.fitted(EnsembleSettings(n_features=64), graph, domain, seen, tied=True, seed=0)
+        >>> belief = Ensemble.learned(EnsembleSettings(n_features=64), graph, domain, seen, tied=True, seed=0)
         >>> belief.weights[0].shape, bool(abs(belief.posterior(X[:1])[0][0]) < 0.05)
         ((12,), True)
     """
@@ -96,7 +67,7 @@ class Ensemble:
     data: Evaluations
 
     @classmethod
-    def fitted(
+    def learned(
         cls,
         settings: EnsembleSettings,
         graph: FactorGraph,
@@ -105,95 +76,100 @@ class Ensemble:
         *,
         tied: bool,
         seed: int,
+        previous: EnsembleHyperparameters | None = None,
+        last: "Ensemble | None" = None,
     ) -> "Ensemble":
-        """Fit all members to data, and draw their features.
+        """The ensemble that a history leads to.
+
+        A part is fitted to all data, and its features are drawn, when ``settings.refit_every`` evaluations came since
+        it last was, or outcomes of it came that had not shown their scale by then. Else it goes on from its last fit,
+        outcome by outcome.
 
         Args:
             settings: The dictionary.
             graph: Scopes.
             domain: The box of joint points, in the order of ``graph.variables``.
-            data: May be empty, or without outcomes.
+            data: The history; it may be empty, or without outcomes.
             tied: Whether members are of all factors in sum, as outcomes of the sum need it.
-            seed: Of features, and of the fit's random starts.
+            seed: Of features.
+            previous: Hyper-parameters of an ensemble of the same that knew less; None at first.
+            last: Such an ensemble itself. It saves time, and changes no bit of the outcome.
         """
         k = len(graph.factors)
-        tied = tied or k == 1
-        groups, scopes = [list(range(k))] if tied else [[i] for i in range(k)], scopes_of(graph)
-        shapes = fitted_shapes(
-            settings, graph, domain, data.X, data.totals if tied else None, data.factors, _sub_seed(seed, "shapes")
-        )
-        parts = [
-            fit_part(
-                settings,
-                group,
-                [scopes[i] for i in group],
-                _observed(domain, data, group, tied=tied),
-                shapes,
-                _seeds(settings, seed, group),
-            )
-            for group in groups
-        ]
-        return cls.given(settings, graph, domain, data, EnsembleHyperparameters(tuple(parts)), seed=seed)
-
-    @classmethod
-    def given(
-        cls,
-        settings: EnsembleSettings,
-        graph: FactorGraph,
-        domain: Domain,
-        data: Evaluations,
-        hyper: EnsembleHyperparameters,
-        *,
-        seed: int,
-    ) -> "Ensemble":
-        """The ensemble that ``fitted`` made of these data, from a record of its hyper-parameters; equal to the bit."""
-        scopes, parts, tied = scopes_of(graph), list[EnsemblePart](), _is_tied(hyper, graph)
-        for part in hyper.parts:
-            bases = bases_of(part.members, _seeds(settings, seed, part.factors), settings.n_features)
-            observed = _observed(domain, data, part.factors, tied=tied)
-            parts.append(EnsemblePart.create(part, [scopes[i] for i in part.factors], bases, observed))
-        return cls(settings, graph, domain, hyper, tuple(parts), data)
+        groups, scopes = [tuple(range(k))] if tied else [(i,) for i in range(k)], scopes_of(graph)
+        goes_on = last is not None and data.begins_with(last.data)
+        parts = list[EnsemblePart]()
+        for index, group in enumerate(groups):
+            hyper = None if previous is None else previous.parts[index]
+            own = [scopes[i] for i in group]
+            if hyper is None or _is_due(settings, hyper, data):
+                seeds = _seeds(settings, seed, group, len(data))
+                hyper = fit_part(settings, graph, domain, group, data, seeds, tied=tied)
+            if last is not None and goes_on and last.parts[index].hyper is hyper:
+                first, part = len(last.data), last.parts[index]
+            else:
+                first = hyper.fitted_at
+                bases = bases_of(hyper.members, _seeds(settings, seed, group, first), settings.n_features)
+                part = EnsemblePart.create(hyper, own, bases, data.take(slice(first)).of_part(domain, group, tied=tied))
+            parts.append(part.updated(data.take(slice(first, None)).of_part(domain, group, tied=tied)))
+        hypers = EnsembleHyperparameters(tuple(part.hyper for part in parts))
+        return cls(settings, graph, domain, hypers, tuple(parts), data)
 
     @property
     def is_tied(self) -> bool:
         """Whether members are of all factors in sum."""
-        return _is_tied(self.hyper, self.graph)
+        return len(self.parts[0].scopes) == len(self.graph.factors)
+
+    @property
+    def n_data(self) -> int:
+        """Number of evaluated points with at least one outcome."""
+        return int((np.isfinite(self.data.totals) | np.isfinite(self.data.factors).any(axis=1)).sum())
 
     @property
     def weights(self) -> tuple[Float[np.ndarray, " M"], ...]:
         """How likely each member is, part by part; no less than the floor."""
         return tuple(part.weights(self.settings.floor) for part in self.parts)
 
-    def updated(self, data: Evaluations) -> "Ensemble":
-        """Learn what came since, outcome by outcome; hyper-parameters and features stay.
+    def update(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        totals: ArrayLike | None = None,
+        factors: ArrayLike | None = None,
+    ) -> "Ensemble":
+        """Learn outcome by outcome; hyper-parameters and features stay.
 
         Args:
-            data: Only the new evaluations.
-        """
-        parts = [
-            part.updated(_observed(self.domain, data, part.hyper.factors, tied=self.is_tied)) for part in self.parts
-        ]
-        known = self.data
-        together = Evaluations(
-            np.concatenate([known.X, data.X]),
-            np.concatenate([known.totals, data.totals]),
-            np.concatenate([known.factors, data.factors]),
-        )
-        return replace(self, parts=tuple(parts), data=together)
+            X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
+            y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
+            totals: Totals (n,), together with ``factors`` for mixed outcomes.
+            factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
 
-    def awaiting(self, X: Float[np.ndarray, "p n"]) -> "Ensemble":
+        Returns:
+            The new belief. NaN means that an outcome was not observed.
+
+        Raises:
+            ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
+        """
+        n, k = self.domain.n_dims, len(self.graph.factors)
+        new = Evaluations(*checked_evaluations(X, y, totals, factors, None, n, k)[:3])
+        parts = [part.updated(new.of_part(self.domain, part.hyper.factors, tied=self.is_tied)) for part in self.parts]
+        return replace(self, parts=tuple(parts), data=self.data.then(new))
+
+    def condition_on_pending(self, X: ArrayLike) -> "Ensemble":
         """The same with points that are out, which the variance knows of; means, weights and draws do not.
 
         Args:
-            X: Joint points, physical.
+            X: Joint points (p, n), physical.
         """
-        U = self.domain.to_unit(X)
-        data = Observations.pending(U, [TOTAL])  # of a part of one factor, the total is that factor
+        points = checked_points(X, self.domain.n_dims)
+        data = Observations.pending(self.domain.to_unit(points), [TOTAL])  # of one factor, the total is that factor
         return replace(self, parts=tuple(part.awaiting(data) for part in self.parts))
 
-    def posterior(self, X: Float[np.ndarray, "m n"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the sum over all members at joint points (m, n), physical."""
-        U = self.domain.to_unit(np.asarray(X, dtype=float))
+        U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         moments = [part.moments(U, self.settings.floor) for part in self.parts]
         return np.sum([mean for mean, _ in moments], axis=0), np.sum([var for _, var in moments], axis=0)
 
@@ -259,20 +235,18 @@ def scopes_of(graph: FactorGraph) -> list[tuple[int, ...]]:
     return [tuple(place[variable] for variable in scope) for scope in graph.scopes]
 
 
-def _is_tied(hyper: EnsembleHyperparameters, graph: FactorGraph) -> bool:
-    return len(hyper.parts[0].factors) == len(graph.factors)
+def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Evaluations) -> bool:
+    """Whether a part is to be fitted anew: on schedule, or as long as its outcomes had not shown their scale."""
+    since = data.take(slice(hyper.fitted_at, None))
+    is_told = np.isfinite(since.totals).any() or np.isfinite(since.factors[:, list(hyper.factors)]).any()
+    return len(since) >= settings.refit_every or (bool(is_told) and not hyper.is_shown)
 
 
-def _observed(domain: Domain, data: Evaluations, factors: Sequence[int], *, tied: bool) -> Observations:
-    """What was observed of a part; factors by their place in it."""
-    totals = data.totals if tied else np.full(len(data), np.nan)
-    return Observations.of(domain.to_unit(data.X), totals, data.factors[:, list(factors)], np.zeros(len(data)))
+def _seeds(settings: EnsembleSettings, seed: int, factors: Sequence[int], fitted_at: int) -> list[list[int]]:
+    """Of the features of each member and factor, which are others after each fit."""
 
+    def own(member: int, factor: int) -> int:
+        rng = stream(seed, "ensemble", "features", evaluations=fitted_at, member=member, factor=factor)
+        return int(rng.integers(2**63))
 
-def _seeds(settings: EnsembleSettings, seed: int, factors: Sequence[int]) -> list[list[int]]:
-    members = range(len(dictionary(settings)))
-    return [[_sub_seed(seed, "features", member=m, factor=i) for i in factors] for m in members]
-
-
-def _sub_seed(seed: int, name: str, **numbers: int) -> int:
-    return int(stream(seed, "ensemble", name, **numbers).integers(2**63))
+    return [[own(m, i) for i in factors] for m in range(len(dictionary(settings)))]

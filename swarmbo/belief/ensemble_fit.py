@@ -9,9 +9,10 @@ from jaxtyping import Float
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_fit import units
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.ensemble_data import Evaluations
 from swarmbo.belief.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.ensemble_settings import EnsembleSettings, Member, PartHyperparameters
-from swarmbo.belief.observations import TOTAL, Observations
+from swarmbo.belief.observations import TOTAL
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
 from swarmbo.rng import stream
@@ -22,72 +23,70 @@ _OUTPUTSCALES = np.exp(np.arange(-7.0, 7.0 + _STEP / 2.0, _STEP))
 _NOISE_CEILING = 10.0
 
 
-def fitted_shapes(
+def fit_part(
     settings: EnsembleSettings,
     graph: FactorGraph,
     domain: Domain,
-    X: Float[np.ndarray, "t n"],
-    totals: Float[np.ndarray, " t"] | None,
-    factors: Float[np.ndarray, "t k"],
-    seed: int,
-) -> dict[KernelName, AdditiveHyperparameters]:
-    """Lengthscales, and how the variance divides among factors, for members that have them fitted.
+    factors: Sequence[int],
+    data: Evaluations,
+    seeds: Sequence[Sequence[int]],
+    *,
+    tied: bool,
+) -> PartHyperparameters:
+    """The members of one part, fitted to nothing but what was observed of it.
 
     Args:
         settings: Of the ensemble.
         graph: Scopes.
         domain: The box of joint points.
-        X: Evaluated points, physical.
-        totals: Outcomes of the sum; None where they do not count.
-        factors: Outcomes by factor.
-        seed: Of random starts.
-    """
-    if "fitted" not in settings.lengthscales:
-        return {}
-    out = dict[KernelName, AdditiveHyperparameters]()
-    for kernel in settings.kernels:
-        belief = AdditiveGP.create(AdditiveGPSettings(kernel=kernel), graph, domain)
-        belief = belief.update(X, totals=totals, factors=factors).fit(stream(seed, "ensemble", "fit", kernel=kernel))
-        out[kernel] = belief.hyperparameters
-    return out
-
-
-def fit_part(
-    settings: EnsembleSettings,
-    factors: Sequence[int],
-    scopes: Sequence[Sequence[int]],
-    data: Observations,
-    shapes: dict[KernelName, AdditiveHyperparameters],
-    seeds: Sequence[Sequence[int]],
-) -> PartHyperparameters:
-    """The members of one part.
-
-    Args:
-        settings: Of the ensemble.
         factors: Indices of the part's factors.
-        scopes: Their columns.
-        data: What was observed of the part; factors by their place in it.
-        shapes: From ``fitted_shapes``.
+        data: All evaluations.
         seeds: Of the features, for each member and factor.
+        tied: Whether totals count.
     """
-    k, t = len(factors), len(data)
-    totals, told = np.where(data.channel == TOTAL, data.outcome, np.nan), np.full((t, k), np.nan)
-    own = np.flatnonzero(data.channel != TOTAL)
-    told[own, data.channel[own]] = data.outcome[own]
+    k, observed = len(factors), data.of_part(domain, factors, tied=tied)
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
+    totals, told = data.totals if tied else np.full(len(data), np.nan), data.factors[:, list(factors)]
     offsets, scales, is_shown = units(totals, told)
-    members = [_shape(kernel, length, factors, scopes, shapes) for kernel, length in dictionary(settings)]
-    part = PartHyperparameters(tuple(factors), tuple(offsets.tolist()), float(scales[0]), is_shown, tuple(members))
+    shapes = _fitted_shapes(settings, graph, domain, factors, Evaluations(data.X, totals, told))
+    members = [_shape(kernel, length, scopes, shapes) for kernel, length in dictionary(settings)]
+    part = PartHyperparameters(
+        factors=tuple(factors),
+        offsets=tuple(offsets.tolist()),
+        scale=float(scales[0]),
+        is_shown=is_shown,
+        fitted_at=len(data),
+        members=tuple(members),
+    )
     if not is_shown:
         return part
-    z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / part.scale
-    rows = feature_rows(bases_of(members, seeds, settings.n_features), scopes, data.U, data.channel)
+    z = (observed.outcome - np.array([*offsets, offsets.sum()])[observed.channel]) / part.scale
+    rows = feature_rows(bases_of(members, seeds, settings.n_features), scopes, observed.U, observed.channel)
     # the constant of a sum is what totals tell, or outcomes of the one factor there is
-    has_constant = k == 1 or bool((data.channel == TOTAL).all())
+    has_constant = k == 1 or bool((observed.channel == TOTAL).all())
     fitted = [
         _fit_variances(settings, member, own @ own.T, z, has_constant=has_constant)
         for member, own in zip(members, rows, strict=True)
     ]
     return msgspec.structs.replace(part, members=tuple(fitted))
+
+
+def _fitted_shapes(
+    settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Evaluations
+) -> dict[KernelName, AdditiveHyperparameters]:
+    """Lengthscales, and how the variance divides among factors, for members that have them fitted."""
+    if "fitted" not in settings.lengthscales:
+        return {}
+    own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
+    columns = [graph.variables.index(variable) for variable in own.variables]
+    box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
+    out = dict[KernelName, AdditiveHyperparameters]()
+    for kernel in settings.kernels:
+        belief = AdditiveGP.create(AdditiveGPSettings(kernel=kernel), own, box)
+        belief = belief.update(X, totals=data.totals, factors=data.factors)
+        out[kernel] = belief.fit(stream(0, "no random starts")).hyperparameters
+    return out
 
 
 def dictionary(settings: EnsembleSettings) -> list[tuple[KernelName, float | str]]:
@@ -98,14 +97,13 @@ def dictionary(settings: EnsembleSettings) -> list[tuple[KernelName, float | str
 def _shape(
     kernel: KernelName,
     length: float | str,
-    factors: Sequence[int],
     scopes: Sequence[Sequence[int]],
     shapes: dict[KernelName, AdditiveHyperparameters],
 ) -> Member:
     if isinstance(length, str):
         hyper = shapes[kernel]
-        outputs = np.array([hyper.outputscales[i] * (hyper.scales[i] / hyper.scales[factors[0]]) ** 2 for i in factors])
-        return Member(kernel, tuple(hyper.lengthscales[i] for i in factors), tuple((outputs / outputs.sum()).tolist()))
+        outputs = np.array(hyper.in_one_unit().outputscales)
+        return Member(kernel, hyper.lengthscales, tuple((outputs / outputs.sum()).tolist()))
     lengths = tuple((length * float(np.sqrt(len(scope))),) * len(scope) for scope in scopes)
     return Member(kernel, lengths, (1.0 / len(scopes),) * len(scopes))
 

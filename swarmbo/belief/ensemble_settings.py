@@ -95,6 +95,7 @@ class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
         offsets: Of each factor's outcomes, in the unit of the outcomes.
         scale: > 0; members are about outcomes less their offset, in this unit.
         is_shown: Whether outcomes showed it; if not, it is 1, and members are as they were before any data.
+        fitted_at: Number of evaluations when members were fitted.
         members: The dictionary.
     """
 
@@ -102,6 +103,7 @@ class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     offsets: tuple[float, ...]
     scale: float
     is_shown: bool
+    fitted_at: int
     members: tuple[Member, ...]
 
     def constants(self, member: Member) -> Float[np.ndarray, " k"]:

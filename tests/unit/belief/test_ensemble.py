@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import multivariate_normal
 
 import swarmbo as sb
-from swarmbo.belief.ensemble import Ensemble, Evaluations
+from swarmbo.belief.ensemble import Ensemble
+from swarmbo.belief.ensemble_data import Evaluations
 from swarmbo.belief.ensemble_fit import _fit_variances
 from swarmbo.belief.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
@@ -18,6 +19,7 @@ from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import kernel_matrix
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
+from swarmbo.testing import check_belief
 
 GRAPH = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 DOMAIN = Domain(np.array([-1.0, 0.0, 0.0]), np.array([1.0, 2.0, 5.0]))
@@ -34,15 +36,20 @@ def seen(t=14, outcomes="total", seed=0):
     return Evaluations(DOMAIN.from_unit(U), totals, none if outcomes == "total" else parts)
 
 
+def learn(belief, more):
+    return belief.update(more.X, totals=more.totals, factors=more.factors)
+
+
 def fitted(outcomes="total", settings=SMALL, t=14, seed=3):
-    return Ensemble.fitted(settings, GRAPH, DOMAIN, seen(t, outcomes), tied=outcomes == "total", seed=seed)
+    return Ensemble.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), tied=outcomes == "total", seed=seed)
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features(outcomes) -> None:
     # the oracle goes back to the bases: y ~ N(c, Phi Phi' + s I) member by member, in the unit of the outcomes
     known, more = seen(14, outcomes), seen(9, outcomes, seed=1)
-    belief = Ensemble.fitted(SMALL, GRAPH, DOMAIN, known, tied=outcomes == "total", seed=3).updated(more)
+    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, known, tied=outcomes == "total", seed=3)
+    belief = learn(belief, more)
     U = DOMAIN.to_unit(np.concatenate([known.X, more.X]))
     for part in belief.parts:
         i = part.hyper.factors[0]
@@ -62,10 +69,16 @@ def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features
 
 def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
     base, more = fitted(), seen(8, seed=1)
-    whole = base.updated(more)
-    cut = base.updated(more.take(slice(3))).updated(more.take(slice(3, 4))).updated(more.take(slice(4, None)))
-    again = Ensemble.given(SMALL, GRAPH, DOMAIN, seen(14), base.hyper, seed=3).updated(more)
-    for other in (cut, again):
+    whole = learn(base, more)
+    cut = base
+    for rows in (slice(3), slice(3, 4), slice(4, None)):
+        cut = learn(cut, more.take(rows))
+    history = base.data.then(more)
+    again = [
+        Ensemble.learned(SMALL, GRAPH, DOMAIN, history, tied=True, seed=3, previous=base.hyper, last=last)
+        for last in (None, base, cut, fitted(t=5))
+    ]
+    for other in (cut, *again):
         assert other.weights[0].tolist() == whole.weights[0].tolist()
         assert other.posterior(more.X)[1].tolist() == whole.posterior(more.X)[1].tolist()
     assert cut.data.begins_with(base.data)
@@ -83,6 +96,27 @@ def test_weights_are_a_distribution_above_the_floor_in_the_order_of_evidence(evi
     assert (np.diff(w[order]) >= 0.0).all()
 
 
+def test_an_ensemble_of_one_keeps_what_every_belief_keeps_to() -> None:
+    # of several, the variance of the mixture may grow with data that make another member likelier
+    one = EnsembleSettings(kernels=("matern52",), lengthscales=(0.5,), n_features=200)
+    none = Evaluations(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
+    check_belief(lambda: Ensemble.learned(one, GRAPH, DOMAIN, none, tied=True, seed=0))
+
+
+def test_parts_of_factors_do_not_hear_of_each_other() -> None:
+    ours, theirs = seen(30, "per-factor"), seen(30, "per-factor")
+    theirs.factors[:, 1] = np.nan
+    previous = [None, None]
+    for t in range(10, 31, 5):
+        both = [
+            Ensemble.learned(SMALL, GRAPH, DOMAIN, data.take(slice(t)), tied=False, seed=3, previous=kept)
+            for data, kept in zip((ours, theirs), previous, strict=True)
+        ]
+        previous = [belief.hyper for belief in both]
+        assert both[0].weights[0].tolist() == both[1].weights[0].tolist()
+        assert both[0].hyper.parts[0] == both[1].hyper.parts[0]
+
+
 def test_the_member_that_made_the_data_wins() -> None:
     dictionary = EnsembleSettings(kernels=("rbf", "matern12"), lengthscales=(0.05, 0.5), n_features=1000)
     graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
@@ -92,7 +126,7 @@ def test_the_member_that_made_the_data_wins() -> None:
         K = kernel_matrix(kernel, X, X, np.array([length]), 1.0) + 1e-2 * np.eye(150)
         y = np.linalg.cholesky(K) @ np.random.default_rng(m + 1).standard_normal(150)
         data = Evaluations(X, y, np.full((150, 1), np.nan))
-        belief = Ensemble.fitted(dictionary, graph, domain, data, tied=True, seed=0)
+        belief = Ensemble.learned(dictionary, graph, domain, data, tied=True, seed=0)
         assert int(belief.weights[0].argmax()) == m
 
 
@@ -120,7 +154,7 @@ def test_lengthscales_from_a_ten_thousandth_to_a_million_do_no_harm() -> None:
         kernels=("rbf", "matern12"), lengthscales=tuple(10.0**c for c in range(-4, 7)), n_features=40
     )
     for outcomes in ("total", "per-factor"):
-        belief = fitted(outcomes, wide).updated(seen(10, outcomes, seed=2)).awaiting(seen(3).X)
+        belief = learn(fitted(outcomes, wide), seen(10, outcomes, seed=2)).condition_on_pending(seen(3).X)
         mean, var = belief.posterior(seen(30, seed=9).X)
         assert np.isfinite(mean).all()
         assert (var > 0.0).all()
@@ -138,7 +172,7 @@ def test_lengthscales_from_a_ten_thousandth_to_a_million_do_no_harm() -> None:
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 def test_a_draw_splits_over_factors_and_goes_through_the_features(outcomes) -> None:
-    belief = fitted(outcomes).updated(seen(4, outcomes, seed=1))
+    belief = learn(fitted(outcomes), seen(4, outcomes, seed=1))
     k, U = len(belief.parts), np.random.default_rng(1).random((7, 3))
     chosen = (5, 7)[:k]
 
@@ -173,25 +207,29 @@ def test_with_many_features_a_member_is_the_exact_process_of_its_hyperparameters
     scale = belief.hyper.parts[0].scale
     np.testing.assert_allclose(mean, wanted, atol=0.15 * scale)
     np.testing.assert_allclose(np.sqrt(var), np.sqrt(wanted_var), atol=0.1 * scale)
-    waiting = belief.awaiting(X[:1]).posterior(X)[1]
+    waiting = belief.condition_on_pending(X[:1]).posterior(X)[1]
     np.testing.assert_allclose(
         np.sqrt(waiting), np.sqrt(exact.condition_on_pending(X[:1]).posterior(X)[1]), atol=0.1 * scale
     )
 
 
-def test_the_mixture_has_the_mean_and_variance_of_draws_of_members_and_their_functions() -> None:
-    belief, X = fitted(), seen(3, seed=8).X
-    mean, var = belief.posterior(X)
-    part, (stack,), draws = belief.parts[0], stacks_of(GRAPH), []
-    rng = np.random.default_rng(0)
-    for _ in range(3000):
-        sample = belief.draw(belief.choose([rng]), [rng, rng], [rng])
-        draws.append(sample.value(stack, stack.take(DOMAIN.to_unit(X))).sum(axis=0))
-    assert np.abs(np.mean(draws, axis=0) - mean).max() < 4.5 * np.sqrt(var.max() / 3000)
-    np.testing.assert_allclose(np.var(draws, axis=0), var, rtol=0.15)
-    np.testing.assert_allclose(
-        belief.factor_means(DOMAIN.to_unit(X)).sum(axis=0), mean, rtol=1e-8, atol=1e-8 * part.hyper.scale
-    )
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_the_posterior_is_that_of_a_member_drawn_by_weight(outcomes) -> None:
+    belief, X = fitted(outcomes), seen(5, seed=8).X
+    U = DOMAIN.to_unit(X)
+    mean, var = np.zeros(5), np.zeros(5)
+    for part, w in zip(belief.parts, belief.weights, strict=True):
+        first, second = np.zeros(5), np.zeros(5)
+        for m, member in enumerate(part.hyper.members):
+            precision, vector = part.models.information(m)
+            Phi = feature_rows(part.bases, part.scopes, U, np.full(5, TOTAL))[m]
+            own = part.hyper.constants(member).sum() + part.hyper.scale * (Phi @ np.linalg.solve(precision, vector))
+            spread = part.hyper.scale**2 * np.diag(Phi @ np.linalg.solve(precision, Phi.T))
+            first, second = first + w[m] * own, second + w[m] * (spread + own**2)
+        mean, var = mean + first, var + second - first**2
+    np.testing.assert_allclose(belief.posterior(X)[0], mean, rtol=1e-6)
+    np.testing.assert_allclose(belief.posterior(X)[1], var, rtol=1e-5)
+    np.testing.assert_allclose(belief.factor_means(U).sum(axis=0), mean, rtol=1e-6)
 
 
 def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
@@ -199,7 +237,7 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
     totals = known.factors.sum(axis=1)
     factors = known.factors.copy()
     totals[:7], factors[7:] = np.nan, np.nan
-    mixed = Ensemble.fitted(SMALL, GRAPH, DOMAIN, Evaluations(known.X, totals, factors), tied=True, seed=3)
+    mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Evaluations(known.X, totals, factors), tied=True, seed=3)
     assert mixed.parts[0].models.n_data == 14 + 7
     means = mixed.factor_means(DOMAIN.to_unit(known.X[:7]))
     assert np.abs(means - known.factors[:7].T).max() < 1.5
@@ -232,8 +270,8 @@ def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed
 def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
     for y in (np.full(t, 3.0), np.linspace(1e59, 2e59, t), np.linspace(0.0, 1e-40, t)):
         data = Evaluations(seen(t).X, y, np.full((t, 2), np.nan))
-        belief = Ensemble.fitted(SMALL, GRAPH, DOMAIN, data, tied=True, seed=0)
-        belief = belief.updated(Evaluations(seen(1).X, np.array([-9e59]), np.full((1, 2), np.nan)))
+        belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, tied=True, seed=0)
+        belief = belief.update(seen(1).X, [-9e59])
         mean, var = belief.posterior(seen(5).X)
         assert np.isfinite(mean).all()
         assert np.isfinite(var).all()
