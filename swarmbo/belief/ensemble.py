@@ -203,7 +203,7 @@ class Ensemble:
         for part, member, noise_rng in zip(self.parts, chosen, noise_rngs, strict=True):
             own = part.hyper.factors
             prior = np.array([rngs[i].standard_normal(f) for i in own])
-            drawn = part.draw(member, prior, noise_rng.standard_normal(part.models.n_data))
+            drawn = part.draw(member, prior, noise_rng.standard_normal(part.models.n_rows))
             means = part.hyper.constants(part.hyper.members[member])
             for i, one, mean in zip(own, drawn, means, strict=True):
                 draws[names[i]], constants[names[i]], scales[names[i]] = one, float(mean), part.hyper.scale

@@ -108,7 +108,7 @@ class EnsemblePart:
         Args:
             member: Which.
             prior: Standard normal numbers, one for each feature of each factor.
-            noise: The same, one for each outcome.
+            noise: The same, one for each of ``models.n_rows``.
         """
         drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
         out = list[PriorDraw]()

@@ -7,7 +7,9 @@ Phi, of rank t, and the Cholesky factor L of Phi Phi' + s_m I, which by the matr
     a new datum:  v = L⁻¹ Phi phi, variance phi·phi + s_m - v·v and mean v·L⁻¹y make the next row of L and of L⁻¹y
     a draw:       w = w0 + Phi'(Phi Phi' + s_m I)⁻¹ (y - Phi w0 - e), w0 and e drawn from the prior (Matheron's rule)
 
-Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix.
+Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix. When there are twice as
+many data as features, p rows R and outcomes Q'y with Phi = Q R take their place: they have the same Phi'Phi and Phi'y,
+which is all that a posterior is made of, and rows do not grow without end.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +60,7 @@ class FeatureModels:
 
     Args:
         noise: Noise variances s (M,), > 0.
-        n_data: Number t of data.
+        n_rows: Number t of data, or of rows that stand for them.
         n_pending: Data to come, which the variance knows of and the mean does not.
         log_evidence: Log density (M,) of the data under each model.
         store: Rows of the factors.
@@ -72,7 +74,7 @@ class FeatureModels:
     """
 
     noise: Float[np.ndarray, " M"]
-    n_data: int
+    n_rows: int
     n_pending: int
     log_evidence: Float[np.ndarray, " M"]
     store: _Store
@@ -89,14 +91,21 @@ class FeatureModels:
             noise: Noise variances (M,), > 0.
         """
         M, t, p = rows.shape
+        evidence = np.zeros(M)
+        if t >= 2 * p:
+            n_left_out = t - p
+            squares = (outcomes**2).sum(axis=1)
+            rows, outcomes = _condensed(rows, outcomes)
+            misfit = np.maximum(squares - (outcomes**2).sum(axis=1), 0.0)  # what no weights explain
+            evidence = -0.5 * (misfit / noise + n_left_out * (_LOG_2PI + np.log(noise)))
+            t = p
         store, pairs = _Store(M, max(2 * t, _FIRST_ROWS), p), np.tril_indices(t)
         store.features[:, :t], store.filled = rows, t
-        evidence = np.zeros(M)
         for m in range(M):
             L, _ = factorise(rows[m] @ rows[m].T + noise[m] * np.eye(t))
             z = solve_lower(L, outcomes[m])
             store.packed[m, : _end(t)], store.whitened[m, :t] = L[pairs], z
-            evidence[m] = -0.5 * float(z @ z) - float(np.log(L.diagonal()).sum()) - 0.5 * t * _LOG_2PI
+            evidence[m] += -0.5 * float(z @ z) - float(np.log(L.diagonal()).sum()) - 0.5 * t * _LOG_2PI
         return cls(noise, t, 0, evidence, store)
 
     def updated(self, row: Float[np.ndarray, "M p"], outcome: Float[np.ndarray, " M"]) -> "FeatureModels":
@@ -107,12 +116,20 @@ class FeatureModels:
             outcome: As each model sees it.
         """
         assert not self.n_pending, "data come before what is pending"
-        n = self.n_data
+        n = self.n_rows
         v, variance = self._next(row)
         innovation = (outcome - _dots(v, self.store.whitened[:, :n])) / np.sqrt(variance)
         store = self._append(row, v, variance, innovation)
         density = -0.5 * (innovation**2 + np.log(variance) + _LOG_2PI)
-        return replace(self, n_data=n + 1, log_evidence=self.log_evidence + density, store=store)
+        longer = replace(self, n_rows=n + 1, log_evidence=self.log_evidence + density, store=store)
+        return longer if n + 1 < 2 * row.shape[1] else longer._shorter()
+
+    def _shorter(self) -> "FeatureModels":
+        """The same in as few rows as there are features."""
+        n = self.n_rows
+        outcomes = (self._factors @ self.store.whitened[:, :n, None])[:, :, 0]
+        made = FeatureModels.given(*_condensed(self.store.features[:, :n], outcomes), self.noise)
+        return replace(made, log_evidence=self.log_evidence)
 
     def awaiting(self, row: Float[np.ndarray, "M p"]) -> "FeatureModels":
         """A datum to come: it counts in variances, not in means, evidence or draws."""
@@ -121,7 +138,7 @@ class FeatureModels:
         return replace(self, n_pending=self.n_pending + 1, store=store)
 
     def _next(self, row: Float[np.ndarray, "M p"]) -> tuple[Float[np.ndarray, "M n"], Float[np.ndarray, " M"]]:
-        n = self.n_data + self.n_pending
+        n = self.n_rows + self.n_pending
         v = (self.store.features[:, :n] @ row[:, :, None])[:, :, 0]
         for m in range(len(v)) if n else ():
             v[m] = dtpsv(n, self.store.packed[m, : _end(n)], v[m], trans=1)
@@ -135,7 +152,7 @@ class FeatureModels:
         variance: Float[np.ndarray, " M"],
         innovation: Float[np.ndarray, " M"],
     ) -> _Store:
-        n = self.n_data + self.n_pending
+        n = self.n_rows + self.n_pending
         store = self.store.with_room(n)
         store.features[:, n], store.whitened[:, n] = row, innovation
         store.packed[:, _end(n) : _end(n) + n] = v
@@ -145,7 +162,7 @@ class FeatureModels:
 
     @cached_property
     def _factors(self) -> Float[np.ndarray, "M n n"]:
-        n = self.n_data + self.n_pending
+        n = self.n_rows + self.n_pending
         L = np.zeros((len(self.noise), n, n))
         for i, (start, end) in enumerate(pairwise(_end(k) for k in range(n + 1))):
             L[:, i, : i + 1] = self.store.packed[:, start:end]
@@ -153,7 +170,7 @@ class FeatureModels:
 
     def moments(self, Phi: Float[np.ndarray, "M m p"]) -> tuple[Float[np.ndarray, "M m"], Float[np.ndarray, "M m"]]:
         """Mean and variance of w·phi at the features of m points, without noise."""
-        n = self.n_data + self.n_pending
+        n = self.n_rows + self.n_pending
         mean, var = np.zeros(Phi.shape[:2]), np.einsum("amp,amp->am", Phi, Phi)
         for m, points in enumerate(Phi) if n else ():
             V = solve_lower(self._factors[m], self.store.features[m, :n] @ points.T)
@@ -163,7 +180,7 @@ class FeatureModels:
 
     def mean(self, Phi: Float[np.ndarray, "M m p"]) -> Float[np.ndarray, "M m"]:
         """Mean alone."""
-        weights = np.array([self.draw(m, np.zeros(Phi.shape[2]), np.zeros(self.n_data)) for m in range(len(Phi))])
+        weights = np.array([self.draw(m, np.zeros(Phi.shape[2]), np.zeros(self.n_rows)) for m in range(len(Phi))])
         return (Phi @ weights[:, :, None])[:, :, 0]
 
     def draw(
@@ -174,9 +191,9 @@ class FeatureModels:
         Args:
             model: Which.
             prior: Standard normal numbers.
-            noise: The same, one for each datum.
+            noise: The same, one for each row.
         """
-        t, store = self.n_data, self.store
+        t, store = self.n_rows, self.store
         if not t:
             return prior.copy()
         rows, packed = store.features[model, :t], store.packed[model, : _end(t)]
@@ -186,10 +203,18 @@ class FeatureModels:
 
     def information(self, model: int) -> tuple[Float[np.ndarray, "p p"], Float[np.ndarray, " p"]]:
         """One model's posterior in information form: precision of the weights, and precision times their mean."""
-        t, p = self.n_data, self.store.features.shape[2]
+        t, p = self.n_rows, self.store.features.shape[2]
         rows, s = self.store.features[model, :t], float(self.noise[model])
         L = self._factors[model, :t, :t]
         return np.eye(p) + rows.T @ rows / s, rows.T @ (L @ self.store.whitened[model, :t]) / s
+
+
+def _condensed(
+    rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"]
+) -> tuple[Float[np.ndarray, "M p p"], Float[np.ndarray, "M p"]]:
+    """R and Q'y, where rows = Q R with orthonormal Q."""
+    Q, R = np.linalg.qr(rows)
+    return R, (outcomes[:, None, :] @ Q)[:, 0]
 
 
 def _end(n: int) -> int:

@@ -94,7 +94,7 @@ def test_evaluations_that_were_attached_are_learned() -> None:
     y[3] = np.nan
     team.attach(X, y)
     assert team.ask().mean is not None  # not of the initial design
-    assert team.model.ensemble.parts[0].models.n_data == 7
+    assert team.model.ensemble.parts[0].models.n_rows == 7
 
 
 def test_agents_with_real_messages_agree_on_the_same_point() -> None:

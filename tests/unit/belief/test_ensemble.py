@@ -238,7 +238,7 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
     factors = known.factors.copy()
     totals[:7], factors[7:] = np.nan, np.nan
     mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Evaluations(known.X, totals, factors), tied=True, seed=3)
-    assert mixed.parts[0].models.n_data == 14 + 7
+    assert mixed.parts[0].models.n_rows == 14 + 7
     means = mixed.factor_means(DOMAIN.to_unit(known.X[:7]))
     assert np.abs(means - known.factors[:7].T).max() < 1.5
 

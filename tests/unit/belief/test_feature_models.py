@@ -59,14 +59,32 @@ def test_each_posterior_is_that_of_the_dense_formula(M, t, p, seed) -> None:
 
 def test_a_draw_has_exactly_the_mean_and_covariance_of_the_posterior() -> None:
     # a draw is an affine function of standard normal numbers, so its covariance needs no sampling
-    rows, y, noise = data(t=12, p=8)
-    models = one_by_one(rows, y, noise, 5)
-    for m in range(3):
-        mean = models.draw(m, np.zeros(8), np.zeros(12))
-        linear = [models.draw(m, e[:8], e[8:]) - mean for e in np.eye(20)]
-        covariance, weights = dense(rows[m], y[m], noise[m])
-        np.testing.assert_allclose(mean, weights, atol=1e-10)
-        np.testing.assert_allclose(np.array(linear).T @ np.array(linear), covariance, atol=1e-10)
+    for t in (12, 45):  # the second in fewer rows than data
+        rows, y, noise = data(t=t, p=8)
+        models = one_by_one(rows, y, noise, 5)
+        n = models.n_rows
+        for m in range(3):
+            mean = models.draw(m, np.zeros(8), np.zeros(n))
+            linear = [models.draw(m, e[:8], e[8:]) - mean for e in np.eye(8 + n)]
+            covariance, weights = dense(rows[m], y[m], noise[m])
+            np.testing.assert_allclose(mean, weights, atol=1e-10)
+            np.testing.assert_allclose(np.array(linear).T @ np.array(linear), covariance, atol=1e-10)
+
+
+@given(st.integers(1, 9), st.integers(0, 60), st.integers(0, 60))
+@settings(max_examples=40, deadline=None)
+def test_rows_stay_below_twice_the_features_however_the_data_came(p, first, later) -> None:
+    rows, y, noise = data(M=2, t=first + later, p=p, seed=first)
+    models = one_by_one(rows, y, noise, first)
+    assert models.n_rows < 2 * p
+    assert models.n_rows == first + later or models.n_rows >= p
+    for m in range(2):
+        np.testing.assert_allclose(
+            models.draw(m, np.zeros(p), np.zeros(models.n_rows)),
+            dense(rows[m], y[m], noise[m])[1],
+            rtol=1e-6,
+            atol=1e-7,
+        )
 
 
 def test_without_data_all_is_as_the_prior_says() -> None:
@@ -91,7 +109,7 @@ def test_what_is_pending_lowers_the_variance_as_if_it_was_known_and_changes_noth
 
 
 def test_models_that_go_on_from_one_another_do_not_disturb_each_other() -> None:
-    rows, y, noise = data(t=60)
+    rows, y, noise = data(t=60, p=31)
     base = one_by_one(rows[:, :30], y[:, :30], noise)
     left, right = base, base
     for i in range(30, 60):  # by turns, through more than one enlargement of the room
@@ -101,7 +119,7 @@ def test_models_that_go_on_from_one_another_do_not_disturb_each_other() -> None:
         for i, j in zip(order, range(30, 60), strict=True):
             alone = alone.updated(rows[:, i], sign * y[:, j])
         assert branch.log_evidence.tolist() == alone.log_evidence.tolist()
-        assert branch.draw(2, np.ones(8), np.ones(60)).tolist() == alone.draw(2, np.ones(8), np.ones(60)).tolist()
+        assert branch.draw(2, np.ones(31), np.ones(60)).tolist() == alone.draw(2, np.ones(31), np.ones(60)).tolist()
 
 
 def test_the_same_datum_many_times_over_stays_sound() -> None:
