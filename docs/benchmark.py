@@ -67,6 +67,8 @@ NOISELESS = {
     "rastrigin-moved": Problem("rastrigin", (100, 150), is_moved=True),
     "rastrigin-per-factor": Problem("rastrigin", (100, 150), per_factor=True),
     "michalewicz": Problem("michalewicz", (100, 150), is_known=False),
+    "zakharov": Problem("zakharov", (30, 60), is_known=False),
+    "drop-wave": Problem("drop-wave", (30, 60), is_known=False),
 }
 PROBLEMS = NOISELESS | {
     f"{name}-noise": Problem(p.function, p.looks, p.is_moved, p.per_factor, p.is_known, 0.01)
@@ -89,6 +91,8 @@ TEAMS: dict[str, dict[str, Any]] = {
     "dumbo": {"acquisition": "dumbo"},
     "thompson": {"acquisition": "thompson"},
     "expected-improvement": {"acquisition": "expected-improvement"},
+    "egp-ts": {"belief": "ensemble", "acquisition": "egp-ts"},
+    "egp-ei": {"belief": "ensemble", "acquisition": "egp-ei"},
 }
 
 
@@ -196,6 +200,8 @@ def cell(runs: list[dict[str, Any]], look: int) -> str:
 def table(folder: Path) -> Iterator[str]:
     """One table in Markdown for each problem, its methods from the best to the worst."""
     for problem, settings in PROBLEMS.items():
+        if not any(folder.glob(f"{problem}.*.jsonl")):
+            continue
         first, last = settings.looks
         share = " below 0.01 |" if settings.function == "hartmann" else ""
         yield f"### {problem}\n"

@@ -20,17 +20,30 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.acquisition import DECHBO, Auto, DuMBO, ExpectedImprovement, History, JointSituation, Learned, Thompson
+from swarmbo.acquisition import (
+    DECHBO,
+    EGPEI,
+    EGPTS,
+    Auto,
+    DuMBO,
+    ExpectedImprovement,
+    History,
+    JointSituation,
+    Learned,
+    Thompson,
+)
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.agent import Agent
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.ensemble_settings import EnsembleSettings
 from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.member import Member
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.share import Total
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.kinds import learned_model
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, Routes
@@ -58,6 +71,7 @@ class Known(msgspec.Struct, frozen=True):
         coordination: ``ADMM``'s settings.
         seed: The team's.
         initial: Points of the initial design.
+        belief: A kind's settings.
     """
 
     agent: str
@@ -68,10 +82,11 @@ class Known(msgspec.Struct, frozen=True):
     variable_owners: tuple[str, ...]
     links: list[tuple[str, str]] | None
     bounds: dict[str, tuple[float, float]]
-    acquisition: Auto | DuMBO | DECHBO | Thompson | ExpectedImprovement
+    acquisition: Auto | DuMBO | DECHBO | Thompson | ExpectedImprovement | EGPTS | EGPEI
     coordination: ADMM
     seed: int
     initial: int
+    belief: AdditiveGPSettings | EnsembleSettings = AdditiveGPSettings()
 
 
 class LoneAgent:
@@ -158,7 +173,7 @@ class LoneAgent:
             seed=known.seed,
             initial=known.initial,
         )
-        model = known.acquisition.learn(situation, AdditiveGPSettings(), self.learned)
+        model = learned_model(situation, known.belief, known.acquisition, self.learned, None)
         self.learned = model.learned
         functions: Any = known.acquisition.local_functions(situation, model).of(self.factors)
         seed = int(stream(known.seed, "agreement", evaluations=t, pending=0).integers(2**63))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from swarmbo.acquisition import (
         DBGPUCB as DBGPUCB,
         DECHBO as DECHBO,
+        EGPEI as EGPEI,
+        EGPTS as EGPTS,
         AddGPUCB as AddGPUCB,
         Auto as Auto,
         BeliefFunctions as BeliefFunctions,
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
     )
     from swarmbo.belief.additive_settings import (
         AdditiveGPSettings as AdditiveGPSettings,
+    )
+    from swarmbo.belief.ensemble_settings import (
+        EnsembleSettings as EnsembleSettings,
     )
     from swarmbo.belief.warping import (
         Warp as Warp,
@@ -108,6 +113,9 @@ _HOME = {
     "DECHBO": "acquisition",
     "Domain": "spaces",
     "DuMBO": "acquisition",
+    "EGPEI": "acquisition",
+    "EGPTS": "acquisition",
+    "EnsembleSettings": "belief.ensemble_settings",
     "Exact": "coordination",
     "ExactGP": "belief",
     "ExactGPSettings": "belief",

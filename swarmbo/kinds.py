@@ -11,6 +11,8 @@ from jaxtyping import Float
 from swarmbo.acquisition import (
     DBGPUCB,
     DECHBO,
+    EGPEI,
+    EGPTS,
     AddGPUCB,
     Auto,
     Decision,
@@ -18,10 +20,12 @@ from swarmbo.acquisition import (
     ExpectedImprovement,
     JointAcquisition,
     JointSituation,
+    Learned,
     Model,
     Situation,
     Thompson,
 )
+from swarmbo.acquisition.ensemble_model import learn_ensemble
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
 from swarmbo.baselines import (
@@ -38,6 +42,7 @@ from swarmbo.baselines import (
 )
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.ensemble_settings import EnsembleSettings
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.agreement import Agreement
@@ -56,8 +61,8 @@ FieldBelief = ExactGPSettings
 FieldAcquisition = DBGPUCB
 FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 
-JointBelief = AdditiveGPSettings
-JointAcquisitions = AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement | Auto
+JointBelief = AdditiveGPSettings | EnsembleSettings
+JointAcquisitions = AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement | EGPTS | EGPEI | Auto
 JointCoordination = ADMM | RefinedMaxSum | Centralised | Random | Sobol | CMAES | BoTorchLogEI | Turbo1 | IsotropicGP
 
 BeliefSettings = FieldBelief | JointBelief
@@ -180,6 +185,46 @@ def decide(
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
     return Decision(points, solution.report)
+
+
+def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> None:
+    """Refuse an acquisition that can't read a belief.
+
+    Raises:
+        ConfigError: If it needs an ensemble and there is none, or makes models of its own of what must be one.
+    """
+    kind = type(acquisition).__struct_config__.tag
+    if isinstance(belief, EnsembleSettings):
+        if type(acquisition).learn is not JointAcquisition.learn:
+            raise ConfigError(
+                f"got {kind!r}, which makes models of its own, with belief = 'ensemble'; wanted one that reads the "
+                "belief: 'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'",
+                at="$.acquisition.kind",
+            )
+    elif isinstance(acquisition, EGPTS | EGPEI):
+        got = type(belief).__struct_config__.tag
+        raise ConfigError(f"got {got!r} with acquisition {kind!r}; wanted 'ensemble'", at="$.belief.kind")
+
+
+def learned_model(
+    situation: JointSituation,
+    belief: JointBelief,
+    acquisition: JointAcquisition,
+    previous: Learned | None,
+    last: Model | None,
+) -> Model:
+    """What is made of a history.
+
+    Args:
+        situation: What is known.
+        belief: Settings of the belief.
+        acquisition: May have transforms or models of its own.
+        previous: What was learned before the last decision.
+        last: The last model; going on from it where that can be done saves time, and changes nothing.
+    """
+    if isinstance(belief, EnsembleSettings):
+        return learn_ensemble(situation, belief, previous, last)
+    return acquisition.learn(situation, belief, previous)
 
 
 def decide_joint(

@@ -30,8 +30,10 @@ from swarmbo.kinds import (
     JointPolicy,
     Maximiser,
     TransportSettings,
+    check_belief_fits,
     decide_joint,
     fitting,
+    learned_model,
 )
 from swarmbo.logbook import Logbook
 from swarmbo.one_shot_world import Measurement, OneShotWorld, Scopes
@@ -115,6 +117,7 @@ class Team:
         self.acquisition: JointAcquisition = fitting(
             acquisition, JointAcquisitions, AcquisitionSettings, JOINT_TEAM, "$.acquisition", OWN_ACQUISITION
         )
+        check_belief_fits(self.belief_settings, self.acquisition)
         self.coordination: Maximiser | JointPolicy = fitting(
             coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination", OWN_COORDINATION
         )
@@ -347,7 +350,8 @@ class Team:
     def model(self) -> Model:
         """What the team makes of its history, with points that are out taken as evaluated in the variance."""
         if self._made is None or self._made[0] is not self._log:
-            model = self.acquisition.learn(self._situation(None), self.belief_settings, self._learned)
+            last = None if self._made is None else self._made[1]
+            model = learned_model(self._situation(None), self.belief_settings, self.acquisition, self._learned, last)
             self._made = self._log, model
         return self._made[1]
 
@@ -378,7 +382,7 @@ class Team:
             "version": _STATE_VERSION,
             "space": self.space.to_plain(),
             "settings": {
-                "belief": msgspec.to_builtins(self.belief_settings),
+                "belief": msgspec.json.decode(msgspec.json.encode(self.belief_settings)),  # lists, as they come back
                 "acquisition": msgspec.to_builtins(self.acquisition),
                 "coordination": _plain(self.coordination),
                 "transport": msgspec.to_builtins(self.transport),

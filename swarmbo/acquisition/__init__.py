@@ -12,6 +12,7 @@ from swarmbo.acquisition.db_gp_ucb import (
 )
 from swarmbo.acquisition.dec_hbo import DECHBO as DECHBO
 from swarmbo.acquisition.dumbo import DuMBO as DuMBO
+from swarmbo.acquisition.egp import EGPEI as EGPEI, EGPTS as EGPTS
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement as ExpectedImprovement
 from swarmbo.acquisition.incumbents import incumbent as incumbent
 from swarmbo.acquisition.joint_situation import (

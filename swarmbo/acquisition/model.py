@@ -17,6 +17,7 @@ from swarmbo.acquisition.incumbents import incumbent
 from swarmbo.acquisition.joint_situation import History, JointSituation
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.ensemble_settings import EnsembleHyperparameters
 from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
@@ -39,6 +40,7 @@ class Learned(msgspec.Struct, frozen=True):
         whole_since: Number of evaluations when a factor last ceased to be split.
         rivals: Models of totals that evidence could not tell apart when they were last chosen, in turn, the present one
             first: their places in a list, and their hyper-parameters.
+        ensemble: What the members of an ensemble were fitted to be.
     """
 
     hyperparameters: AdditiveHyperparameters
@@ -51,6 +53,7 @@ class Learned(msgspec.Struct, frozen=True):
     before: "Learned | None" = None
     whole_since: int = 0
     rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
+    ensemble: EnsembleHyperparameters | None = None
 
 
 @dataclass(frozen=True, eq=False)

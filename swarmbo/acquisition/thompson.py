@@ -9,6 +9,7 @@ from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.acquisition.incumbents import starting_points
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import JointAcquisition, Model
+from swarmbo.belief.feature_sample import FeatureSample
 from swarmbo.belief.path_sample import PathSample
 from swarmbo.graph import FactorStack
 from swarmbo.rng import stream
@@ -23,7 +24,7 @@ class SampledFunctions(BoxFunctions):
         sample: The draw.
     """
 
-    sample: PathSample
+    sample: PathSample | FeatureSample
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's drawn function, in the unit the belief is about."""

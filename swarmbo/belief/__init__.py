@@ -7,6 +7,7 @@ from swarmbo.belief.additive_settings import (
     FactorPrior as FactorPrior,
 )
 from swarmbo.belief.cache import PosteriorCache as PosteriorCache
+from swarmbo.belief.ensemble_settings import EnsembleSettings as EnsembleSettings
 from swarmbo.belief.exact import ExactGP as ExactGP
 from swarmbo.belief.hyperparameters import ExactGPSettings as ExactGPSettings, Hyperparameters as Hyperparameters
 from swarmbo.belief.local_posterior import Moments as Moments

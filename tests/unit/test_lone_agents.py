@@ -24,6 +24,7 @@ from swarmbo_envs import wlan_power_v0
 PROGRAM = Path(__file__).parents[2] / "docs" / "lone_agent.py"
 LIMIT = 120.0  # seconds until processes are stopped, whatever they do
 SEED, INITIAL, DECISIONS = 3, 4, 3
+ADDITIVE, ENSEMBLE = sb.AdditiveGPSettings(), sb.EnsembleSettings(n_features=32)
 SMALL_ADMM = sb.ADMM(rounds=4, starts=4, screened=32, polish_steps=6)
 
 Place = Mapping[str, float]
@@ -34,7 +35,7 @@ World = tuple[FactorGraph, dict[str, tuple[float, float]], "nx.Graph[str] | None
 class Processes:
     """One process per agent; this one carries their messages and looks at none but to count them."""
 
-    def __init__(self, world: World, acquisition: Any) -> None:
+    def __init__(self, world: World, acquisition: Any, belief: Any = ADDITIVE) -> None:
         graph, bounds, links, _ = world
         self.graph = graph
         self.scopes = {
@@ -60,6 +61,7 @@ class Processes:
                 "links": None if links is None else list(links.edges),
                 "bounds": {variable: bounds[variable] for variable in self.scopes[agent]},
                 "acquisition": acquisition,
+                "belief": belief,
                 "coordination": SMALL_ADMM,
                 "seed": SEED,
                 "initial": INITIAL,
@@ -202,16 +204,20 @@ CHAIN, RING = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")], [("a", "b"), ("b
         pytest.param(lambda: pairs(RING), sb.DECHBO(), id="ring, dec-hbo"),
         pytest.param(lambda: pairs(RING), sb.Thompson(), id="ring, thompson"),
         pytest.param(lambda: pairs(RING), sb.ExpectedImprovement(), id="ring, expected improvement"),
+        pytest.param(lambda: pairs(RING), sb.EGPTS(), id="ring, egp-ts"),
+        pytest.param(lambda: pairs(CHAIN), sb.EGPEI(), id="chain, egp-ei"),
     ],
 )
 def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(
     world: Callable[[], World], acquisition: Any
 ):
+    belief = ENSEMBLE if isinstance(acquisition, sb.EGPTS | sb.EGPEI) else ADDITIVE
     where = world()
     graph, bounds, links, fresh = where
     team = sb.Team(
         graph,
         bounds,
+        belief=belief,
         acquisition=acquisition,
         coordination=SMALL_ADMM,
         seed=SEED,
@@ -221,7 +227,7 @@ def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(
     )
     in_team, apart = fresh(), fresh()
     n = len(graph.agents)
-    with threadpool_limits(1, user_api="blas"), Processes(where, acquisition) as processes:
+    with threadpool_limits(1, user_api="blas"), Processes(where, acquisition, belief) as processes:
         for turn in range(INITIAL + DECISIONS):
             query = team.ask(links=links)
             point, messages, sizes, far = processes.ask()
@@ -263,7 +269,9 @@ DISJOINT = {"f": ["a", "b"], "g": ["c", "d"]}
 
 
 @pytest.mark.parametrize(
-    "acquisition", ["auto", "dumbo", "dec-hbo", "thompson", "expected-improvement", "add-gp-ucb"], ids=str
+    "acquisition",
+    ["auto", "dumbo", "dec-hbo", "thompson", "expected-improvement", "add-gp-ucb", "egp-ts", "egp-ei"],
+    ids=str,
 )
 def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_tie_them(acquisition: str):
     graph = FactorGraph.from_scopes(DISJOINT)
@@ -272,6 +280,7 @@ def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_t
         team = sb.Team(
             graph,
             dict.fromkeys(graph.variables, (0.0, 1.0)),
+            belief=ENSEMBLE if acquisition.startswith("egp") else ADDITIVE,
             acquisition=acquisition,
             coordination=SMALL_ADMM,
             seed=SEED,

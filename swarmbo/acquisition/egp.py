@@ -1,0 +1,63 @@
+"""EGP-TS and EGP-EI: what a point is worth to one model of an ensemble, drawn by weight (Lu et al. 2022)."""
+
+import numpy as np
+
+from swarmbo.acquisition.ensemble_model import EnsembleModel
+from swarmbo.acquisition.expected_improvement import ExpectedImprovement, LogImprovements
+from swarmbo.acquisition.incumbents import starting_points
+from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.acquisition.model import JointAcquisition, Model
+from swarmbo.acquisition.thompson import SampledFunctions
+from swarmbo.errors import ConfigError
+from swarmbo.rng import stream
+
+
+class EGPTS(JointAcquisition, frozen=True, tag="egp-ts"):
+    """Thompson sampling from an ensemble: draw a member by weight, then a function from its posterior.
+
+    Source: Lu, Polyzos, Li & Giannakis 2022, eqs. (8) and (9) and algorithm 1; it wants ``belief = "ensemble"``, where
+    the dictionary is set.
+
+    Where outcomes of factors are told, every factor draws a member of its own. Where totals are told, one member is
+    drawn for all; then each owner draws its factor's weights from a stream of its own, and tells the others one number
+    per evaluation, as for ``thompson``. Points of a batch are independent draws: nothing is made of points that are
+    out, and chance keeps them apart (the paper's section 4.2).
+    """
+
+    def local_functions(self, situation: JointSituation, model: Model) -> SampledFunctions:
+        """A draw for this round."""
+        of = require_ensemble(model, "egp-ts")
+        graph, n_dims = situation.graph, situation.domain.n_dims
+        when = {"round": situation.round, "evaluations": len(situation.history), "pending": len(situation.pending)}
+        rngs = [stream(situation.seed, "egp-ts", factor=factor, **when) for factor in graph.factors]
+        noise_rngs = [stream(situation.seed, "egp-ts", "noise", part=i, **when) for i in range(len(of.ensemble.parts))]
+        sample = of.ensemble.draw(of.chosen, rngs, noise_rngs)
+        low, high = np.zeros(n_dims), np.ones(n_dims)
+        starts = starting_points(of.belief, low, high)
+        return SampledFunctions(graph=graph, low=low, high=high, starts=starts, sample=sample)
+
+
+class EGPEI(ExpectedImprovement, frozen=True, tag="egp-ei"):
+    """Expected improvement under one model of an ensemble, drawn by weight.
+
+    Source: Lu, Polyzos, Li & Giannakis 2022, appendix E: the rule is that of ``expected-improvement``, for the exact
+    Gaussian process of the member, without random features. It wants ``belief = "ensemble"``.
+
+    The other acquisitions that read the team's belief as it is (``thompson``, ``dec-hbo``, ``dumbo``,
+    ``expected-improvement``) take an ensemble in the same way.
+    """
+
+    def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:
+        """The factors' log expected improvements under the drawn member."""
+        return super().local_functions(situation, require_ensemble(model, "egp-ei"))
+
+
+def require_ensemble(model: Model, kind: str) -> EnsembleModel:
+    """The model, if it is of an ensemble.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    if isinstance(model, EnsembleModel):
+        return model
+    raise ConfigError(f"got {kind!r} with a belief that is no ensemble; wanted belief = 'ensemble'", at="$.belief.kind")
