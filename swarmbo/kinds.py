@@ -22,6 +22,7 @@ from swarmbo.acquisition import (
     Situation,
     Thompson,
 )
+from swarmbo.acquisition.structured import in_structure
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
 from swarmbo.baselines import (
@@ -208,7 +209,7 @@ def decide_joint(
     if not isinstance(coordination, Maximiser):
         point, report = coordination.decide_joint(situation, acquisition)
         return _checked(point, situation, coordination), report
-    functions = acquisition.local_functions(situation, model)
+    functions = acquisition.local_functions(in_structure(situation, model.learned.structure), model)
     graph, links = functions.graph, situation.links
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))

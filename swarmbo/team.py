@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 
 from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode
+from swarmbo.acquisition.structured import check_structure, learn_model
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.field_team import FieldTeam
@@ -118,6 +119,7 @@ class Team:
         self.coordination: Maximiser | JointPolicy = fitting(
             coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination", OWN_COORDINATION
         )
+        check_structure(self.belief_settings, self.acquisition, outcomes)
         self.transport = resolve(transport, TransportSettings, "$.transport")
         self.seed, self.horizon, self.initial = seed, rounds, initial
         self.outcomes: OutcomeMode = outcomes
@@ -347,7 +349,7 @@ class Team:
     def model(self) -> Model:
         """What the team makes of its history, with points that are out taken as evaluated in the variance."""
         if self._made is None or self._made[0] is not self._log:
-            model = self.acquisition.learn(self._situation(None), self.belief_settings, self._learned)
+            model = learn_model(self.acquisition, self._situation(None), self.belief_settings, self._learned)
             self._made = self._log, model
         return self._made[1]
 

@@ -17,6 +17,7 @@ from swarmbo.acquisition.incumbents import incumbent
 from swarmbo.acquisition.joint_situation import History, JointSituation
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
@@ -37,6 +38,7 @@ class Learned(msgspec.Struct, frozen=True):
         restarted_at: Evaluations before this one are set aside; a search started over there.
         before: What was last learned from all evaluations, before a search started over for the first time.
         whole_since: Number of evaluations when a factor last ceased to be split.
+        structure: Scopes that take the place of the team's graph, where the belief's settings ask for some.
     """
 
     hyperparameters: AdditiveHyperparameters
@@ -48,6 +50,7 @@ class Learned(msgspec.Struct, frozen=True):
     restarted_at: int = 0
     before: "Learned | None" = None
     whole_since: int = 0
+    structure: LearnedStructure | None = None
 
 
 @dataclass(frozen=True, eq=False)
