@@ -1,8 +1,8 @@
 """Metropolis-Hastings over set partitions (Gardner et al. 2017; Hoang et al. 2018, appendix B).
 
 A chain visits partitions in proportion to their weight, whatever its proposals favour, if and only if proposals are
-weighed by their true probabilities (Hastings 1970). Other programs have some that are off by factors which depend on the
-size of the block that is split, or leave out that some partitions allow one kind of move only.
+weighed by their true probabilities (Hastings 1970). Other programs have some that are off by factors which depend on
+the size of the block that is split, or leave out that some partitions allow one kind of move only.
 """
 
 import math

@@ -23,7 +23,7 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
     """
 
     samples: int = 5
-    moves: int = 1
+    moves: int = 2
     burn_in: int = 20
     largest: int | None = None
     every: int = 3
