@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmark import INITIAL, Evaluations, Problem, cell, graph_of, seeds_of
+from benchmark import INITIAL, Evaluations, Problem, cell, seeds_of
 
 import swarmbo as sb
 from swarmbo.graph import FactorGraph
+from swarmbo_envs.functions import AdditiveFunction
 
 PROBLEMS = {
     "powell-moved": Problem("powell", (60, 100), is_moved=True),
@@ -44,6 +45,13 @@ METHODS: dict[str, dict[str, Any] | None] = {
 OUT = Path(__file__).with_suffix(".jsonl")
 
 
+def graph_of(function: AdditiveFunction) -> FactorGraph:
+    """The function's factors, and one for each variable that it does not depend on."""
+    scopes = {f: [function.variables[j] for j in scope] for f, scope in function.scopes.items()}
+    idle = set(function.variables).difference(*scopes.values())
+    return FactorGraph.from_scopes(scopes | {f"none of {v}": [v] for v in sorted(idle)})
+
+
 def pairs(graph: FactorGraph) -> set[frozenset[str]]:
     """Pairs of variables that meet in a scope."""
     return {frozenset(pair) for scope in graph.scopes for pair in combinations(scope, 2)}
@@ -54,7 +62,7 @@ def run(name: str, method: str, seed: int) -> dict[str, Any]:
     problem = PROBLEMS[name]
     evaluations = Evaluations(problem, seed)
     function = evaluations.function
-    truth = graph_of(function, True)
+    truth = graph_of(function)
     bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
     structure = METHODS[method]
     belief: dict[str, Any] = {"kind": "additive"} | ({"structure": structure} if structure else {})
