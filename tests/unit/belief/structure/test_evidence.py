@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.additive_prior import AdditivePrior
-from swarmbo.belief.structure import all_partitions, sample_partitions
+from swarmbo.belief.structure import Proposal, all_partitions, log_acceptance, log_probability, sample_partitions
 from swarmbo.belief.structure.evidence import ScopeEvidence, StartingPoint
 from swarmbo.belief.structure.screening import candidates, promises, screened, with_scope, without_pair, without_scope
 from swarmbo.kernels import kernel_matrix
@@ -111,6 +111,46 @@ def test_frequencies_of_the_sampler_equal_enumeration() -> None:
     chain = sample_partitions(((0, 1, 2, 3),), evidence, np.random.default_rng(0), 30_000)
     seen = Counter(chain)
     assert sum(abs(seen[p] / len(chain) - share) for p, share in zip(space, exact, strict=True)) / 2.0 < 0.03
+
+
+def in_the_long_run(space, weights, believed) -> np.ndarray:
+    """Where a chain stays that proposes as ours and believes its proposals to have other probabilities."""
+    P = np.zeros((len(space), len(space)))
+    for i, old in enumerate(space):
+        for j, new in enumerate(space):
+            if (forward := log_probability(old, new)) > -math.inf:
+                proposal = Proposal(new, believed(old, new), believed(new, old))
+                P[i, j] = math.exp(forward + log_acceptance(weights[i], weights[j], proposal))
+        P[i, i] = 1.0 - P[i].sum()
+    return np.linalg.matrix_power(P, 5000)[0]
+
+
+def without_forced_moves(cut_probability):
+    """Even odds of split and merge from everywhere, and some other probability of a cut of s elements."""
+
+    def believed(old, new) -> float:
+        if len(new) < len(old):
+            return math.log(0.5 / math.comb(len(old), 2))
+        (split,) = [block for block in old if block not in new]
+        return math.log(0.5 / sum(len(block) > 1 for block in old) * cut_probability(len(split)))
+
+    return believed
+
+
+def test_how_far_off_a_sampler_is_with_other_probabilities_or_a_tempered_evidence() -> None:
+    evidence = four_variables()
+    space = list(all_partitions(4))
+    weights = np.array([evidence(p) for p in space])
+    exact = np.exp(weights - weights.max())
+    exact /= exact.sum()
+
+    def distance(believed, weights=weights) -> float:
+        return float(np.abs(in_the_long_run(space, weights, believed) - exact).sum()) / 2.0
+
+    assert distance(log_probability) < 1e-9
+    assert distance(without_forced_moves(lambda s: 2.0**-s)) == pytest.approx(0.27, abs=0.02)
+    assert distance(without_forced_moves(lambda s: 2.0 ** (1 - s))) == pytest.approx(0.12, abs=0.02)
+    assert distance(log_probability, weights / len(evidence.totals)) == pytest.approx(0.57, abs=0.02)
 
 
 @pytest.mark.parametrize("seed", [2, 4])
