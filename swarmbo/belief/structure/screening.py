@@ -44,10 +44,10 @@ def screened(
         Scopes that cover every variable; none lies in another.
     """
     scopes, last = canonical(start), evidence.n_fits + tries
-    before: Scopes = ()
-    while scopes != before and evidence.n_fits < last:
-        grown = _extended(scopes, evidence, rng, largest, gain, last)
-        before, scopes = grown, _reduced(grown, evidence, gain, last)
+    seen = set[Scopes]()  # what brings a gain may be lost again in several small steps
+    while scopes not in seen and evidence.n_fits < last:
+        seen.add(scopes)
+        scopes = _reduced(_extended(scopes, evidence, rng, largest, gain, last), evidence, gain, last)
     return scopes
 
 
@@ -116,8 +116,9 @@ def promises(
 ) -> Float[np.ndarray, " c"]:
     """For each scope how fast the log evidence rises with its outputscale from 0, in standard deviations.
 
-    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ y. If the present scopes
-    are right, its mean is 0, and its standard deviation is that of the same form of draws of y; no fit is needed.
+    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). If the
+    present scopes are right, its mean is 0, and its standard deviation is that of the same form of draws of y; no fit
+    is needed.
 
     Args:
         fit: Of the present scopes.
@@ -134,7 +135,8 @@ def promises(
         V = U[:, list(scope)]
         K += kernel_matrix(kernel, V, V, lengths, float(output))
     L = factorise(K)[0]
-    alpha = solve_lower_transposed(L, solve_lower(L, z))
+    whitened, ones = solve_lower(L, z), solve_lower(L, np.ones(len(z)))
+    alpha = solve_lower_transposed(L, whitened - ones * (ones @ whitened) / (ones @ ones))  # less the mean
     probes = solve_lower_transposed(L, rng.standard_normal((len(U), _PROBES)))
     usual = float(np.exp(evidence.settings.lengthscale_log_median))
     lengthscales = np.minimum(fit.starting_point().lengthscales, usual)  # no effect of its own leaves one long
