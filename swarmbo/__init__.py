@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     from swarmbo.belief.ensemble_settings import (
         EnsembleSettings as EnsembleSettings,
     )
+    from swarmbo.belief.structure import (
+        RandomBlocks as RandomBlocks,
+        RandomForest as RandomForest,
+        SampledStructure as SampledStructure,
+        ScreenedScopes as ScreenedScopes,
+    )
     from swarmbo.belief.warping import (
         Warp as Warp,
     )
@@ -133,9 +139,13 @@ _HOME = {
     "PointRecommendation": "records",
     "Query": "records",
     "Random": "baselines",
+    "RandomBlocks": "belief.structure",
+    "RandomForest": "belief.structure",
     "Recommendation": "records",
     "RefinedMaxSum": "coordination.refined_max_sum",
     "Restarts": "acquisition",
+    "SampledStructure": "belief.structure",
+    "ScreenedScopes": "belief.structure",
     "Sobol": "baselines",
     "Solution": "coordination",
     "SolveReport": "records",

@@ -26,6 +26,7 @@ from swarmbo.acquisition import (
     Thompson,
 )
 from swarmbo.acquisition.ensemble_model import learn_ensemble
+from swarmbo.acquisition.structured import in_structure, learn_model
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
 from swarmbo.baselines import (
@@ -224,7 +225,7 @@ def learned_model(
     """
     if isinstance(belief, EnsembleSettings):
         return learn_ensemble(situation, belief, previous, last)
-    return acquisition.learn(situation, belief, previous)
+    return learn_model(acquisition, situation, belief, previous)
 
 
 def decide_joint(
@@ -253,7 +254,7 @@ def decide_joint(
     if not isinstance(coordination, Maximiser):
         point, report = coordination.decide_joint(situation, acquisition)
         return _checked(point, situation, coordination), report
-    functions = acquisition.local_functions(situation, model)
+    functions = acquisition.local_functions(in_structure(situation, model.learned.structure), model)
     graph, links = functions.graph, situation.links
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))

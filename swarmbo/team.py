@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 
 from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode
+from swarmbo.acquisition.structured import check_structure
 from swarmbo.baselines.sobol import sobol_point
+from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.field_team import FieldTeam
 from swarmbo.graph import FactorGraph
@@ -121,6 +123,8 @@ class Team:
         self.coordination: Maximiser | JointPolicy = fitting(
             coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination", OWN_COORDINATION
         )
+        if isinstance(self.belief_settings, AdditiveGPSettings):
+            check_structure(self.belief_settings, self.acquisition, outcomes)
         self.transport = resolve(transport, TransportSettings, "$.transport")
         self.seed, self.horizon, self.initial = seed, rounds, initial
         self.outcomes: OutcomeMode = outcomes

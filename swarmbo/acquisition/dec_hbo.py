@@ -14,8 +14,8 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
 
     The sum of the sigma_i is at least the standard deviation of the sum, so this explores more than GP-UCB would. The
     paper's bound on the regret needs a kernel with a constant variance of its own at every point; for the kernels here
-    its constant is infinite, and nothing is claimed. The factors are the team's: learning them by sampling is not part
-    of this.
+    its constant is infinite, and nothing is claimed. The factors are the team's, or with ``belief.structure`` those of
+    sampled partitions, of which the paper averages the acquisitions.
 
     Args:
         beta: ``theory``: theorem 1's, for a finite domain. ``theory-continuous``: lemma 6's. ``practical``:

@@ -18,6 +18,7 @@ from swarmbo.acquisition.joint_situation import History, JointSituation
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.ensemble_settings import EnsembleHyperparameters
+from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
@@ -41,6 +42,7 @@ class Learned(msgspec.Struct, frozen=True):
         rivals: Models of totals that evidence could not tell apart when they were last chosen, in turn, the present one
             first: their places in a list, and their hyper-parameters.
         ensemble: What the members of an ensemble were fitted to be.
+        structure: Scopes that take the place of the team's graph, where the belief's settings ask for some.
     """
 
     hyperparameters: AdditiveHyperparameters
@@ -54,6 +56,7 @@ class Learned(msgspec.Struct, frozen=True):
     whole_since: int = 0
     rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
     ensemble: EnsembleHyperparameters | None = None
+    structure: LearnedStructure | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
     if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
     turn = previous.rivals
-    if n - previous.fitted_at >= settings.refit_every:
+    if len(turn) > 1 and n - previous.fitted_at >= settings.refit_every:
         turn = (*turn[1:], turn[0])
         previous = msgspec.structs.replace(previous, hyperparameters=turn[0][1], warps=(_OF_TOTALS[turn[0][0]][:2],))
     model, _ = _model_of_totals(situation, settings, turn[0][0], previous)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.hyperparameters import LengthscaleModel
+from swarmbo.belief.structure.settings import StructureSettings
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, require
 
@@ -68,6 +69,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         restarts: Random starts, >= 0, drawn from the prior for each fit besides the prior's mode.
         max_iterations: Of L-BFGS-B per start, >= 1.
         factors: What single factors have of their own, by name.
+        structure: How a team finds scopes from totals; None: they are those of its graph.
     """
 
     kernel: KernelName = "matern52"
@@ -83,6 +85,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
     restarts: int = 0
     max_iterations: int = 60
     factors: dict[str, FactorPrior] = msgspec.field(default_factory=dict[str, FactorPrior])
+    structure: StructureSettings | None = None
 
     def __post_init__(self) -> None:
         require_kernel(self)
@@ -99,6 +102,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         require(self, "refit_every", lambda value: value >= 1, "an integer >= 1")
         require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
         require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
+        require(self, "factors", lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
         """How lengthscales hang together in a fit.

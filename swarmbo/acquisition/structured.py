@@ -1,0 +1,110 @@
+"""Acquisitions on a graph that is learned, or drawn, instead of the team's.
+
+Every agent works the structure out from the history and the team's seed, so agreeing on it costs no messages. Variables
+and their owners stay those of the team; a factor belongs to the owner of its first variable.
+"""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from swarmbo.acquisition.add_gp_ucb import AddGPUCB
+from swarmbo.acquisition.groupings import graph_of_groups
+from swarmbo.acquisition.joint_situation import History, JointSituation, OutcomeMode
+from swarmbo.acquisition.model import JointAcquisition, Learned, Model
+from swarmbo.belief.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.regrouping import regrouped
+from swarmbo.belief.structure import RandomBlocks, SampledStructure
+from swarmbo.belief.structure.choice import choose_structure
+from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
+from swarmbo.rng import stream
+
+_AT = "$.belief.structure"
+
+
+def check_structure(settings: AdditiveGPSettings, acquisition: JointAcquisition, outcomes: OutcomeMode) -> None:
+    """Refuse a structure to be learned where that makes no sense.
+
+    Raises:
+        ConfigError: If outcomes are those of given factors, or Add-GP-UCB is to learn groups of its own, or might get
+            scopes that overlap.
+    """
+    structure = settings.structure
+    if structure is None:
+        return
+    if outcomes == "per-factor":
+        raise ConfigError("got outcomes per factor; wanted totals: those outcomes are of given factors", at=_AT)
+    if isinstance(acquisition, AddGPUCB):
+        kind = structure.__struct_config__.tag
+        if acquisition.groups == "learned":
+            raise ConfigError(f"got {kind!r}, and 'learned' in $.acquisition.groups; wanted one of them", at=_AT)
+        is_disjoint = isinstance(structure, SampledStructure) and structure.samples == 1
+        if not is_disjoint and not isinstance(structure, RandomBlocks):
+            wanted = "random-blocks, sampled with samples = 1, or kind = 'dec-hbo', where scopes may overlap"
+            raise ConfigError(f"got {kind!r}, whose scopes overlap, for Add-GP-UCB; wanted {wanted}", at=_AT)
+
+
+def learn_model(
+    acquisition: JointAcquisition, situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None
+) -> Model:
+    """What an acquisition makes of a situation, on the team's graph or on the one that settings ask for.
+
+    Hyper-parameters are carried over from one structure to the next, and refitted when they are due, not whenever the
+    structure changes.
+
+    Args:
+        acquisition: What a point is worth.
+        situation: What is known.
+        settings: Of the belief.
+        previous: What the last model learned; None at first.
+    """
+    if settings.structure is None:
+        return acquisition.learn(situation, settings, previous)
+    history, n = situation.history, len(situation.history)
+    structure = choose_structure(
+        settings.structure,
+        settings,
+        situation.domain.to_unit(history.X),
+        history.totals,
+        stream(situation.seed, "structure", evaluations=n),
+        None if previous is None else previous.structure,
+        n,
+    )
+    inside = in_structure(situation, structure)
+    shares = dict(zip(inside.graph.factors, structure.shares, strict=False))
+    priors = {factor: FactorPrior(outputscale_median=share) for factor, share in shares.items()}
+    own = msgspec.structs.replace(settings, structure=None, factors=priors)
+    model = acquisition.learn(inside, own, _carried_over(situation, settings, previous, structure))
+    return replace(model, learned=msgspec.structs.replace(model.learned, structure=structure))
+
+
+def in_structure(situation: JointSituation, structure: LearnedStructure | None) -> JointSituation:
+    """The situation on the graph of a structure, of which totals are known; as it is if there is none."""
+    if structure is None:
+        return situation
+    history, graph = situation.history, _graph(situation, structure)
+    unknown = np.full((len(history), len(graph.factors)), np.nan)
+    return replace(situation, graph=graph, history=History(history.X, history.totals, unknown))
+
+
+def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGraph:
+    variables = situation.graph.variables
+    return graph_of_groups(situation.graph, [[variables[i] for i in scope] for scope in structure.scopes])
+
+
+def _carried_over(
+    situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, structure: LearnedStructure
+) -> Learned | None:
+    """What was learned before, as far as it holds for another structure."""
+    if previous is None or previous.structure is None or previous.structure.scopes == structure.scopes:
+        return previous
+    before = previous.structure
+    if 1 in (len(before.scopes), len(structure.scopes)):  # one factor may be modelled in ways that a sum can't
+        return None
+    kept = {i: before.scopes.index(scope) for i, scope in enumerate(structure.scopes) if scope in before.scopes}
+    old, new = _graph(situation, before), _graph(situation, structure)
+    hyperparameters = regrouped(previous.hyperparameters, old, new, kept, settings.kernel)
+    return msgspec.structs.replace(previous, hyperparameters=hyperparameters)

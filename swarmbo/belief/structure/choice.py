@@ -1,0 +1,84 @@
+"""The structure that settings and data lead to."""
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.structure.averaging import averaged
+from swarmbo.belief.structure.evidence import ScopeEvidence
+from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.belief.structure.partitions import Scopes
+from swarmbo.belief.structure.random_scopes import random_blocks, random_forest
+from swarmbo.belief.structure.sampler import sample_partitions
+from swarmbo.belief.structure.screening import screened
+from swarmbo.belief.structure.settings import RandomBlocks, RandomForest, SampledStructure, StructureSettings
+
+_EDGES = 0.2  # of a random forest, for each variable
+
+
+def choose_structure(
+    settings: StructureSettings,
+    belief: AdditiveGPSettings,
+    U: Float[np.ndarray, "t n"],
+    totals: Float[np.ndarray, " t"],
+    rng: np.random.Generator,
+    previous: LearnedStructure | None,
+    n_evaluations: int,
+) -> LearnedStructure:
+    """The structure to be used from now on: the previous one, unless another is due.
+
+    Args:
+        settings: How it is found.
+        belief: Kernel and priors of the fits that evidence needs.
+        U: Points (t, n) of the unit cube.
+        totals: Their outcomes (t,); those that are not finite are not used.
+        rng: What is drawn from; a function of the team's seed and the number of evaluations.
+        previous: From an earlier call with the same settings; None at first.
+        n_evaluations: Those made so far, failed ones included.
+    """
+    if previous is not None and not _is_due(settings, previous, n_evaluations):
+        return previous
+    n = U.shape[1]
+    if isinstance(settings, RandomBlocks):
+        return _drawn(random_blocks(n, settings.size, rng), n_evaluations)
+    if isinstance(settings, RandomForest):
+        edges = max(1, int(_EDGES * n)) if settings.edges is None else settings.edges
+        return _drawn(random_forest(n, edges, rng), n_evaluations)
+    told = np.isfinite(totals)
+    start = None if previous is None else previous.start
+    evidence = ScopeEvidence(belief, U[told], totals[told], start)
+    if isinstance(settings, SampledStructure):
+        samples = _sampled(settings, evidence, rng, previous, n)
+        (scopes, shares), state = averaged(samples), samples[-1]
+    else:
+        alone = tuple((variable,) for variable in range(n))
+        begin = alone if previous is None else previous.state
+        scopes = screened(begin, evidence, rng, largest=settings.largest, gain=settings.gain, tries=settings.tries)
+        shares, state = (), scopes
+    return LearnedStructure(scopes, shares, n_evaluations, state, evidence.fit(state).starting_point())
+
+
+def _is_due(settings: StructureSettings, previous: LearnedStructure, n_evaluations: int) -> bool:
+    chosen_blindly = previous.chosen_at == 0 and n_evaluations > 0
+    return chosen_blindly or n_evaluations - previous.chosen_at >= settings.every
+
+
+def _drawn(scopes: Scopes, n_evaluations: int) -> LearnedStructure:
+    return LearnedStructure(scopes, (), n_evaluations, scopes)
+
+
+def _sampled(
+    settings: SampledStructure,
+    evidence: ScopeEvidence,
+    rng: np.random.Generator,
+    previous: LearnedStructure | None,
+    n: int,
+) -> list[Scopes]:
+    largest = settings.largest
+    if previous is not None:
+        state = previous.state
+    else:
+        state = (tuple(range(n)),) if largest is None else random_blocks(n, largest, rng)
+        if settings.burn_in:
+            (state,) = sample_partitions(state, evidence, rng, 1, moves=settings.burn_in, largest=largest)
+    return sample_partitions(state, evidence, rng, settings.samples, moves=settings.moves, largest=largest)

@@ -1,0 +1,122 @@
+"""Set partitions of {0, …, d-1}, and a split-merge proposal between them with its true probabilities.
+
+Source: Gardner et al. 2017 for the proposal; Kandasamy et al. 2015 for partitions as decompositions of a function.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+Block = tuple[int, ...]
+Scopes = tuple[Block, ...]  # may overlap
+Partition = tuple[Block, ...]  # do not; written as ``canonical`` does
+
+
+def canonical(blocks: Iterable[Iterable[int]]) -> Scopes:
+    """The one way in which scopes are written: each sorted, in the order of their smallest elements.
+
+    Example:
+        >>> canonical([[3, 1], [2, 0]])
+        ((0, 2), (1, 3))
+    """
+    return tuple(sorted(tuple(sorted(block)) for block in blocks))
+
+
+def all_partitions(n: int, largest: int | None = None) -> Iterator[Partition]:
+    """Every partition of {0, …, n-1}, their number is the n-th of Bell; fewer with a cap on the size of blocks.
+
+    Example:
+        >>> len(list(all_partitions(4))), len(list(all_partitions(4, largest=2)))
+        (15, 10)
+    """
+    if n == 0:
+        yield ()
+        return
+    for partition in all_partitions(n - 1, largest):
+        for i, block in enumerate(partition):
+            if largest is None or len(block) < largest:
+                yield canonical([*partition[:i], (*block, n - 1), *partition[i + 1 :]])
+        yield canonical([*partition, (n - 1,)])
+
+
+class Proposal(NamedTuple):
+    """A partition proposed.
+
+    Args:
+        partition: Where to.
+        log_forward: Logarithm of the probability to propose it from where the chain is.
+        log_back: That of the way back.
+    """
+
+    partition: Partition
+    log_forward: float
+    log_back: float
+
+
+def propose(partition: Partition, rng: np.random.Generator, largest: int | None = None) -> Proposal | None:
+    """Split a block or merge two, with even odds where both are possible.
+
+    A split takes any block of s > 1 elements, all with the same probability, and one of its 2^(s-1) - 1 cuts in two. A
+    merge takes any pair of blocks that is within the cap when merged.
+
+    Args:
+        partition: Where the chain is, canonical, no block above the cap.
+        rng: What is drawn from.
+        largest: Cap on the size of blocks, >= 1; None: no cap.
+
+    Returns:
+        The proposal; None where no move is possible.
+    """
+    splittable, pairs = _moves(partition, largest)
+    if not splittable and not pairs:
+        return None
+    if rng.random() < _odds_of_split(splittable, pairs):
+        old: tuple[Block, ...] = (splittable[rng.integers(len(splittable))],)
+        new = _cut(old[0], rng)
+    else:
+        old = pairs[rng.integers(len(pairs))]
+        new = (old[0] + old[1],)
+    proposed = canonical([block for block in partition if block not in old] + [*new])
+    return Proposal(
+        proposed, log_probability(partition, proposed, largest), log_probability(proposed, partition, largest)
+    )
+
+
+def log_probability(old: Partition, new: Partition, largest: int | None = None) -> float:
+    """Logarithm of the probability that ``propose`` leads from one partition to another; -inf where it can't.
+
+    Example:
+        >>> round(math.exp(log_probability(((0, 1, 2),), ((0, 1), (2,)))), 3)  # one move of three
+        0.333
+    """
+    splittable, pairs = _moves(old, largest)
+    gone, came = [b for b in old if b not in new], [b for b in new if b not in old]
+    if len(gone) == 1 and len(came) == 2 and canonical([came[0] + came[1]]) == canonical(gone):
+        cuts = 2 ** (len(gone[0]) - 1) - 1
+        return math.log(_odds_of_split(splittable, pairs)) - math.log(len(splittable)) - math.log(cuts)
+    if len(gone) == 2 and tuple(gone) in pairs and canonical([gone[0] + gone[1]]) == canonical(came):
+        return math.log(1.0 - _odds_of_split(splittable, pairs)) - math.log(len(pairs))
+    return -math.inf
+
+
+def _moves(partition: Partition, largest: int | None) -> tuple[list[Block], list[tuple[Block, Block]]]:
+    """Blocks that can be split, and pairs that can be merged."""
+    splittable = [block for block in partition if len(block) > 1]
+    pairs = [(a, b) for a, b in combinations(partition, 2) if largest is None or len(a) + len(b) <= largest]
+    return splittable, pairs
+
+
+def _odds_of_split(splittable: list[Block], pairs: list[tuple[Block, Block]]) -> float:
+    return 0.5 if splittable and pairs else float(bool(splittable))
+
+
+def _cut(block: Block, rng: np.random.Generator) -> tuple[Block, Block]:
+    """Any cut in two that is none of nothing, all with the same probability."""
+    goes = np.zeros(len(block) - 1, dtype=bool)
+    while not goes.any():  # each other element leaves the first one or not
+        goes = rng.integers(2, size=len(goes)).astype(bool)
+    rest = tuple(element for element, leaves in zip(block[1:], goes, strict=True) if leaves)
+    return tuple(element for element in block if element not in rest), rest

@@ -1,0 +1,94 @@
+"""How scopes are found where they are not known."""
+
+from swarmbo.settings import Settings, require
+
+
+class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
+    """Partitions of the variables, sampled in proportion to their evidence and averaged into one graph.
+
+    The chain begins with one block of all variables (with a cap, random blocks of that size), and goes on from where it
+    was. Partitions have the same prior weight. Scopes that several samples have are one factor of the graph; the prior
+    share of the variance that a factor has is its average over the samples.
+
+    Source:
+        Gardner et al. 2017; Hoang et al. 2018, appendix B, and Bardou et al. 2024, appendix B, average acquisitions
+        over the samples where here covariances are averaged, so that what comes out is one Gaussian process.
+
+    Args:
+        samples: Partitions averaged, >= 1.
+        moves: Splits or merges proposed before each of them, >= 1.
+        burn_in: Those proposed before the first of all, >= 0.
+        largest: Cap on the size of blocks, >= 1; None: no cap.
+        every: Evaluations, >= 1, after which partitions are sampled anew.
+    """
+
+    samples: int = 5
+    moves: int = 2
+    burn_in: int = 20
+    largest: int | None = None
+    every: int = 3
+
+    def __post_init__(self) -> None:
+        for field in ("samples", "moves", "every"):
+            require(self, field, lambda v: v >= 1, "an integer >= 1")
+        require(self, "burn_in", lambda v: v >= 0, "an integer >= 0")
+        require(self, "largest", lambda v: v is None or v >= 1, "an integer >= 1")
+
+
+class RandomBlocks(Settings, frozen=True, tag_field="kind", tag="random-blocks"):
+    """Variables cut at random into blocks; no data are looked at.
+
+    Args:
+        size: Of blocks, >= 1; the last one may be smaller.
+        every: Evaluations, >= 1, after which they are drawn anew.
+    """
+
+    size: int = 4
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        for field in ("size", "every"):
+            require(self, field, lambda v: v >= 1, "an integer >= 1")
+
+
+class RandomForest(Settings, frozen=True, tag_field="kind", tag="random-forest"):
+    """Random pairs of variables without a loop, the other variables by themselves; no data are looked at.
+
+    Source:
+        Ziomek & Bou-Ammar 2023 (RDUCB).
+
+    Args:
+        edges: Pairs, >= 1, as many as a forest can have at most; None: a fifth of the number of variables.
+        every: Evaluations, >= 1, after which they are drawn anew.
+    """
+
+    edges: int | None = None
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        require(self, "edges", lambda v: v is None or v >= 1, "an integer >= 1")
+        require(self, "every", lambda v: v >= 1, "an integer >= 1")
+
+
+class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
+    """Scopes that may overlap, found by a search of the evidence that looks at the most promising ones first.
+
+    Args:
+        largest: Cap on the size of scopes, >= 1.
+        gain: Log evidence, >= 0, that a scope must bring in to be added, or cost when taken out to be kept.
+        tries: Fits, >= 1, in one search.
+        every: Evaluations, >= 1, after which the search goes on.
+    """
+
+    largest: int = 4
+    gain: float = 1.0
+    tries: int = 40
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        for field in ("largest", "tries", "every"):
+            require(self, field, lambda v: v >= 1, "an integer >= 1")
+        require(self, "gain", lambda v: v >= 0.0, "a number >= 0")
+
+
+StructureSettings = SampledStructure | RandomBlocks | RandomForest | ScreenedScopes

@@ -1,0 +1,272 @@
+"""Teams whose scopes are learned from totals, or drawn: by every method, to the bit, and within what was asked for."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.acquisition import JointAcquisition, structured
+from swarmbo.acquisition.structured import in_structure, learn_model
+from swarmbo.belief import AdditiveGPSettings
+from swarmbo.belief.structure import RandomBlocks, RandomForest, SampledStructure, ScreenedScopes
+from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.errors import ConfigError
+from swarmbo.experiment import load
+
+NAMES = tuple("uvwxyz")
+BOUNDS = {name: (-1.0, 2.0 + i) for i, name in enumerate(NAMES)}
+KINDS: dict[str, dict[str, Any]] = {
+    "sampled": {"kind": "sampled", "samples": 2, "moves": 1, "burn_in": 3},
+    "capped": {"kind": "sampled", "samples": 2, "moves": 1, "burn_in": 3, "largest": 2},
+    "random-blocks": {"kind": "random-blocks", "size": 4},
+    "random-forest": {"kind": "random-forest", "edges": 2},
+    "screened": {"kind": "screened", "tries": 5, "every": 3},
+}
+every_structure = pytest.mark.parametrize("structure", list(KINDS.values()), ids=list(KINDS))
+
+
+def outcome(point: Mapping[str, float]) -> float:
+    u, v, w, x, y, z = (point[name] for name in NAMES)
+    return -((u - w) ** 2) - (v * y - 0.3) ** 2 + np.sin(x) - 0.1 * z**2
+
+
+def team_of(structure: dict[str, Any] | None, **settings: Any) -> sb.Team:
+    belief = {"kind": "additive", "max_iterations": 10, "structure": structure}
+    return sb.Team(None, BOUNDS, **{"belief": belief, "initial": 5, "seed": 2, **settings})
+
+
+def played(team: sb.Team, rounds: int) -> list[dict[str, float]]:
+    points: list[dict[str, float]] = []
+    for _ in range(rounds):
+        query = team.ask()
+        team.tell(query, outcome(query.point))
+        points.append(query.point)
+    return points
+
+
+def scopes_in_use(team: sb.Team) -> tuple[tuple[int, ...], ...]:
+    structure = team.model.learned.structure
+    assert structure is not None
+    return structure.scopes
+
+
+@every_structure
+@pytest.mark.parametrize("acquisition", ["auto", "dec-hbo", "dumbo", "thompson", "expected-improvement"])
+def test_every_method_works_on_scopes_that_cover_the_variables(structure, acquisition) -> None:
+    team = team_of(structure, acquisition=acquisition)
+    played(team, 8)
+    belief = team.model.belief
+    assert belief.graph.variables == NAMES
+    assert belief.graph.variable_owners == team.graph.variable_owners
+    assert {variable for scope in belief.graph.scopes for variable in scope} == set(NAMES)
+    assert set(belief.graph.factor_owners) <= set(team.agents)
+    assert [tuple(NAMES[i] for i in scope) for scope in scopes_in_use(team)] == list(belief.graph.scopes)
+    recommended = team.recommend()
+    assert recommended is not None
+    assert np.isfinite(recommended.std)
+
+
+@every_structure
+def test_a_saved_team_goes_on_to_the_bit(structure) -> None:
+    team = team_of(structure)
+    played(team, 9)
+    late = team.ask()
+    state = team.state_dict()
+    again = sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+    for one in (team, again):
+        one.tell(late.id, outcome(late.point))
+    assert played(team, 4) == played(again, 4)
+    assert scopes_in_use(team) == scopes_in_use(again)
+    assert team.recommend() == again.recommend()
+
+
+@every_structure
+def test_a_look_in_between_changes_no_decision_and_the_seed_does(structure) -> None:
+    quiet, curious, other = team_of(structure), team_of(structure), team_of(structure, seed=3)
+    expected, points = played(quiet, 9), []
+    for _ in range(9):
+        points += played(curious, 1)
+        curious.recommend()
+        curious.refit()
+    assert points == expected
+    assert played(other, 9) != expected
+
+
+def test_caps_and_sizes_are_kept() -> None:
+    capped, blocks, forest = (team_of(KINDS[kind]) for kind in ("capped", "random-blocks", "random-forest"))
+    for _ in range(8):
+        for team in (capped, blocks, forest):
+            played(team, 1)
+        assert max(map(len, scopes_in_use(capped))) <= 2
+        assert sorted(map(len, scopes_in_use(blocks))) == [2, 4]
+        assert sorted(map(len, scopes_in_use(forest)))[-3:] == [1, 2, 2] or len(scopes_in_use(forest)) == 4
+
+
+def test_random_scopes_are_redrawn_with_every_evaluation_and_not_while_one_is_out() -> None:
+    team, seen = team_of({"kind": "random-blocks", "size": 2}), []
+    played(team, 5)
+    for _ in range(5):
+        before = scopes_in_use(team)
+        batch = team.ask(2)
+        assert scopes_in_use(team) == before
+        for query in batch:
+            team.tell(query, outcome(query.point))
+        seen.append(before)
+    assert len(set(seen)) >= 3
+    slow = team_of({"kind": "random-blocks", "size": 2, "every": 3})
+    kept = [scopes_in_use(slow) for _ in range(9) if played(slow, 1)]
+    assert len(set(kept[4:])) == 2  # learned with the first decision after the design, and three evaluations later
+
+
+def test_scopes_chosen_without_data_are_chosen_again_with_the_first() -> None:
+    settings = AdditiveGPSettings(structure=RandomBlocks(size=2, every=50))
+    team = team_of(None)
+    blind = learn_model(team.acquisition, team._situation(None), settings, None).learned
+    played(team, 1)
+    seeing = learn_model(team.acquisition, team._situation(None), settings, blind).learned
+    assert blind.structure is not None
+    assert seeing.structure is not None
+    assert (blind.structure.chosen_at, seeing.structure.chosen_at) == (0, 1)
+
+
+class Spy(JointAcquisition, frozen=True, tag="spy"):
+    """Keeps what it was given to learn from."""
+
+    seen: list[Any] = msgspec.field(default_factory=list[Any])
+
+    def learn(self, situation, belief_settings, previous):
+        self.seen.append((situation, belief_settings, previous))
+        return super().learn(situation, belief_settings, previous)
+
+
+def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
+    team, spy = team_of(None), Spy()
+    played(team, 12)
+    learned = learn_model(spy, team._situation(None), AdditiveGPSettings(structure=SampledStructure()), None).learned
+    situation, settings, previous = spy.seen[0]
+    assert previous is None
+    assert settings.structure is None
+    assert learned.structure is not None
+    assert len(learned.structure.scopes) > max(map(len, learned.structure.state[:1]))
+    medians = [settings.factors[factor].outputscale_median for factor in situation.graph.factors]
+    assert tuple(medians) == learned.structure.shares
+    assert sum(medians) == pytest.approx(1.0)
+    assert situation.history.factors.shape == (12, len(medians))
+    assert np.isfinite(situation.history.totals).all()
+
+
+def test_hyperparameters_move_with_the_scopes_and_are_refitted_when_due_only() -> None:
+    settings = AdditiveGPSettings(structure=RandomBlocks(size=3), refit_every=4)
+    team, spy, learned, fits = team_of(None), Spy(), None, []
+    played(team, 8)
+    for _ in range(6):
+        learned = learn_model(spy, team._situation(None), settings, learned).learned
+        fits.append(learned.fitted_at)
+        played(team, 1)
+    assert fits == [8, 8, 8, 8, 12, 12]
+    carried = [previous for _, _, previous in spy.seen[1:4]]
+    for previous, (situation, _, _) in zip(carried, spy.seen[1:4], strict=True):
+        sizes = [len(lengths) for lengths in previous.hyperparameters.lengthscales]
+        assert sizes == [len(scope) for scope in situation.graph.scopes]
+        assert sum(previous.hyperparameters.outputscales) == pytest.approx(sum(carried[0].hyperparameters.outputscales))
+
+
+def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
+    whole, parts = (tuple(range(6)),), ((0, 2), (1, 4), (3,), (5,))
+    turns = iter([whole, parts, whole, parts])
+    settings, team = AdditiveGPSettings(structure=ScreenedScopes(every=1), max_iterations=15), team_of(None)
+    played(team, 12)
+    situation, learned = team._situation(None), None
+    for _ in range(4):
+        given = LearnedStructure(next(turns), (), 12, ((0,),))
+        monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
+        model = structured.learn_model(team.acquisition, situation, settings, learned)
+        learned = model.learned
+        functions = team.acquisition.local_functions(in_structure(situation, learned.structure), model)
+        assert functions.graph.variables == NAMES
+        assert [tuple(NAMES[i] for i in scope) for scope in given.scopes] == list(model.belief.graph.scopes)
+
+
+def test_groups_that_make_up_a_function_are_sampled() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 6)) * 2.0
+    team = team_of({"kind": "sampled", "samples": 10, "moves": 20, "burn_in": 150}, seed=0)
+    Y = np.sin(2.0 * X[:, 0] - 3.0 * X[:, 2]) + np.cos(3.0 * X[:, 1] * X[:, 4]) + np.sin(2.0 * X[:, 3] + 2.0 * X[:, 5])
+    team.attach(X, Y)
+    structure = team.model.learned.structure
+    assert structure is not None
+    shares = dict(zip(structure.scopes, structure.shares, strict=True))
+    assert sum(shares.get(group, 0.0) for group in ((0, 2), (1, 4), (3, 5))) > 0.8
+
+
+@every_structure
+def test_agents_that_exchange_real_messages_agree_alike(structure) -> None:
+    fast = team_of(structure, acquisition="thompson")
+    slow = team_of(structure, acquisition="thompson", transport={"kind": "in-process", "as_agents": True})
+    assert played(fast, 7) == played(slow, 7)
+    assert fast.last_report is not None
+    assert slow.last_report is not None
+    assert fast.last_report.traffic.messages == slow.last_report.traffic.messages > 0
+
+
+@pytest.mark.parametrize("coordination", ["refined-max-sum", "centralised", "sobol", "isotropic-gp"])
+def test_ways_to_agree_and_baselines_run_beside_it(coordination) -> None:
+    team = team_of(KINDS["random-blocks"], coordination=coordination)
+    assert len(played(team, 7)) == 7
+
+
+def test_a_known_graph_gives_way() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["u", "w"], "g": ["v", "x", "y", "z"]}, owners={"f": "ann", "g": "bob"})
+    belief = AdditiveGPSettings(structure=RandomForest(edges=1), max_iterations=10)
+    team = sb.Team(graph, BOUNDS, belief=belief, initial=3)
+    played(team, 5)
+    assert sorted(map(len, team.model.belief.graph.scopes)) == [1, 1, 1, 1, 2]
+    assert set(team.model.belief.graph.factor_owners) == {"ann", "bob"}
+
+
+@pytest.mark.parametrize(
+    ("structure", "settings", "message"),
+    [
+        (
+            {"kind": "sampled", "samples": 1},
+            {"acquisition": {"kind": "add-gp-ucb", "groups": "learned"}},
+            "one of them",
+        ),
+        ({"kind": "sampled"}, {"acquisition": "add-gp-ucb"}, "scopes overlap"),
+        ({"kind": "random-forest"}, {"acquisition": "add-gp-ucb"}, "scopes overlap"),
+        ({"kind": "sampled", "samples": 0}, {}, r"belief\.structure\.samples: got 0"),
+        ({"kind": "sampled", "largest": 0}, {}, r"largest: got 0"),
+        ({"kind": "random-blocks", "size": 0}, {}, r"size: got 0"),
+        ({"kind": "random-forest", "edges": 0}, {}, r"edges: got 0"),
+        ({"kind": "screened", "gain": -1.0}, {}, r"gain: got -1"),
+        ({"kind": "sampling"}, {}, r"did you mean 'sampled'"),
+        ({"kind": "random-blocks", "sise": 3}, {}, r"did you mean 'size'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(structure, settings, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        team_of(structure, **settings)
+
+
+def test_structures_of_given_factors_and_of_priors_by_name_are_refused() -> None:
+    graph, belief = sb.FactorGraph.from_scopes({"f": NAMES}), {"kind": "additive", "structure": {"kind": "sampled"}}
+    with pytest.raises(ConfigError, match="outcomes per factor"):
+        sb.Team(graph, BOUNDS, belief=belief, outcomes="per-factor")
+    with pytest.raises(ConfigError, match="none where a structure"):
+        sb.Team(graph, BOUNDS, belief={**belief, "factors": {"f": {}}})
+
+
+@pytest.mark.parametrize("structure", [KINDS["random-blocks"], {"kind": "sampled", "samples": 1, "burn_in": 3}])
+def test_add_gp_ucb_takes_scopes_that_are_disjoint(structure) -> None:
+    team = team_of(structure, acquisition="add-gp-ucb")
+    played(team, 7)
+    assert sum(map(len, team.model.belief.graph.scopes)) == len(NAMES)
+
+
+def test_a_scenario_can_ask_for_it_on_the_command_line() -> None:
+    found = load("michalewicz", ["belief.structure.kind=sampled", "belief.structure.largest=3"])
+    assert found.belief == AdditiveGPSettings(structure=SampledStructure(largest=3))

@@ -1,0 +1,157 @@
+"""Set partitions and the split-merge proposal: counts, normalisation, the way back."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.belief.structure import (
+    all_partitions,
+    averaged,
+    canonical,
+    log_acceptance,
+    log_probability,
+    propose,
+    sample_partitions,
+)
+from swarmbo.belief.structure.partitions import Proposal
+
+CAPS = [None, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("n", "bell"), [(0, 1), (1, 1), (2, 2), (3, 5), (4, 15), (5, 52), (6, 203)])
+def test_there_are_as_many_partitions_as_bell_says(n, bell) -> None:
+    found = list(all_partitions(n))
+    assert len(found) == len(set(found)) == bell
+    for partition in found:
+        assert partition == canonical(partition)
+        assert sorted(element for block in partition for element in block) == list(range(n))
+
+
+@pytest.mark.parametrize("largest", [1, 2, 3, 4])
+def test_a_cap_leaves_those_within_it(largest) -> None:
+    assert set(all_partitions(5, largest)) == {p for p in all_partitions(5) if max(map(len, p)) <= largest}
+
+
+@pytest.mark.parametrize("largest", CAPS)
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_probabilities_to_leave_a_partition_add_up_to_one(n, largest) -> None:
+    space = list(all_partitions(n, largest))
+    for old in space:
+        row = [math.exp(log_probability(old, new, largest)) for new in space]
+        assert sum(row) == pytest.approx(0.0 if largest == 1 else 1.0, abs=1e-12)
+        assert math.exp(log_probability(old, old, largest)) == 0.0
+
+
+@pytest.mark.parametrize("largest", CAPS)
+def test_every_move_can_be_undone(largest) -> None:
+    space = list(all_partitions(5, largest))
+    for old in space:
+        for new in space:
+            assert (log_probability(old, new, largest) > -math.inf) == (log_probability(new, old, largest) > -math.inf)
+
+
+@pytest.mark.parametrize("largest", [None, 2])
+@pytest.mark.parametrize("start", [((0, 1, 2, 3),), ((0, 1), (2, 3)), ((0,), (1,), (2,), (3,)), ((0, 1, 3), (2,))])
+def test_proposals_come_as_often_as_is_said(start, largest) -> None:
+    if largest is not None and max(map(len, start)) > largest:
+        start = ((0, 1), (2,), (3,))
+    rng, n = np.random.default_rng(0), 20_000
+    seen = Counter[tuple[tuple[int, ...], ...]]()
+    for _ in range(n):
+        proposal = propose(start, rng, largest)
+        assert proposal is not None
+        assert proposal.log_forward == log_probability(start, proposal.partition, largest)
+        assert proposal.log_back == log_probability(proposal.partition, start, largest)
+        seen[proposal.partition] += 1
+    space = list(all_partitions(4, largest))
+    said = {new: math.exp(log_probability(start, new, largest)) for new in space}
+    assert sum(abs(seen[new] / n - said[new]) for new in space) / 2.0 < 0.02
+
+
+def test_probabilities_by_hand() -> None:
+    whole, halves, singles = ((0, 1, 2),), ((0, 1), (2,)), ((0,), (1,), (2,))
+    assert math.exp(log_probability(whole, halves)) == pytest.approx(1 / 3)  # a split is forced; three cuts
+    assert math.exp(log_probability(halves, whole)) == pytest.approx(1 / 2)  # one pair, even odds
+    assert math.exp(log_probability(halves, singles)) == pytest.approx(1 / 2)
+    assert math.exp(log_probability(singles, halves)) == pytest.approx(1 / 3)  # a merge is forced; three pairs
+    assert math.exp(log_probability(halves, singles, 2)) == 1.0  # a cap of two leaves nothing to merge
+    assert log_probability(whole, singles) == -math.inf  # two moves away
+    assert log_probability(halves, ((0, 2), (1,))) == -math.inf
+
+
+def test_where_there_is_no_move_none_is_proposed_and_the_chain_stays() -> None:
+    rng, singles = np.random.default_rng(0), ((0,), (1,))
+    assert propose(((0,),), rng) is None
+    assert propose(singles, rng, largest=1) is None
+    assert sample_partitions(singles, lambda p: 0.0, rng, 3, largest=1) == [singles] * 3
+
+
+def transitions(space, weights, largest):
+    """The chain's matrix of transitions, from its proposal and its acceptance."""
+    P = np.zeros((len(space), len(space)))
+    for i, old in enumerate(space):
+        for j, new in enumerate(space):
+            forward, back = log_probability(old, new, largest), log_probability(new, old, largest)
+            if forward > -math.inf:
+                accepted = log_acceptance(weights[i], weights[j], Proposal(new, forward, back))
+                P[i, j] = math.exp(forward + accepted)
+        P[i, i] += 1.0 - P[i].sum()
+    return P
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 5), st.sampled_from([None, 2, 3]), st.integers(0, 2**32 - 1), st.floats(0.0, 8.0))
+def test_detailed_balance_holds_for_any_weights(n, largest, seed, spread) -> None:
+    space = list(all_partitions(n, largest))
+    weights = spread * np.random.default_rng(seed).normal(size=len(space))
+    P, share = transitions(space, weights, largest), np.exp(weights - weights.max())
+    share /= share.sum()
+    flow = share[:, None] * P
+    np.testing.assert_allclose(flow, flow.T, atol=1e-14)
+    np.testing.assert_allclose(share @ P, share, atol=1e-13)
+    anywhere = np.linalg.matrix_power((P > 0.0) | np.eye(len(space), dtype=bool), len(space))
+    assert anywhere.all()  # from everywhere to everywhere
+
+
+@pytest.mark.parametrize("largest", [None, 2])
+def test_a_chain_without_data_visits_all_partitions_alike(largest) -> None:
+    space = list(all_partitions(4, largest))
+    chain = sample_partitions(space[-1], lambda p: 0.0, np.random.default_rng(1), 20_000, largest=largest)
+    seen = Counter(chain)
+    assert set(seen) == set(space)
+    assert sum(abs(seen[p] / len(chain) - 1.0 / len(space)) for p in space) / 2.0 < 0.03
+
+
+def test_a_chain_repeats_with_its_stream_and_goes_on_from_its_last_state() -> None:
+    def weight(partition) -> float:
+        return float(len(partition))
+
+    start = (tuple(range(6)),)
+    whole = sample_partitions(start, weight, np.random.default_rng(3), 30, moves=2)
+    assert whole == sample_partitions(start, weight, np.random.default_rng(3), 30, moves=2)
+    rng = np.random.default_rng(3)
+    first = sample_partitions(start, weight, rng, 10, moves=2)
+    assert first + sample_partitions(first[-1], weight, rng, 20, moves=2) == whole
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_the_cap_is_kept_and_blocks_stay_a_partition(n, largest, moves, seed) -> None:
+    rng = np.random.default_rng(seed)
+    start = tuple((i,) for i in range(n))
+    for state in sample_partitions(start, lambda p: 0.0, rng, 3, moves=moves, largest=largest):
+        assert max(map(len, state)) <= largest
+        assert state == canonical(state)
+        assert sorted(element for block in state for element in block) == list(range(n))
+
+
+def test_equal_scopes_are_merged_and_shares_are_averages() -> None:
+    samples = [((0, 1), (2,)), ((0, 1), (2,)), ((0, 1, 2),), ((0,), (1,), (2,))]
+    scopes, shares = averaged(samples)
+    assert scopes == ((0,), (0, 1), (0, 1, 2), (1,), (2,))
+    np.testing.assert_allclose(shares, [1 / 12, 1 / 4, 1 / 4, 1 / 12, 1 / 4 + 1 / 12])
+    assert sum(shares) == pytest.approx(1.0)
+    assert averaged([((0,), (1,))]) == (((0,), (1,)), (0.5, 0.5))
