@@ -47,7 +47,7 @@ class JointSituation:
         seed: The team's seed, for named random streams.
         initial: How many of the first evaluations belong to the initial design, which no method chose.
         structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
-            others.
+            others. ``learned``: somebody else looked for them.
     """
 
     graph: FactorGraph
@@ -60,4 +60,4 @@ class JointSituation:
     horizon: int | None
     seed: int
     initial: int = 10
-    structure: Literal["known", "unknown"] = "known"
+    structure: Literal["known", "unknown", "learned"] = "known"

@@ -87,7 +87,8 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
         return situation
     history, graph = situation.history, _graph(situation, structure)
     unknown = np.full((len(history), len(graph.factors)), np.nan)
-    return replace(situation, graph=graph, history=History(history.X, history.totals, unknown))
+    told = History(history.X, history.totals, unknown)
+    return replace(situation, graph=graph, history=told, structure="learned")
 
 
 def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGraph:

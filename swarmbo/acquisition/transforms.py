@@ -31,6 +31,7 @@ _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5)
 _GROWTH = 1.5  # choices are made anew when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "known": math.log(10.0),  # a factor that somebody names is rather not a sum over its variables
+    "learned": math.log(10.0),
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
@@ -50,24 +51,27 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
         return Model(belief.condition_on_pending(situation.pending), learned)
     if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
-    turn = previous.rivals
-    if len(turn) > 1 and n - previous.fitted_at >= settings.refit_every:
-        turn = (*turn[1:], turn[0])
-        previous = msgspec.structs.replace(previous, hyperparameters=turn[0][1], warps=(_OF_TOTALS[turn[0][0]][:2],))
-    model, _ = _model_of_totals(situation, settings, turn[0][0], previous)
-    turn = ((turn[0][0], model.learned.hyperparameters), *turn[1:])
-    return replace(model, learned=msgspec.structs.replace(model.learned, rivals=turn))
+    (place, hyperparameters), *others = previous.rivals
+    if others and n - previous.fitted_at >= settings.refit_every:
+        others.append((place, hyperparameters))
+        place, hyperparameters = others.pop(0)
+        warps = (_OF_TOTALS[place][:2],)
+        previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps)
+    model, _ = _model_of_totals(situation, settings, place, previous)
+    rivals = ((place, model.learned.hyperparameters), *others)
+    return replace(model, learned=msgspec.structs.replace(model.learned, rivals=rivals))
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
-    """The model that has the largest evidence; it remembers those that come close."""
-    n = len(situation.history)
-    models = [_model_of_totals(situation, settings, place, None) for place in range(len(_OF_TOTALS))]
-    evidences = np.array([evidence for _, evidence in models])
-    order = np.argsort(-evidences, kind="stable")
-    near = [int(place) for place in order if evidences[place] >= evidences[order[0]] - _TIE * n]
-    rivals = tuple((place, models[place][0].learned.hyperparameters) for place in near)
-    best = models[near[0]][0]
+    """The model that has the largest evidence; it remembers those that come close. Who looked for scopes wants sums."""
+    n, tried = len(situation.history), dict[int, tuple[Model, float]]()
+    for place, (_, _, is_whole) in enumerate(_OF_TOTALS):
+        if not is_whole or situation.structure != "learned":
+            tried[place] = _model_of_totals(situation, settings, place, None)
+    order = sorted(tried, key=lambda place: -tried[place][1])
+    near = [place for place in order if tried[place][1] >= tried[order[0]][1] - _TIE * n]
+    rivals = tuple((place, tried[place][0].learned.hyperparameters) for place in near)
+    best = tried[near[0]][0]
     return replace(best, learned=msgspec.structs.replace(best.learned, decomposed_at=n, rivals=rivals))
 
 
