@@ -1,0 +1,115 @@
+"""Random features of a stationary kernel: a Gaussian process as a linear model with independent standard weights."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.kernels import KernelName, spectral_frequencies
+from swarmbo.rng import stream
+
+_LARGEST = 2**16  # features; beyond it a Gram matrix of them alone takes 32 GiB
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBasis:
+    """Sines and cosines whose random sums f(u) = features(u)·w, w ~ N(0, I), have about the covariance of a kernel.
+
+    Immutable, and a function of what ``create`` is given: agents that agree on that agree on the basis without a word
+    about frequencies. The variance features(u)·features(u) is the outputscale everywhere, exactly; the covariance of
+    two points deviates from the kernel by about outputscale / √n_features.
+
+    Source: Rahimi & Recht 2007, alg. 1, with the spectral densities of ``swarmbo.kernels.spectral_frequencies``.
+
+    Args:
+        frequencies: Angular frequencies (k, d), in radians per side of the unit cube.
+        outputscale: Prior variance > 0 of the sums.
+
+    Example:
+        >>> basis = FeatureBasis.create(0, "matern52", np.array([0.3, 0.3]), 2.0, n_features=64)
+        >>> Phi = basis.features(np.array([[0.1, 0.2], [0.9, 0.5], [0.4, 0.4]]))
+        >>> Phi.shape, np.diag(Phi @ Phi.T).round(12).tolist()
+        ((3, 64), [2.0, 2.0, 2.0])
+    """
+
+    frequencies: Float[np.ndarray, "k d"]
+    outputscale: float
+
+    def __post_init__(self) -> None:
+        self.frequencies.flags.writeable = False
+
+    @classmethod
+    def create(
+        cls,
+        seed: int,
+        kernel: KernelName,
+        lengthscales: Float[np.ndarray, " d"],
+        outputscale: float,
+        n_features: int,
+    ) -> "FeatureBasis":
+        """Draw the frequencies. Bases of one seed and size differ in their lengthscales by a stretch only.
+
+        Args:
+            seed: An integer >= 0; equal arguments give equal bases.
+            kernel: The kernel's name.
+            lengthscales: One per coordinate, > 0, in shares of the sides of the unit cube.
+            outputscale: Prior variance > 0.
+            n_features: Sines and cosines together, an even number from 2 to 65,536.
+
+        Raises:
+            ConfigError: If a number is out of its range, or the kernel was registered without frequencies.
+        """
+        scales = np.array(lengthscales, dtype=float)
+        if scales.ndim != 1 or scales.size == 0 or not (np.isfinite(scales).all() and (scales > 0.0).all()):
+            raise ConfigError(f"got {scales.tolist()}; wanted one finite number > 0 a coordinate", at="$.lengthscales")
+        if not (np.isfinite(outputscale) and outputscale > 0.0):
+            raise ConfigError(f"got {outputscale}; wanted a finite number > 0", at="$.outputscale")
+        if not 2 <= n_features <= _LARGEST or n_features % 2:
+            raise ConfigError(f"got {n_features}; wanted an even integer from 2 to {_LARGEST}", at="$.n_features")
+        rng = stream(seed, "feature basis")
+        return cls(spectral_frequencies(rng, kernel, scales, n_features // 2), float(outputscale))
+
+    @property
+    def n_features(self) -> int:
+        """Sines and cosines together, 2k."""
+        return 2 * self.frequencies.shape[0]
+
+    @property
+    def n_dims(self) -> int:
+        """Number of coordinates d of a point."""
+        return self.frequencies.shape[1]
+
+    def features(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
+        """Features (m, 2k) of points: all sines, then all cosines.
+
+        Args:
+            U: Points (m, d) in the unit cube; others do no harm.
+
+        Raises:
+            ShapeError: If the points have another number of coordinates.
+        """
+        phase = self._phase(U)
+        return np.sqrt(2.0 * self.outputscale / self.n_features) * np.concatenate(
+            [np.sin(phase), np.cos(phase)], axis=1
+        )
+
+    def feature_gradients(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:
+        """Derivatives (m, d, 2k) of the features: entry [i, j] is d features(U[i]) / d U[i, j].
+
+        Args:
+            U: Points (m, d) in the unit cube.
+
+        Raises:
+            ShapeError: If the points have another number of coordinates.
+        """
+        phase = self._phase(U)[:, None, :]
+        slopes = np.concatenate([np.cos(phase), -np.sin(phase)], axis=2)
+        along = np.tile(self.frequencies.T, 2)
+        return np.sqrt(2.0 * self.outputscale / self.n_features) * slopes * along
+
+    def _phase(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
+        points = np.asarray(U, dtype=float)
+        if points.ndim != 2 or points.shape[1] != self.n_dims:
+            raise ShapeError(f"U: got shape {points.shape}; wanted (m, {self.n_dims})")
+        return points @ self.frequencies.T
