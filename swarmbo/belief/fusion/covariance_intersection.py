@@ -74,6 +74,12 @@ class CovarianceIntersection(FusingAgent):
         """Readings of each agent times the share with which they count."""
         return dict(sorted(self._tally.items()))
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has told its estimate often enough, and all neighbours hold the same proposal."""
+        disagree = any(not self._agrees.get(neighbour, True) for neighbour in self.neighbours)
+        return (self._left == 0 or self._estimate.count == 0.0) and not disagree
+
     def meet(self, neighbours: Iterable[str]) -> None:
         """Whom it speaks to from now on: those that its radio reaches."""
         before = self.neighbours
@@ -108,8 +114,7 @@ class CovarianceIntersection(FusingAgent):
         self._estimate, self._left = fused, self.repeats
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        disagree = any(not self._agrees.get(neighbour, True) for neighbour in self.neighbours)
-        if (self._left == 0 or self._estimate.count == 0.0) and not disagree:
+        if self.is_finished:
             return
         self._left = max(self._left - 1, 0)
         body = _Body(self._tally, packed_bytes(self._estimate.packed()))

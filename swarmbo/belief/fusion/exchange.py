@@ -31,18 +31,18 @@ def exchange(agents: Iterable[FusingAgent], transport: Carrier, steps: int) -> T
     Args:
         agents: Who talks; the same agents may be elsewhere in another call, as if cut off.
         transport: Opened for at least them.
-        steps: How many, >= 0; it ends before if nobody has anything to say.
+        steps: How many, >= 0; it ends before if all agents have finished.
 
     Returns:
         What was sent.
     """
     by_name, before = {agent.name: agent for agent in agents}, transport.traffic
     for _ in range(steps):
-        outboxes = [agent.speak() for agent in by_name.values()]
-        if not any(outboxes):
+        if all(agent.is_finished for agent in by_name.values()):
             break
-        for envelope in (envelope for outbox in outboxes for envelope in outbox):
-            transport.send(envelope)
+        for agent in by_name.values():
+            for envelope in agent.speak():
+                transport.send(envelope)
         for name, inbox in transport.deliver().items():
             if name in by_name:
                 by_name[name].hear(inbox)

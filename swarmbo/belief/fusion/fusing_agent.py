@@ -61,6 +61,11 @@ class FusingAgent(ABC):
     def reached(self) -> dict[str, float]:
         """How many readings of which agent its belief holds, its own among them; agents that give none are left out."""
 
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Whether it has nothing more to say until it measures or hears something new."""
+
     def meet(self, neighbours: Iterable[str]) -> None:
         """Whom it speaks to from now on: those that its radio reaches. Whether they hear it, it must find out."""
         self.neighbours = tuple(sorted(set(neighbours) - {self.name}))

@@ -13,10 +13,11 @@ from swarmbo.spaces import Domain
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """What the sender has, by author, and entries that the recipient may lack: (number, content) by author."""
+    """What the sender has, by author, entries that the recipient may lack, and whether it wants to hear of them."""
 
     has: dict[str, int]
-    entries: dict[str, tuple[int, bytes]]
+    entries: dict[str, tuple[int, bytes]]  # number and content
+    asks: bool
 
 
 class _Peer(msgspec.Struct):
@@ -25,7 +26,7 @@ class _Peer(msgspec.Struct):
     has: dict[str, int] = {}  # as it said last
     told: dict[str, int] = {}  # what it was sent since
     age: int = 0  # steps since it was sent something without an answer
-    is_owed: bool = False  # whether it waits to hear that entries have arrived
+    is_owed: bool = False  # whether it waits to hear what has arrived
 
 
 class Gossip(FusingAgent):
@@ -55,6 +56,16 @@ class Gossip(FusingAgent):
         """How many readings of which agent its belief holds."""
         return {agent: float(count) for agent, count in sorted(self._has().items()) if count}
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether every neighbour has said that it has all that this agent has, and has been answered."""
+        return all(
+            self._agrees.get(neighbour, True)
+            and not self._peer(neighbour).is_owed
+            and not self._lacks(self._peer(neighbour))
+            for neighbour in self.neighbours
+        )
+
     @abstractmethod
     def _has(self) -> dict[str, int]:
         """How many readings of which agent it knows of."""
@@ -70,6 +81,9 @@ class Gossip(FusingAgent):
     def _peer(self, name: str) -> _Peer:
         return self._peers.setdefault(name, _Peer())
 
+    def _lacks(self, peer: _Peer) -> list[str]:
+        return [author for author, count in self._has().items() if count > peer.has.get(author, 0)]
+
     def _has_adopted(self) -> None:
         for peer in self._peers.values():
             peer.has, peer.told, peer.age = {}, {}, self.patience
@@ -77,7 +91,7 @@ class Gossip(FusingAgent):
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said, peer = msgspec.msgpack.decode(body, type=_Body), self._peer(sender)
         peer.has = said.has
-        peer.is_owed = peer.is_owed or bool(said.entries)
+        peer.is_owed = peer.is_owed or said.asks
         for author, (number, content) in said.entries.items():
             self._file(author, number, content)
 
@@ -85,10 +99,9 @@ class Gossip(FusingAgent):
         has = self._has()
         for neighbour in self.neighbours:
             peer = self._peer(neighbour)
-            lacks = [author for author, count in has.items() if count > peer.has.get(author, 0)]
             if peer.age >= self.patience:
                 peer.told = {}
-            news = [author for author in lacks if has[author] > peer.told.get(author, 0)]
+            news = [author for author in self._lacks(peer) if has[author] > peer.told.get(author, 0)]
             is_due = peer.age >= self.patience and not self._agrees.get(neighbour, True)
             peer.age += 1
             if news or peer.is_owed or is_due:
@@ -97,7 +110,7 @@ class Gossip(FusingAgent):
                 peer.is_owed = False
                 if news or is_due:
                     peer.age = 0
-                yield neighbour, _Body(has, entries)
+                yield neighbour, _Body(has, entries, bool(news) or is_due)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {"peers": msgspec.to_builtins(self._peers)}, {}

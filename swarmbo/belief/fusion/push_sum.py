@@ -110,6 +110,11 @@ class PushSum(FusingAgent):
         return dict(self._view()[1])
 
     @property
+    def is_finished(self) -> bool:
+        """Whether it has nobody to speak to: consensus has no end that an agent could know of."""
+        return not self.neighbours
+
+    @property
     def is_settled(self) -> bool:
         """Whether its belief holds all readings of each agent that it holds any of, as far as it has heard."""
         reached = self._view()[1]
