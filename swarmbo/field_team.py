@@ -12,7 +12,8 @@ from pettingzoo import ParallelEnv
 from scipy.stats import qmc
 
 from swarmbo.acquisition import Situation
-from swarmbo.belief import ExactGP
+from swarmbo.belief import ExactGP, PlaceBelief, view_of
+from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
 from swarmbo.kinds import (
     FIELD_TEAM,
@@ -86,7 +87,11 @@ class FieldTeam:
         self.transport = resolve(transport, TransportSettings, "$.transport")
         self.belief_settings: FieldBelief = fitting(belief, FieldBelief, BeliefSettings, FIELD_TEAM, "$.belief")
         self.seed, self.horizon = seed, rounds
-        self.belief = ExactGP.create(self.belief_settings, domain)
+        self.belief: ExactGP | FusedBelief = (
+            FusedBelief(self.belief_settings, domain, self.agents, seed)
+            if isinstance(self.belief_settings, FusedSettings)
+            else ExactGP.create(self.belief_settings, domain)
+        )
         self.round = 0
         self.failures = 0
         self.last_query: Query | None = None
@@ -207,7 +212,7 @@ class FieldTeam:
         self.round += 1
         self._asked += 1
         self.refit()
-        belief = self.belief
+        belief: PlaceBelief = self.belief.views if isinstance(self.belief, FusedBelief) else self.belief
         pending = [point for points in self._pending.values() for point in points.values()]
         if pending:
             belief = belief.condition_on_pending(np.array(pending))
@@ -229,7 +234,7 @@ class FieldTeam:
             self.transport,
         )
         points = {agent: decision.points[agent].copy() for agent in takes_part if agent in decision.points}
-        predictions = [belief.posterior(point[None]) for point in points.values()]
+        predictions = [view_of(belief, agent).posterior(point[None]) for agent, point in points.items()]
         query = Query(
             id=f"q{self._asked:05d}",
             points=points,
@@ -282,6 +287,9 @@ class FieldTeam:
     def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
         """Learn measurements that were never asked for: earlier surveys, other instruments.
 
+        Where each agent has a belief of its own, the first agent is given them; the others hear of them when next the
+        agents talk.
+
         Args:
             locations: Where (n, d), in physical units.
             outcomes: What (n,); entries that are not finite count as failed.
@@ -290,13 +298,18 @@ class FieldTeam:
         if X.shape != (len(y), self.domain.n_dims):
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
         good = np.isfinite(y)
-        if good.any():
+        if isinstance(self.belief, FusedBelief):
+            self.belief.agents[self.agents[0]].measure(X[good], y[good])
+        elif good.any():
             self.belief = self.belief.update(X[good], y[good])
         self.failures += int((~good).sum())
 
     def refit(self) -> None:
-        """Fit the belief's hyper-parameters if they are due; ``ask`` and ``recommend`` do so by themselves."""
-        if self.belief.needs_fit:
+        """Fit the belief's hyper-parameters if they are due; ``ask`` and ``recommend`` do so by themselves.
+
+        Agents with beliefs of their own fit when they talk, and there is nothing to do here.
+        """
+        if isinstance(self.belief, ExactGP) and self.belief.needs_fit:
             self.belief = self.belief.fit(stream(self.seed, "fit", n=self.belief.n_data))
 
     def recommend(self) -> Recommendation | None:
@@ -311,8 +324,9 @@ class FieldTeam:
         places = self._world.sites() if self._world else None
         if places is None:
             sobol = qmc.Sobol(self.domain.n_dims, rng=stream(self.seed, "recommendation"))
-            inside = ((self.domain.low <= self.belief.X) & (self.domain.high >= self.belief.X)).all(axis=1)
-            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), self.belief.X[inside]])
+            measured = self.belief.places if isinstance(self.belief, FusedBelief) else self.belief.X
+            inside = ((self.domain.low <= measured) & (self.domain.high >= measured)).all(axis=1)
+            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), measured[inside]])
         best = places[int(self.belief.posterior_mean(places).argmax())]
         mean, var = self.belief.posterior(best[None])
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
@@ -388,8 +402,11 @@ class FieldTeam:
         self._positions = {agent: np.array(position) for agent, position in plain["positions"].items()}
         self._starts = {agent: np.array(start) for agent, start in plain["starts"].items()}
         belief_arrays = {name.removeprefix("belief/"): array for name, array in arrays.items()}
-        self.belief = ExactGP.from_state_dict(
-            self.belief_settings, self.domain, {"json": plain["belief"], "arrays": belief_arrays}
+        belief_state = {"json": plain["belief"], "arrays": belief_arrays}
+        self.belief = (
+            FusedBelief.from_state_dict(self.belief_settings, self.domain, self.agents, self.seed, belief_state)
+            if isinstance(self.belief_settings, FusedSettings)
+            else ExactGP.from_state_dict(self.belief_settings, self.domain, belief_state)
         )
         return self
 
@@ -447,19 +464,30 @@ class FieldTeam:
         """Learn what agents measured and move them to where they did, in the team's order."""
         told = [agent for agent in self.agents if agent in outcomes]
         good = [agent for agent in told if np.isfinite(outcomes[agent])]
-        if good:  # first what may be refused, so that nothing has changed if it is
+        links = self._world.links() if self._world else None
+        sharing = Traffic()
+        if isinstance(self.belief, FusedBelief):  # first what may be refused, so that nothing has changed if it is
+            sharing = self.belief.learn({agent: (places[agent][None], [outcomes[agent]]) for agent in good}, links)
+        elif good:
             y = np.array([outcomes[agent] for agent in good])
             self.belief = self.belief.update(np.array([places[agent] for agent in good]), y)
+            sharing = self._reports(good, places, outcomes, Routes(self.agents, links))
         self.failures += len(told) - len(good)
         for agent in told:
             self._positions[agent] = places[agent]
             self._starts.setdefault(agent, places[agent])
-        routes = Routes(self.agents, self._world.links() if self._world else None)
-        self.last_sharing = Traffic()
+        self.last_sharing = sharing
+
+    def _reports(
+        self, good: list[str], places: Mapping[str, np.ndarray], outcomes: Mapping[str, float], routes: Routes
+    ) -> Traffic:
+        """What it takes to tell everybody what each agent measured."""
+        sharing = Traffic()
         for agent in good:
             others = [other for other in self.agents if other != agent]
             report = msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent]))
-            self.last_sharing += multicast_traffic(routes, agent, others, len(report))
+            sharing += multicast_traffic(routes, agent, others, len(report))
+        return sharing
 
 
 def _number(outcome: Outcome) -> float:

@@ -38,6 +38,7 @@ from swarmbo.baselines import (
 )
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.fusion import FusedSettings
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.agreement import Agreement
@@ -52,7 +53,7 @@ from swarmbo.transport import InProcess, Routes
 
 TransportSettings = InProcess
 
-FieldBelief = ExactGPSettings
+FieldBelief = ExactGPSettings | FusedSettings
 FieldAcquisition = DBGPUCB
 FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 

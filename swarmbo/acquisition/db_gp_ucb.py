@@ -14,7 +14,7 @@ from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.shortlist import shortlist
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat
-from swarmbo.belief import ExactGP
+from swarmbo.belief import PlaceBelief, view_of
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import Settings, require
 
@@ -93,26 +93,31 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         disjoint shortlists. A robot for which that leaves no place sits the round out; for the others there is always a
         joint choice without a clash.
         """
-        belief, order = situation.belief, self.markov_order
+        order = self.markov_order
+        beliefs = {agent: view_of(situation.belief, agent) for agent in situation.movers}
         groups, places = self._territories(situation)
         if not groups:
             return None
         sqrt_beta = self.sqrt_beta(situation)
         arity = min(order + 1, max(map(len, groups)))
         size = min(max(self.candidates, 2 * order + 1), int(round(self.table_entries ** (1 / arity), 9)))
-        shortlists = {agent: own[shortlist(belief, own, size, sqrt_beta)] for agent, own in places.items()}
-        noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
-        noise_ratio = noise_variance / belief.prior_variance
-        weight = alpha(self.exploration, situation.moment, len(places), noise_ratio, self.delta)
-        bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
+        shortlists = {agent: own[shortlist(beliefs[agent], own, size, sqrt_beta)] for agent, own in places.items()}
         scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
         owners = {f"w_{agent}": agent for agent in places}
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
-        tables = {
-            factor: local_acquisition(belief, [shortlists[agent] for agent in scope], bonus, noise_variance)
-            for factor, scope in scopes.items()
-        }
+        tables: dict[str, np.ndarray] = {}
+        for factor, scope in scopes.items():  # the owner, first in its scope, decides by what it believes itself
+            belief = beliefs[scope[0]]
+            bonus, noise_variance = self._bonus(belief, situation, len(places))
+            tables[factor] = local_acquisition(belief, [shortlists[agent] for agent in scope], bonus, noise_variance)
         return LocalProblem(graph, tables, shortlists)
+
+    def _bonus(self, belief: PlaceBelief, situation: Situation, n_robots: int) -> tuple[float, float]:
+        """Weight s_f sqrt(0.5 alpha) of the root of the gain, and the noise variance that the gain is computed with."""
+        noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
+        noise_ratio = noise_variance / belief.prior_variance
+        weight = alpha(self.exploration, situation.moment, n_robots, noise_ratio, self.delta)
+        return self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance), noise_variance
 
     def _territories(self, situation: Situation) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
         """The chains, and for each robot in them the places it may bargain for, at least one."""
@@ -128,12 +133,12 @@ class DBGPUCB(Settings, frozen=True, tag_field="kind", tag="db-gp-ucb"):
 
 
 def local_acquisition(
-    belief: ExactGP, places: Sequence[Float[np.ndarray, "_ d"]], bonus: float, noise_variance: float
+    belief: PlaceBelief, places: Sequence[Float[np.ndarray, "_ d"]], bonus: float, noise_variance: float
 ) -> np.ndarray:
     """Table of w_n = mean(x_n) + bonus sqrt(log Psi_n|nB) over the candidates of robot n and of its B successors.
 
     Args:
-        belief: The team's.
+        belief: The team's, or robot n's own.
         places: Candidates of robot n, then of each successor, in physical units.
         bonus: s_f sqrt(0.5 alpha), in the unit of the outcome.
         noise_variance: s^2 of Psi = I + Sigma / s^2, in the square of that unit.

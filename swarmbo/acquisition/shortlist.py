@@ -8,10 +8,13 @@ where the promise is highest). The place of highest UCB is always on it.
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief import ExactGP, PosteriorCache
+from swarmbo.belief import PlaceBelief
+from swarmbo.belief.views import JointMoments
 
 
-def shortlist(belief: ExactGP, places: Float[np.ndarray, "k d"], size: int, sqrt_beta: float) -> Int[np.ndarray, " s"]:
+def shortlist(
+    belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, sqrt_beta: float
+) -> Int[np.ndarray, " s"]:
     """Indices of the shortlisted places, in the order in which they were picked.
 
     Args:
@@ -30,7 +33,7 @@ def shortlist(belief: ExactGP, places: Float[np.ndarray, "k d"], size: int, sqrt
     return np.concatenate([spread, dense])
 
 
-def greedy_batch(cache: PosteriorCache, noise_variance: float, size: int, sqrt_beta: float) -> Int[np.ndarray, " s"]:
+def greedy_batch(cache: JointMoments, noise_variance: float, size: int, sqrt_beta: float) -> Int[np.ndarray, " s"]:
     """Pick places one by one, each as if those before it had been measured (GP-BUCB's rule, Desautels et al. 2014).
 
     Args:

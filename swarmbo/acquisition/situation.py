@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.schedules import Moment
-from swarmbo.belief import ExactGP
+from swarmbo.belief import PlaceBelief
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 
@@ -22,7 +22,7 @@ class Situation:
         candidates: For each agent the places (k, d) it can measure in this round, in physical units; k may be 0.
         positions: Where each agent is (d,); agents whose position is unknown are missing.
         starts: Where each agent of the team made its first measurement (d,), whether it takes part or not.
-        belief: What the team thinks of the field.
+        belief: What the team thinks of the field; ``Views`` where each agent thinks its own.
         links: Who hears whom; None means that everyone hears everyone.
         domain: The box that all locations lie in.
         round: 1 for the first decision.
@@ -34,7 +34,7 @@ class Situation:
     candidates: Mapping[str, Float[np.ndarray, "_ d"]]
     positions: Mapping[str, Float[np.ndarray, " d"]]
     starts: Mapping[str, Float[np.ndarray, " d"]]
-    belief: ExactGP
+    belief: PlaceBelief
     links: "nx.Graph[str] | None"
     domain: Domain
     round: int

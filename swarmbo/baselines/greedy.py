@@ -3,6 +3,7 @@
 import numpy as np
 
 from swarmbo.acquisition import DBGPUCB, Decision, Situation
+from swarmbo.belief import view_of
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.settings import Settings
 from swarmbo.transport import Routes, multicast_traffic
@@ -29,7 +30,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
                 free = ~(places[:, None, :] == taken[None]).all(axis=-1).any(axis=-1)
                 places = places[free]
             if len(places):
-                mean, var = belief.posterior(places)
+                mean, var = view_of(belief, agent).posterior(places)
                 points[agent] = places[int((mean + sqrt_beta * np.sqrt(var)).argmax())]
                 belief = belief.condition_on_pending(points[agent][None])
         routes = Routes(situation.agents, situation.links)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from swarmbo.acquisition import DBGPUCB, Decision, Situation
+from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
 from swarmbo.settings import Settings
 
@@ -18,6 +19,6 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
         sqrt_beta = acquisition.sqrt_beta(situation)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
-            mean, var = situation.belief.posterior(situation.candidates[agent])
+            mean, var = view_of(situation.belief, agent).posterior(situation.candidates[agent])
             points[agent] = situation.candidates[agent][int((mean + sqrt_beta * np.sqrt(var)).argmax())]
         return Decision(points, SolveReport(status="not_needed"))

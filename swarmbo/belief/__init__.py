@@ -11,4 +11,5 @@ from swarmbo.belief.exact import ExactGP as ExactGP
 from swarmbo.belief.hyperparameters import ExactGPSettings as ExactGPSettings, Hyperparameters as Hyperparameters
 from swarmbo.belief.local_posterior import Moments as Moments
 from swarmbo.belief.path_sample import PathSample as PathSample
+from swarmbo.belief.views import PlaceBelief as PlaceBelief, Views as Views, view_of as view_of
 from swarmbo.belief.warping import Warp as Warp, WarpKind as WarpKind

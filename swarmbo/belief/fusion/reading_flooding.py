@@ -45,12 +45,16 @@ class ReadingFlooding(Gossip):
     def belief(self) -> ExactGP:
         """What it believes by what has reached it."""
         if self._belief is None:
-            rows = [self._logs[author] for author in sorted(self._logs)]  # one order everywhere
-            every = np.concatenate([np.zeros((0, self.domain.n_dims + 1)), *rows])
             h = self.proposal.hyperparameters
-            settings = ExactGPSettings(kernel=h.kernel)
-            self._belief = ExactGP.from_hyperparameters(settings, self.domain, h, every[:, :-1], every[:, -1])
+            self._belief = ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
         return self._belief
+
+    @property
+    def known(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+        """Points (n, d) and outcomes (n,), physical, of all readings that have reached it, its own among them."""
+        rows = [self._logs[author] for author in sorted(self._logs)]  # one order everywhere
+        every = np.concatenate([np.zeros((0, self.domain.n_dims + 1)), *rows])
+        return every[:, :-1], every[:, -1]
 
     def _has(self) -> dict[str, int]:
         return {author: len(log) for author, log in self._logs.items()}
