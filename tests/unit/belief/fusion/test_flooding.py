@@ -116,6 +116,24 @@ def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
         assert agent.speak() == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_late_and_doubled_messages_change_nothing(kind):
+    names = ["a", "b", "c"]
+    agents, kept = team(kind, names), []
+    for step in range(12):
+        if step in (3, 6):
+            measure(agents["b"], 2)
+        said = [envelope for agent in agents.values() for envelope in agent.speak()]
+        kept += said
+        for name, agent in agents.items():
+            agent.hear([envelope for envelope in said * 2 if envelope.recipient == name])
+    for name, agent in agents.items():
+        agent.hear([envelope for envelope in reversed(kept) if envelope.recipient == name])
+    for agent in agents.values():
+        assert agent.reached == {"a": 2.0, "b": 7.0, "c": 4.0}
+        assert_has_fused(kind, agent, list(agents.values()))
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(0, 2**32), st.floats(0.0, 0.5), st.lists(st.integers(0, 6), max_size=6))
 def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(kind, seed, loss, events):

@@ -139,7 +139,32 @@ def test_late_and_doubled_messages_change_nothing():
         again = kept[:: 3 if step % 2 else 2]
         for name, agent in agents.items():
             news = [envelope for outbox in said.values() for envelope in outbox if envelope.recipient == name]
-            agent.hear([*(e for e in again if e.recipient == name), *news, *news])
+            agent.hear([*news, *news, *(e for e in reversed(again) if e.recipient == name)])
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+
+
+@pytest.mark.parametrize("deaf", ["a", "b"])
+def test_a_link_that_works_one_way_only_is_down_for_both_ends(deaf):
+    names = ["a", "b", "c"]
+    agents = ring(PushSum, names, patience=5)
+    agents["a"].meet(["b"])  # a line: a, b, c
+    agents["c"].meet(["b"])
+    for agent in agents.values():
+        measure(agent, 3)
+
+    def talk(steps, is_heard):
+        for _ in range(steps):
+            said = [envelope for agent in agents.values() for envelope in agent.speak()]
+            for name, agent in agents.items():
+                agent.hear([e for e in said if e.recipient == name and is_heard(e)])
+
+    talk(60, lambda envelope: True)
+    assert_is_pool(agents["a"], list(agents.values()))
+    talk(60, lambda envelope: {envelope.sender, envelope.recipient} != {"a", "b"} or envelope.recipient != deaf)
+    assert_is_pool(agents["a"], [agents["a"]])
+    assert_is_pool(agents["b"], [agents["b"], agents["c"]])
+    talk(60, lambda envelope: True)
     for agent in agents.values():
         assert_is_pool(agent, list(agents.values()))
 
