@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from swarmbo.belief import ExactGP, ExactGPSettings
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.feature_gp import FeatureGP, information_of
 from swarmbo.belief.fusion import (
     CovarianceIntersection,
     FusingAgent,
@@ -59,9 +59,7 @@ class Case:
 
     def information(self, X: np.ndarray, y: np.ndarray) -> Information:
         """That of readings about the weights."""
-        h = self.proposal.hyperparameters
-        z = (y - h.offset) / h.scale - h.mean
-        return Information.of(self.proposal.basis.features(self.domain.to_unit(X)), z, h.noise_variance)
+        return information_of(self.proposal.basis, self.proposal.hyperparameters, self.domain, X, y)
 
     def by_features(self, information: Information) -> tuple[np.ndarray, np.ndarray]:
         """Predictions by random features."""

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from swarmbo.belief.additive_settings import (
         AdditiveGPSettings as AdditiveGPSettings,
     )
+    from swarmbo.belief.fusion import (
+        FusedSettings as FusedSettings,
+    )
     from swarmbo.belief.warping import (
         Warp as Warp,
     )
@@ -114,6 +117,7 @@ _HOME = {
     "ExpectedImprovement": "acquisition",
     "FactorGraph": "graph",
     "FieldTeam": "field_team",
+    "FusedSettings": "belief.fusion",
     "Greedy": "baselines",
     "InProcess": "transport",
     "Independent": "baselines",

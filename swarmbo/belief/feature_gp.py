@@ -1,18 +1,25 @@
 """A Gaussian process in the weights of random features: a belief made of a summary of data, not of the data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from swarmbo.belief.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.data import checked_points
+from swarmbo.belief.data import checked_outcomes, checked_points
 from swarmbo.belief.feature_basis import FeatureBasis
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.information import Information
+from swarmbo.belief.state import read_state, write_state
+from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 
+_STATE_ARRAYS = ("frequencies", "precision", "shift", "pending")
 _CHUNK = 4096  # points predicted at once, which bounds the memory to _CHUNK times the number of features
 
 
@@ -61,11 +68,8 @@ class FeatureGP:
 
     Example:
         >>> domain = Domain(np.zeros(1), np.array([10.0]))
-        >>> h = Hyperparameters("rbf", (0.2,), 1.0, 0.01)
-        >>> basis = FeatureBasis.create(0, h.kernel, np.array(h.lengthscales), h.outputscale, n_features=50)
-        >>> data = Information.of(basis.features(np.array([[0.5]])), np.array([1.2]), h.noise_variance)
-        >>> belief = FeatureGP(domain=domain, hyperparameters=h, basis=basis, information=data)
-        >>> mean, var = belief.posterior(np.array([[5.0]]))
+        >>> belief = FeatureGP.create(domain, Hyperparameters("rbf", (0.2,), 1.0, 0.01), n_features=50, seed=0)
+        >>> mean, var = belief.update([[5.0]], [1.2]).posterior(np.array([[5.0]]))
         >>> mean.round(3).tolist(), var.round(4).tolist()
         ([1.188], [0.0099])
     """
@@ -75,6 +79,78 @@ class FeatureGP:
     basis: FeatureBasis
     information: Information
     pending: Float[np.ndarray, "q d"] | None = None
+
+    @classmethod
+    def create(cls, domain: Domain, hyperparameters: Hyperparameters, n_features: int, seed: int) -> "FeatureGP":
+        """A belief without data.
+
+        Args:
+            domain: The box of physical points.
+            hyperparameters: With a noise variance > 0.
+            n_features: Size of the basis, an even number >= 2.
+            seed: Of the basis.
+
+        Raises:
+            ConfigError: If there is no noise, or the basis is refused.
+        """
+        h = hyperparameters
+        if h.noise_variance <= 0.0:
+            raise ConfigError(f"got {h.noise_variance}; wanted a number > 0", at="$.noise_variance")
+        basis = FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features)
+        return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
+
+    def update(self, X: ArrayLike, y: ArrayLike) -> "FeatureGP":
+        """Learn outcomes; points pending are forgotten.
+
+        Args:
+            X: New points (n, d), physical.
+            y: Their outcomes (n,), physical. Leave failed measurements out.
+
+        Returns:
+            The new belief; this one where n is 0.
+
+        Raises:
+            ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
+        """
+        points = checked_points(X, self.domain.n_dims)
+        outcomes = checked_outcomes(y, points.shape[0])
+        if outcomes.size == 0:
+            return self
+        new = information_of(self.basis, self.hyperparameters, self.domain, points, outcomes)
+        return replace(self, information=self.information + new, pending=None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of the state, as plain JSON data and arrays, exact to the bit."""
+        plain = {"hyperparameters": msgspec.to_builtins(self.hyperparameters), "count": self.information.count}
+        none = np.zeros((0, self.domain.n_dims))
+        arrays = {
+            "frequencies": self.basis.frequencies,
+            "precision": self.information.precision,
+            "shift": self.information.shift,
+            "pending": none if self.pending is None else self.pending,
+        }
+        return write_state(plain, arrays)
+
+    @classmethod
+    def from_state_dict(cls, domain: Domain, state: Mapping[str, Any]) -> "FeatureGP":
+        """The belief that ``state_dict`` wrote down.
+
+        Args:
+            domain: As of the saved belief.
+            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+
+        Raises:
+            StateVersionError: If another version wrote it.
+        """
+        plain, arrays = read_state(state, _STATE_ARRAYS)
+        h = msgspec.convert(plain["hyperparameters"], Hyperparameters)
+        return cls(
+            domain=domain,
+            hyperparameters=h,
+            basis=FeatureBasis(arrays["frequencies"], h.outputscale),
+            information=Information(arrays["precision"], arrays["shift"], float(plain["count"])),
+            pending=arrays["pending"] if len(arrays["pending"]) else None,
+        )
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
@@ -218,3 +294,15 @@ class FeatureGP:
     def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
         h = self.hyperparameters
         return h.offset + h.scale * (h.mean + Phi @ self.weights)
+
+
+def information_of(
+    basis: FeatureBasis,
+    hyperparameters: Hyperparameters,
+    domain: Domain,
+    X: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+) -> Information:
+    """The information of physical outcomes y at physical points X about the weights of a basis."""
+    h = hyperparameters
+    return Information.of(basis.features(domain.to_unit(X)), (y - h.offset) / h.scale - h.mean, h.noise_variance)

@@ -101,7 +101,7 @@ def test_every_way_to_agree_takes_it(coordination):
 
 
 def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads():
-    belief = FusedBelief(FusedSettings(n_features=20), team().domain, AGENTS, seed=0)
+    belief = FusedBelief(FusedSettings(method="summaries", n_features=20), team().domain, AGENTS, seed=0)
     readings = {name: (PLACES[n : n + 2], [1.0, 2.0]) for n, name in enumerate(AGENTS)}
     belief.learn(readings, nx.Graph([("b", "c")]))
     assert [belief.agents[name].proposal.proposer for name in AGENTS] == ["a", "b", "b"]

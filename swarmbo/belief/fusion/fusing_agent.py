@@ -10,6 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.data import checked_outcomes, checked_points
+from swarmbo.belief.feature_gp import information_of
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.information import Information
@@ -143,9 +144,8 @@ class FusingAgent(ABC):
 
     def _information(self, rows: slice = slice(None)) -> Information:
         """The information in its own readings, or some of them, under the present proposal."""
-        h = self.proposal.hyperparameters
-        z = (self.y[rows] - h.offset) / h.scale - h.mean
-        return Information.of(self.proposal.basis.features(self.domain.to_unit(self.X[rows])), z, h.noise_variance)
+        proposal = self.proposal
+        return information_of(proposal.basis, proposal.hyperparameters, self.domain, self.X[rows], self.y[rows])
 
     @abstractmethod
     def _has_measured(self, n_new: int) -> None:

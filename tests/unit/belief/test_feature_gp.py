@@ -6,7 +6,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.feature_basis import FeatureBasis
 from swarmbo.belief.feature_gp import FeatureGP
 from swarmbo.belief.information import Information, packed_size
-from swarmbo.errors import ShapeError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 
@@ -71,6 +71,21 @@ def test_gradients_are_those_of_central_differences():
             moved = [PLACES + sign * np.eye(len(PLACES))[:, [i]] * shift for sign in (1, -1)]
             covs = [gp.joint_posterior(places)[1] for places in moved]
             np.testing.assert_allclose(joint[i, :, a], ((covs[0] - covs[1]) / (2 * step))[i], atol=1e-6)
+
+
+def test_no_noise_is_refused():
+    silent = Hyperparameters("rbf", (0.2, 0.2), 1.0, 0.0)
+    with pytest.raises(ConfigError, match=r"noise_variance: got 0\.0; wanted a number > 0"):
+        FeatureGP.create(DOMAIN, silent, n_features=10, seed=0)
+
+
+def test_updates_are_the_summary_and_a_saved_belief_is_the_same():
+    gp = FeatureGP.create(DOMAIN, H, n_features=30, seed=0).update(X[:9], y[:9]).update(X[9:], y[9:])
+    np.testing.assert_allclose(gp.posterior(PLACES), belief().posterior(PLACES), rtol=1e-9)
+    waiting = gp.condition_on_pending(PLACES[:2])
+    restored = FeatureGP.from_state_dict(DOMAIN, waiting.state_dict())
+    np.testing.assert_array_equal(restored.posterior(PLACES), waiting.posterior(PLACES))
+    assert gp.update(X[:0], y[:0]) is gp
 
 
 def test_points_pending_take_variance_and_leave_the_mean():
