@@ -14,7 +14,7 @@ from swarmbo.belief.cholesky import factorise, solve_lower, solve_lower_transpos
 from swarmbo.belief.data import checked_outcomes, checked_points
 from swarmbo.belief.feature_basis import FeatureBasis
 from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.belief.information import Information
+from swarmbo.belief.information import Information, information_of
 from swarmbo.belief.state import read_state, write_state
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
@@ -294,15 +294,3 @@ class FeatureGP:
     def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
         h = self.hyperparameters
         return h.offset + h.scale * (h.mean + Phi @ self.weights)
-
-
-def information_of(
-    basis: FeatureBasis,
-    hyperparameters: Hyperparameters,
-    domain: Domain,
-    X: Float[np.ndarray, "n d"],
-    y: Float[np.ndarray, " n"],
-) -> Information:
-    """The information of physical outcomes y at physical points X about the weights of a basis."""
-    h = hyperparameters
-    return Information.of(basis.features(domain.to_unit(X)), (y - h.offset) / h.scale - h.mean, h.noise_variance)

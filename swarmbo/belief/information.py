@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.belief.feature_basis import FeatureBasis
+from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.errors import ShapeError
+from swarmbo.spaces import Domain
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,3 +91,15 @@ class Information:
 def packed_size(n_features: int) -> int:
     """Length of ``Information.packed`` for p features: 1 + p + p(p + 1)/2."""
     return 1 + n_features + n_features * (n_features + 1) // 2
+
+
+def information_of(
+    basis: FeatureBasis,
+    hyperparameters: Hyperparameters,
+    domain: Domain,
+    X: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+) -> Information:
+    """The information of physical outcomes y at physical points X about the weights of a basis."""
+    h = hyperparameters
+    return Information.of(basis.features(domain.to_unit(X)), (y - h.offset) / h.scale - h.mean, h.noise_variance)

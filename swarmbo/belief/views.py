@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 
+@runtime_checkable
 class JointMoments(Protocol):
     """A posterior at m points: means (m,), variances (m,), and covariances between subsets, in the outcome's unit."""
 

@@ -1,13 +1,14 @@
 """Let agents that fuse beliefs talk for a while."""
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from swarmbo.belief.fusion.fusing_agent import FusingAgent
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope
 
 
+@runtime_checkable
 class Carrier(Protocol):
     """What carries the messages: an ``InProcessTransport``, or one with faults."""
 

@@ -10,10 +10,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.data import checked_outcomes, checked_points
-from swarmbo.belief.feature_gp import information_of
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.belief.information import Information
+from swarmbo.belief.information import Information, information_of
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope
 

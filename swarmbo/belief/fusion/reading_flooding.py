@@ -37,7 +37,7 @@ class ReadingFlooding(Gossip):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
-        self._logs: dict[str, Float[np.ndarray, "n d+1"]] = {}
+        self._logs: dict[str, Float[np.ndarray, "n c"]] = {}
         self._belief: ExactGP | None = None
         super().__init__(name, domain, proposal, neighbours, patience)
 
@@ -68,7 +68,7 @@ class ReadingFlooding(Gossip):
         if author != self.name and number <= known < number + len(rows):
             self._append(author, rows[known - number :])
 
-    def _append(self, author: str, rows: Float[np.ndarray, "n d+1"]) -> None:
+    def _append(self, author: str, rows: Float[np.ndarray, "n c"]) -> None:
         self._logs[author] = np.concatenate([self._logs[author], rows]) if author in self._logs else rows
         self._belief = None
 
