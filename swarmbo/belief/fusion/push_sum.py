@@ -55,8 +55,8 @@ class PushSum(FusingAgent):
     it. So each agent's mass is always its own readings plus what it took less what it gave over the links that are up:
     readings of agents that are cut off leave the average, and come back with them, once.
 
-    While mass is under way N is set so that no agent's readings weigh more than they should: what is on its way is
-    missed, never counted twice. An agent that comes back must have kept its state.
+    While mass is under way N is set so that the readings of no agent weigh more, in sum, than they should: what is on
+    its way is missed, not counted twice. An agent that comes back must have kept its state.
 
     Source: Kempe, Dobra & Gehrke 2003, protocol push-vector; Hadjicostis, Vaidya & Domínguez-García 2016
     (running sums). Sessions are ours, after the flows of Jesus, Baquero & Almeida 2009.
