@@ -16,10 +16,12 @@ from swarmbo.acquisition import (
     Decision,
     DuMBO,
     ExpectedImprovement,
+    Information,
     JointAcquisition,
     JointSituation,
     Model,
     Situation,
+    Straddle,
     Thompson,
 )
 from swarmbo.acquisition.thompson import SampledFunctions
@@ -54,7 +56,7 @@ from swarmbo.transport import InProcess, Routes
 TransportSettings = InProcess
 
 FieldBelief = ExactGPSettings | FusedSettings
-FieldAcquisition = DBGPUCB
+FieldAcquisition = DBGPUCB | Information | Straddle
 FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 
 JointBelief = AdditiveGPSettings
@@ -178,6 +180,8 @@ def decide(
     points: dict[str, np.ndarray] = {}
     for agent, index in solution.assignment.items():
         point = problem.shortlists[agent][index]
+        if np.isnan(point).any():
+            continue  # it declines
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
     return Decision(points, solution.report)

@@ -94,6 +94,8 @@ class FeatureGP:
             ConfigError: If there is no noise, or the basis is refused.
         """
         h = hyperparameters
+        if h.time is not None:
+            raise ConfigError("got a time axis, which random features do not have; wanted none", at="$.time")
         if h.noise_variance <= 0.0:
             raise ConfigError(f"got {h.noise_variance}; wanted a number > 0", at="$.noise_variance")
         basis = FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features)
@@ -181,6 +183,10 @@ class FeatureGP:
     def prior_variance(self) -> float:
         """Variance of the field before any data, in the square of the outcome's unit."""
         return self.hyperparameters.outputscale * self.hyperparameters.scale**2
+
+    def at(self, moment: float) -> "FeatureGP":
+        """The same belief at another moment: itself, as nothing fades."""
+        return self
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
         """A belief whose variance knows of measurements to come, and whose mean does not move.

@@ -50,8 +50,16 @@ class PlaceBelief(Protocol):
         """Means and variances at physical points."""
         ...
 
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Means at physical points."""
+        ...
+
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
         """The posterior at fixed points, from which covariances are cheap."""
+        ...
+
+    def at(self, moment: float) -> "PlaceBelief":
+        """The same belief at another moment, in rounds; itself where nothing fades."""
         ...
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "PlaceBelief":
@@ -90,9 +98,17 @@ class Views:
         """Means and variances at physical points, as the spokesman has them."""
         return self.by_agent[self.spokesman].posterior(X)
 
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Means at physical points, as the spokesman has them."""
+        return self.by_agent[self.spokesman].posterior_mean(X)
+
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
         """The spokesman's posterior at fixed points."""
         return self.by_agent[self.spokesman].posterior_cache(X)
+
+    def at(self, moment: float) -> "Views":
+        """The same of agents at another moment, in rounds."""
+        return Views({name: belief.at(moment) for name, belief in self.by_agent.items()}, self.spokesman)
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
         """The same of agents that all know of measurements to come."""

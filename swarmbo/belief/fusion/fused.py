@@ -111,6 +111,12 @@ class FusedBelief:
         agent.propose(belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y))).hyperparameters)
         self._fitted[agent.name] = len(y)
 
+    has_time = False  # nothing fades
+
+    def at(self, moment: float) -> "FusedBelief":
+        """The same at another moment: itself, as nothing fades."""
+        return self
+
     @property
     def spokesman(self) -> str:
         """The first agent among those that know of most readings."""
