@@ -320,7 +320,7 @@ class FieldTeam:
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
         good = np.isfinite(y)
         if isinstance(self.belief, FusedBelief):
-            self.belief.agents[self.agents[0]].measure(X[good], y[good])
+            self.belief.give(self.agents[0], X[good], y[good])
         elif good.any():
             self.belief = self.belief.update(X[good], y[good])
         self.failures += int((~good).sum())
@@ -504,7 +504,9 @@ class FieldTeam:
         links = self._world.links() if self._world else None
         sharing = Traffic()
         if isinstance(self.belief, FusedBelief):  # first what may be refused, so that nothing has changed if it is
-            sharing = self.belief.learn({agent: (places[agent][None], [outcomes[agent]]) for agent in good}, links)
+            told_by = {agent: (places[agent][None], [outcomes[agent]]) for agent in good}
+            sharing = self.belief.at(moment).learn(told_by, links)
+            self.belief = self.belief.at(self.round)
         elif good:
             y = np.array([outcomes[agent] for agent in good])
             learned = self.belief.at(moment).update(np.array([places[agent] for agent in good]), y)

@@ -11,10 +11,11 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.data import checked_outcomes, checked_points
+from swarmbo.belief.data import checked_outcomes
 from swarmbo.belief.feature_basis import FeatureBasis
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.information import Information, information_of
+from swarmbo.belief.placed import PlacedGP
 from swarmbo.belief.state import read_state, write_state
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
@@ -50,19 +51,19 @@ class FeatureCache:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FeatureGP:
+class FeatureGP(PlacedGP):
     """The posterior of y = offset + scale (mean + features(u)·w + noise), w ~ N(0, I), given a summary of data.
 
     What it needs of the data is the information they hold about w, so beliefs can be fused without the data. It offers
     the predictions of an ``ExactGP``, from whose covariance its own deviates as the basis deviates from the kernel; and
     p features have p freedoms, so with about as many data, or more, it is too sure of itself where there are none.
 
+    Its place and time, and the fields not listed here, are those of its base, ``PlacedGP``.
+
     Source: Rasmussen & Williams 2006, eq. 2.11, with the features of Rahimi & Recht 2007.
 
     Args:
-        domain: The box of physical points.
-        hyperparameters: Kernel, scales, noise, mean and unit of outcomes.
-        basis: Drawn for that kernel.
+        basis: Drawn for the kernel.
         information: Of the data about w.
         pending: Points (q, d), physical, whose outcomes are still to come.
 
@@ -74,8 +75,6 @@ class FeatureGP:
         ([1.188], [0.0099])
     """
 
-    domain: Domain
-    hyperparameters: Hyperparameters
     basis: FeatureBasis
     information: Information
     pending: Float[np.ndarray, "q d"] | None = None
@@ -94,11 +93,9 @@ class FeatureGP:
             ConfigError: If there is no noise, or the basis is refused.
         """
         h = hyperparameters
-        if h.time is not None:
-            raise ConfigError("got a time axis, which random features do not have; wanted none", at="$.time")
         if h.noise_variance <= 0.0:
             raise ConfigError(f"got {h.noise_variance}; wanted a number > 0", at="$.noise_variance")
-        basis = FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features)
+        basis = basis_of(h, n_features, seed)
         return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
 
     def update(self, X: ArrayLike, y: ArrayLike) -> "FeatureGP":
@@ -114,7 +111,7 @@ class FeatureGP:
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = self._points(X)
         outcomes = checked_outcomes(y, points.shape[0])
         if outcomes.size == 0:
             return self
@@ -123,8 +120,12 @@ class FeatureGP:
 
     def state_dict(self) -> dict[str, Any]:
         """All of the state, as plain JSON data and arrays, exact to the bit."""
-        plain = {"hyperparameters": msgspec.to_builtins(self.hyperparameters), "count": self.information.count}
-        none = np.zeros((0, self.domain.n_dims))
+        plain = {
+            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
+            "count": self.information.count,
+            "now": self.now,
+        }
+        none = np.zeros((0, self.basis.n_dims))
         arrays = {
             "frequencies": self.basis.frequencies,
             "precision": self.information.precision,
@@ -152,6 +153,7 @@ class FeatureGP:
             basis=FeatureBasis(arrays["frequencies"], h.outputscale),
             information=Information(arrays["precision"], arrays["shift"], float(plain["count"])),
             pending=arrays["pending"] if len(arrays["pending"]) else None,
+            now=float(plain["now"]),
         )
 
     @cached_property
@@ -159,7 +161,7 @@ class FeatureGP:
         """Lower Cholesky factor of the weights' precision."""
         precision = self.information.precision
         if self.pending is not None:
-            Phi = self.basis.features(self.domain.to_unit(self.pending))
+            Phi = self.basis.features(self._to_unit(self.pending))
             precision = precision + Phi.T @ Phi / self.hyperparameters.noise_variance
         return factorise(precision + np.eye(precision.shape[0]))[0]
 
@@ -174,20 +176,6 @@ class FeatureGP:
         """Number of outcomes in the summary, rounded where fractions of summaries were added."""
         return round(self.information.count)
 
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit."""
-        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
-
-    @property
-    def prior_variance(self) -> float:
-        """Variance of the field before any data, in the square of the outcome's unit."""
-        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
-
-    def at(self, moment: float) -> "FeatureGP":
-        """The same belief at another moment: itself, as nothing fades."""
-        return self
-
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
         """A belief whose variance knows of measurements to come, and whose mean does not move.
 
@@ -199,7 +187,7 @@ class FeatureGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = self._points(X)
         if points.shape[0] == 0:
             return self
         return replace(self, pending=points if self.pending is None else np.concatenate([self.pending, points]))
@@ -210,7 +198,7 @@ class FeatureGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = self._points(X)
         mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
         for start in range(0, points.shape[0], _CHUNK):
             rows = slice(start, start + _CHUNK)
@@ -224,7 +212,7 @@ class FeatureGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points, mean = checked_points(X, self.domain.n_dims), np.empty(np.shape(X)[0])
+        points, mean = self._points(X), np.empty(np.shape(X)[0])
         for start in range(0, points.shape[0], _CHUNK):
             rows = slice(start, start + _CHUNK)
             mean[rows] = self._mean(self._features(points[rows]))
@@ -290,13 +278,20 @@ class FeatureGP:
         return cache.scale**2 * gradient
 
     def _features(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
-        return self.basis.features(self.domain.to_unit(checked_points(X, self.domain.n_dims)))
+        return self.basis.features(self._to_unit(self._points(X)))
 
     def _slopes(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:
         """Derivatives of the features per physical unit of each coordinate."""
-        slopes = self.basis.feature_gradients(self.domain.to_unit(checked_points(X, self.domain.n_dims)))
-        return slopes / (self.domain.high - self.domain.low)[:, None]
+        slopes = self.basis.feature_gradients(self._to_unit(self._points(X)))
+        return np.moveaxis(self._per_physical(np.moveaxis(slopes, 1, 2), X), 2, 1)
 
     def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
         h = self.hyperparameters
         return h.offset + h.scale * (h.mean + Phi @ self.weights)
+
+
+def basis_of(hyperparameters: Hyperparameters, n_features: int, seed: int) -> FeatureBasis:
+    """The basis drawn for hyper-parameters: over places, or over places and times."""
+    h = hyperparameters
+    time = None if h.time is None else (h.time.kernel, h.time.lengthscale)
+    return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features, time)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.feature_basis import FeatureBasis
 from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.placed import to_unit
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 
@@ -97,9 +98,9 @@ def information_of(
     basis: FeatureBasis,
     hyperparameters: Hyperparameters,
     domain: Domain,
-    X: Float[np.ndarray, "n d"],
+    X: Float[np.ndarray, "n c"],
     y: Float[np.ndarray, " n"],
 ) -> Information:
-    """The information of physical outcomes y at physical points X about the weights of a basis."""
+    """The information of physical outcomes y at physical points X, moments last, about weights of a basis."""
     h = hyperparameters
-    return Information.of(basis.features(domain.to_unit(X)), (y - h.offset) / h.scale - h.mean, h.noise_variance)
+    return Information.of(basis.features(to_unit(domain, X)), (y - h.offset) / h.scale - h.mean, h.noise_variance)

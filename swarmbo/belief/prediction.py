@@ -1,97 +1,43 @@
 """Predictions of a Gaussian process whose covariance is factorised."""
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 from swarmbo.belief.cache import PosteriorCache
 from swarmbo.belief.cholesky import extend, solve_lower, solve_lower_transposed
-from swarmbo.belief.data import checked_points
 from swarmbo.belief.gradient import covariance_gradient, posterior_gradient
-from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.spaces import Domain
+from swarmbo.belief.placed import PlacedGP
 
 _CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to _CHUNK times the number of data
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FactorisedGP:
+class FactorisedGP(PlacedGP):
     """What predictions need: hyper-parameters, points, and the factorised covariance of their outcomes.
 
     Source: Rasmussen & Williams 2006, alg. 2.1.
 
-    With a time axis, data points carry the round of their measurement as a last coordinate. Predictions and new data
-    are of the belief's own moment ``now``, unless points state theirs; ``at`` moves it.
+    Its place and time, and the fields not listed here, are those of its base, ``PlacedGP``.
 
     Args:
-        domain: The box of physical points.
-        hyperparameters: At present.
         X: Data points (n, d), physical; (n, d + 1) with a time axis.
         pending: Points (p, d), physical, whose outcomes are still to come.
         L: Lower Cholesky factor (t, t), t = n + p, of the covariance of standardised outcomes, pending ones last.
         whitened: L⁻¹ times the standardised outcomes less their mean (t,); 0 for pending ones.
         jitter: Variance (t,) added to the diagonal where it was singular in float64; standardised, mostly 0.
-        now: The moment of points that don't state theirs, in rounds; of no meaning without a time axis.
     """
 
-    domain: Domain
-    hyperparameters: Hyperparameters
     X: Float[np.ndarray, "n d"]
     pending: Float[np.ndarray, "p d"]
     L: Float[np.ndarray, "t t"]
     whitened: Float[np.ndarray, " t"]
     jitter: Float[np.ndarray, " t"]
-    now: float = 0.0
 
     def __post_init__(self) -> None:
         for array in (self.X, self.pending, self.L, self.whitened, self.jitter):
             array.flags.writeable = False
-
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit."""
-        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
-
-    @property
-    def prior_variance(self) -> float:
-        """Variance of the field before any data, in the square of the outcome's unit."""
-        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
-
-    @property
-    def has_time(self) -> bool:
-        """Whether data fade."""
-        return self.hyperparameters.time is not None
-
-    def at(self, moment: float) -> Self:
-        """The same belief at another moment; itself where nothing fades.
-
-        Args:
-            moment: In rounds.
-        """
-        return replace(self, now=float(moment)) if self.has_time else self
-
-    def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
-        """Points checked, with their moments where the belief has a time axis."""
-        d, given = self.domain.n_dims, np.array(X, dtype=float)
-        if not self.has_time:
-            return checked_points(given, d)
-        if given.ndim == 2 and given.shape[1] == d + 1:
-            return checked_points(given, d + 1)
-        return np.insert(checked_points(given, d), d, self.now, axis=1)
-
-    def _to_unit(self, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
-        """Checked points in the unit cube; moments stay as they are."""
-        d = self.domain.n_dims
-        return self.domain.to_unit(X) if not self.has_time else np.hstack([self.domain.to_unit(X[:, :d]), X[:, d:]])
-
-    def _per_physical(self, gradient: Float[np.ndarray, "*m c"], X: ArrayLike) -> Float[np.ndarray, "*m c"]:
-        """A gradient per unit of the unit cube as one per physical unit, of the coordinates that were given."""
-        sides = self.domain.high - self.domain.low
-        n_given = np.shape(X)[1]
-        return gradient[..., :n_given] / np.append(sides, 1.0)[:n_given]
 
     def _prior_cov(self, U: Float[np.ndarray, "n c"], Z: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "n m"]:
         """Standardised prior covariances between points of the unit cube."""

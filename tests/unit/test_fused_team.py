@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import Traffic
@@ -128,3 +128,33 @@ def test_what_is_refused_changes_nothing():
     assert playing.last_sharing == Traffic()
     with pytest.raises(ConfigError, match=r"\$\.belief\.n_features: got 7; wanted an even integer"):
         sb.Team.for_field(AGENTS, [0.0], [1.0], belief={"kind": "fused", "n_features": 7})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_a_time_axis_readings_of_every_agent_fade(method):
+    prior = ExactGPSettings(restarts=0, time=TimeAxis())
+    settings = FusedSettings(method=method, n_features=40, steps=40, prior=prior)
+    playing = sb.Team.for_field(AGENTS, [0.0, 0.0], [100.0, 50.0], belief=settings, seed=1)
+    play(playing, 3)
+    for own in playing.belief.agents.values():
+        assert own.X[:, 2].tolist() == [1.0, 2.0, 3.0]
+    views, later = playing.belief.views, playing.belief.views.at(1e4)
+    for agent in AGENTS:
+        now = views.by_agent[agent].posterior(PLACES)[1].mean()
+        assert now < 0.999 * later.by_agent[agent].posterior(PLACES)[1].mean()
+    state = playing.state_dict()
+    resumed = sb.FieldTeam.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+    for left, right in zip(play(playing, 2), play(resumed, 2), strict=True):
+        assert (left.means, left.stds) == (right.means, right.stds)
+
+
+def test_raw_readings_with_a_time_axis_are_the_exact_process_of_all_of_them():
+    settings = FusedSettings(prior=ExactGPSettings(restarts=0, time=TimeAxis()))
+    playing = sb.Team.for_field(AGENTS, [0.0, 0.0], [100.0, 50.0], belief=settings, seed=1)
+    play(playing, 3)
+    X = np.concatenate([playing.belief.agents[name].X for name in AGENTS])
+    y = np.array([field(x[:2]) for x in X])
+    h = playing.belief.hyperparameters
+    assert h.time is not None
+    expected = ExactGP.from_hyperparameters(ExactGPSettings(), playing.domain, h, X, y).at(3).posterior(PLACES)
+    np.testing.assert_allclose(playing.belief.views.by_agent["b"].posterior(PLACES), expected)

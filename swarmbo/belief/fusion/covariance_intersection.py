@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from jaxtyping import Float
 from scipy.stats import qmc
 
 from swarmbo.belief.feature_gp import FeatureGP
@@ -96,14 +97,20 @@ class CovarianceIntersection(FusingAgent):
         self._estimate = self._information()
         self._tally = {self.name: float(self.n_readings)} if self.n_readings else {}
         self._left = self.repeats
+
+    def _importance(self) -> Float[np.ndarray, "p p"]:
+        """Mean of φφᵀ over the domain; with a time axis at the moment of its own last reading."""
         places = qmc.Sobol(self.domain.n_dims, scramble=False).random(_PLACES)
+        if self.n_columns > self.domain.n_dims:
+            last = float(self.X[:, -1].max(initial=0.0))
+            places = np.column_stack([places, np.full(_PLACES, last)])
         Phi = self.proposal.basis.features(places)
-        self._importance = Phi.T @ Phi / _PLACES
+        return Phi.T @ Phi / _PLACES
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said = msgspec.msgpack.decode(body, type=_Body)
         other = Information.unpacked(unpacked_bytes(said.estimate), self.proposal.n_features)
-        fused, share = intersection(self._estimate, other, self._importance)
+        fused, share = intersection(self._estimate, other, self._importance())
         before = self._estimate.packed()
         if np.abs(fused.packed() - before).max() <= _SAME * max(1.0, np.abs(before).max()):
             return

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-from swarmbo.belief.data import checked_outcomes, checked_points
+from swarmbo.belief.data import checked_outcomes
 from swarmbo.belief.exact import ExactGP
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
@@ -17,6 +18,7 @@ from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
 from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
 from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.placed import checked_places
 from swarmbo.belief.views import Views
 from swarmbo.errors import StateVersionError
 from swarmbo.records import Traffic
@@ -65,6 +67,7 @@ class FusedBelief:
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
         self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in agents}
         self._fitted = dict.fromkeys(self.agents, 0)  # readings that an agent had when it last proposed
+        self.now = 0.0  # rounds
         self._occasions = 0  # how often the agents have talked
 
     def learn(
@@ -85,9 +88,9 @@ class FusedBelief:
             ShapeError: If shapes do not fit, or a value is not finite.
         """
         for X, y in readings.values():  # first what may be refused, so that nothing has changed if it is
-            checked_outcomes(y, len(checked_points(X, self.domain.n_dims)))
+            checked_outcomes(y, len(self._points(X)))
         for name, (X, y) in readings.items():
-            self.agents[name].measure(X, y)
+            self.give(name, X, y)
         for agent in self.agents.values():
             self._lead(agent)
         for name, agent in self.agents.items():
@@ -100,6 +103,22 @@ class FusedBelief:
         transport = Faults(loss=self.settings.loss, seed=lost).open(self.agents, links)
         return exchange(self.agents.values(), transport, self.settings.steps)
 
+    def give(self, agent: str, X: ArrayLike, y: ArrayLike) -> None:
+        """Give an agent readings, which the others hear of when next they talk.
+
+        Args:
+            agent: Whose they are from now on.
+            X: Points (n, d), physical, of the present moment; with a time axis also (n, d + 1), the round of each last.
+            y: Outcomes (n,), physical.
+
+        Raises:
+            ShapeError: If shapes do not fit, or a value is not finite.
+        """
+        self.agents[agent].measure(self._points(X), y)
+
+    def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
+        return checked_places(X, self.domain, self.has_time, self.now)
+
     def _lead(self, agent: FusingAgent) -> None:
         """Let a leader propose, if it has enough news."""
         X, y = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y)
@@ -111,10 +130,18 @@ class FusedBelief:
         agent.propose(belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y))).hyperparameters)
         self._fitted[agent.name] = len(y)
 
-    has_time = False  # nothing fades
+    @property
+    def has_time(self) -> bool:
+        """Whether readings fade."""
+        return self.settings.prior.time is not None
 
     def at(self, moment: float) -> "FusedBelief":
-        """The same at another moment: itself, as nothing fades."""
+        """These agents, from now on at another moment: that of new readings and of predictions.
+
+        Args:
+            moment: In rounds.
+        """
+        self.now = float(moment)
         return self
 
     @property
@@ -126,7 +153,7 @@ class FusedBelief:
     @property
     def views(self) -> Views:
         """What every agent believes now."""
-        return Views({name: agent.belief for name, agent in self.agents.items()}, self.spokesman)
+        return Views({name: agent.belief.at(self.now) for name, agent in self.agents.items()}, self.spokesman)
 
     @property
     def n_data(self) -> int:
@@ -136,7 +163,7 @@ class FusedBelief:
     @property
     def places(self) -> Float[np.ndarray, "n d"]:
         """Where the spokesman itself has measured (n, d), physical."""
-        return self.agents[self.spokesman].X
+        return self.agents[self.spokesman].X[:, : self.domain.n_dims]
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -150,11 +177,11 @@ class FusedBelief:
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances at physical points, as the spokesman has them."""
-        return self.agents[self.spokesman].belief.posterior(X)
+        return self.agents[self.spokesman].belief.at(self.now).posterior(X)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
         """Means at physical points, as the spokesman has them."""
-        return self.agents[self.spokesman].belief.posterior_mean(X)
+        return self.agents[self.spokesman].belief.at(self.now).posterior_mean(X)
 
     def state_dict(self) -> dict[str, Any]:
         """All of the agents, as ``{"json": plain data, "arrays": {name: array}}``."""
@@ -163,6 +190,7 @@ class FusedBelief:
             "version": _VERSION,
             "fitted": dict(self._fitted),
             "occasions": self._occasions,
+            "now": self.now,
             "agents": {name: s["json"] for name, s in states.items()},
         }
         arrays = {f"{name}/{key}": array for name, s in states.items() for key, array in s["arrays"].items()}
@@ -182,6 +210,7 @@ class FusedBelief:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
         fused = cls(settings, domain, agents, seed)
         fused._fitted, fused._occasions = dict(plain["fitted"]), plain["occasions"]
+        fused.now = float(plain["now"])
         for name, agent in fused.agents.items():
             own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
             agent.load_state_dict({"json": plain["agents"][name], "arrays": own})

@@ -41,10 +41,15 @@ class FusingAgent(ABC):
         self.domain = domain
         self.proposal = proposal
         self.neighbours: tuple[str, ...] = ()
-        self.X: Float[np.ndarray, "n d"] = np.zeros((0, domain.n_dims))
+        self.X: Float[np.ndarray, "n d"] = np.zeros((0, self.n_columns))
         self.y: Float[np.ndarray, " n"] = np.zeros(0)
         self._agrees: dict[str, bool] = {}  # whether a neighbour's last word was under the same proposal
         self.meet(neighbours)
+
+    @property
+    def n_columns(self) -> int:
+        """Coordinates of a reading: those of the domain, and its moment where the belief has a time axis."""
+        return self.domain.n_dims + (self.proposal.hyperparameters.time is not None)
 
     @property
     def n_readings(self) -> int:
@@ -74,13 +79,13 @@ class FusingAgent(ABC):
         """Learn readings of its own.
 
         Args:
-            X: Points (n, d), physical.
+            X: Points (n, d), physical; with a time axis (n, d + 1), the round of each last.
             y: Outcomes (n,), physical. Leave failed measurements out.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = checked_points(X, self.n_columns)
         outcomes = checked_outcomes(y, points.shape[0])
         self.X, self.y = np.concatenate([self.X, points]), np.concatenate([self.y, outcomes])
         if outcomes.size:

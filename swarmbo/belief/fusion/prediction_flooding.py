@@ -60,7 +60,7 @@ class PredictionFlooding(Gossip):
         proposal: What all agents are started with.
         neighbours: Whom it speaks to, from the start.
         patience: Steps, >= 1, after which entries that nobody confirmed are sent again.
-        places: Points (m, d), physical, that all agents have agreed to predict at.
+        places: Points (m, d), physical, with a time axis (m, d + 1), that all agents have agreed to predict at.
         product: How predictions are made into one.
     """
 
@@ -75,7 +75,8 @@ class PredictionFlooding(Gossip):
         places: Float[np.ndarray, "m d"],
         product: Product = "robust-committee",
     ) -> None:
-        self.places = checked_points(places, domain.n_dims)
+        with_time = proposal.hyperparameters.time is not None
+        self.places = checked_points(places, domain.n_dims + with_time)
         self.product: Product = product
         self._told: dict[str, tuple[int, Float[np.ndarray, "2 m"]]] = {}
         super().__init__(name, domain, proposal, neighbours, patience)

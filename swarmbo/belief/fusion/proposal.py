@@ -3,9 +3,9 @@
 from functools import lru_cache
 
 import msgspec
-import numpy as np
 
 from swarmbo.belief.feature_basis import FeatureBasis
+from swarmbo.belief.feature_gp import basis_of
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.settings import require
 
@@ -55,4 +55,4 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(maxsize=64)
 def _basis(seed: int, h: Hyperparameters, n_features: int) -> FeatureBasis:
-    return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features)
+    return basis_of(h, n_features, seed)

@@ -53,7 +53,7 @@ class ReadingFlooding(Gossip):
     def known(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
         """Points (n, d) and outcomes (n,), physical, of all readings that have reached it, its own among them."""
         rows = [self._logs[author] for author in sorted(self._logs)]  # one order everywhere
-        every = np.concatenate([np.zeros((0, self.domain.n_dims + 1)), *rows])
+        every = np.concatenate([np.zeros((0, self.n_columns + 1)), *rows])
         return every[:, :-1], every[:, -1]
 
     def _has(self) -> dict[str, int]:
@@ -63,7 +63,7 @@ class ReadingFlooding(Gossip):
         return has, packed_bytes(self._logs[author][has:].ravel())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        rows = unpacked_bytes(content).reshape(-1, self.domain.n_dims + 1)
+        rows = unpacked_bytes(content).reshape(-1, self.n_columns + 1)
         known = self._has().get(author, 0)
         if author != self.name and number <= known < number + len(rows):
             self._append(author, rows[known - number :])

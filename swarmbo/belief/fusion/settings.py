@@ -35,5 +35,4 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
         require(self, "n_features", lambda v: 2 <= v <= 2048 and v % 2 == 0, "an even integer from 2 to 2048")
         require(self, "steps", lambda v: v >= 1, "an integer >= 1")
         require(self, "loss", lambda v: 0.0 <= v < 1.0, "a number from 0 to below 1")
-        require(self, "prior", lambda v: v.time is None, "a belief without a time axis: fused readings do not fade")
         require(self, "growth", lambda v: v > 1.0, "a number > 1")

@@ -1,8 +1,9 @@
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation
 from swarmbo.belief.feature_basis import FeatureBasis
 from swarmbo.belief.feature_gp import FeatureGP
 from swarmbo.belief.information import Information, packed_size
@@ -113,3 +114,23 @@ def test_parts_add_up_to_the_whole_and_survive_packing(cut):
 def test_a_vector_of_another_length_is_refused():
     with pytest.raises(ShapeError, match=r"wanted \(496,\) for 30 features"):
         Information.unpacked(np.zeros(7), 30)
+
+
+def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
+    fading = msgspec.structs.replace(H, time=TimeCorrelation("matern32", 8.0))
+    moments = np.linspace(0.0, 14.0, 15)[:, None]
+    gp = FeatureGP.create(DOMAIN, fading, n_features=2000, seed=0).update(np.hstack([X, moments]), y)
+    exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, fading, np.hstack([X, moments]), y)
+    for moment in (14.0, 30.0, 200.0):
+        got, wanted = gp.at(moment).posterior(PLACES), exact.at(moment).posterior(PLACES)
+        np.testing.assert_allclose(got[0], wanted[0], atol=0.15 * 3.0)
+        np.testing.assert_allclose(got[1], wanted[1], atol=0.1 * 9.0)
+    np.testing.assert_allclose(got[1], gp.prior_variance, rtol=0.05)  # long ago tells nothing
+    now = gp.at(14.0)
+    np.testing.assert_array_equal(now.posterior(PLACES), gp.posterior(np.insert(PLACES, 2, 14.0, axis=1)))
+    _, slope, _, _ = now.posterior_gradient(PLACES)
+    step = 1e-4 * np.eye(2)[1]
+    by_differences = (now.posterior_mean(PLACES + step) - now.posterior_mean(PLACES - step)) / 2e-4
+    np.testing.assert_allclose(slope[:, 1], by_differences, atol=1e-6)
+    restored = FeatureGP.from_state_dict(DOMAIN, now.condition_on_pending(PLACES[:1]).state_dict())
+    np.testing.assert_array_equal(restored.posterior(PLACES), now.condition_on_pending(PLACES[:1]).posterior(PLACES))
