@@ -220,6 +220,8 @@ class RoundRecord(msgspec.Struct, frozen=True):
         score: Against the truth, where the world tells it.
         links: Pairs of agents in radio contact when the round was decided.
         joint: The joint point of all agents and its outcome, where they set variables of one function.
+        source: What was measured and what by, where the world says; such as the objective, a simulator's version, and
+            why it failed.
     """
 
     round: int
@@ -233,6 +235,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
     score: Score | None = None
     links: list[tuple[str, str]] = []
     joint: Evaluation | None = None
+    source: dict[str, Any] | None = None
 
     @property
     def evaluations(self) -> list[Evaluation]:

@@ -36,10 +36,14 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
     |---|---|---|---|
     | totals of several factors | outcomes as they are | confidence bounds on differences to the incumbent | one |
     | | a root of the distance below the best | by turns a joint posterior draw and such bounds | one |
+    | | the same, of one factor of all variables | confidence bounds | one |
     | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
 improvement | one per factor |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
+
+    Models of totals that evidence can't tell apart take turns. Who owns the one factor of all variables finds its best
+    and tells the others.
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known. Its box
     shrinks half as fast, and starts over when it no longer gains. Where factors share variables, what one gains another
@@ -56,7 +60,7 @@ improvement | one per factor |
         box: How trust boxes react.
         restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
-            bounds that do not take turns with draws have four times as much.
+            bounds of sums that do not take turns with draws have four times as much.
         n_features: Random features of each factor's prior draw, an even number >= 2.
     """
 
@@ -90,13 +94,14 @@ improvement | one per factor |
         low, high = box_around(incumbent(belief), self._side(_seen(belief), situation.initial, patience))
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
-        by_turns = model.warp.kind != "none"
+        is_whole = model.learned.scopes is not None
+        by_turns = model.warp.kind != "none" and not is_whole
         if by_turns and (t + p) % 2 == 0:
             when = {"evaluations": t, "pending": p}
             rngs = {f: stream(situation.seed, "auto draw", factor=f, **when) for f in belief.graph.factors}
             sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
             return SampledFunctions(graph=belief.graph, low=low, high=high, starts=starts, sample=sample)
-        return self._bounds(situation, belief, low, high, 1.0 if by_turns else _BOLDER)
+        return self._bounds(situation, belief, low, high, 1.0 if by_turns or is_whole else _BOLDER)
 
     def _bounds(
         self,

@@ -37,6 +37,8 @@ class Learned(msgspec.Struct, frozen=True):
         restarted_at: Evaluations before this one are set aside; a search started over there.
         before: What was last learned from all evaluations, before a search started over for the first time.
         whole_since: Number of evaluations when a factor last ceased to be split.
+        rivals: Models of totals that evidence could not tell apart when they were last chosen, in turn, the present one
+            first: their places in a list, and their hyper-parameters.
     """
 
     hyperparameters: AdditiveHyperparameters
@@ -48,6 +50,7 @@ class Learned(msgspec.Struct, frozen=True):
     restarted_at: int = 0
     before: "Learned | None" = None
     whole_since: int = 0
+    rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.groupings import graph_of_groups
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import Learned, Model, learned_belief
 from swarmbo.acquisition.splitting import parts_of
@@ -20,7 +21,12 @@ from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperpa
 from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.rng import stream
 
-_OF_TOTALS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.6))
+_OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together
+    ("none", 1.0, False),
+    ("power", 0.6, False),
+    ("power", 0.5, True),
+)
+_TIE = 0.1  # nats an evaluation: models of totals whose evidences are this close take turns
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
 _GROWTH = 1.5  # choices are made anew when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior ones, as logarithms
@@ -32,33 +38,54 @@ _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables dif
 
 
 def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-    """Several factors, of which totals are told: as they are, or a root of their distance to the best.
+    """Several factors, of which totals are told: a sum, a sum of roots, or the root of one process for all variables.
 
-    Outcomes of single factors among them keep the outcomes as they are: a sum of roots is not the root of a sum.
+    Models that evidence can't tell apart take turns, from fit to fit: a sum finds what it has seen little of, one
+    process with one lengthscale needs few data. Outcomes of single factors among the totals keep them a sum as they
+    are: a sum of roots is not the root of a sum.
     """
-    graph, history, n = situation.graph, situation.history, len(situation.history)
+    history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
-        belief, learned = learned_belief(situation, graph, history, settings, previous)
+        belief, learned = learned_belief(situation, situation.graph, history, settings, previous)
         return Model(belief.condition_on_pending(situation.pending), learned)
-    is_chosen = previous is not None and bool(previous.warps)
-    best: tuple[float, AdditiveGP, Learned, Warp] | None = None
-    for kind, power in _OF_TOTALS:
-        is_last = previous is not None and previous.warps == ((kind, power),)
-        if is_chosen and not is_last and not _is_choice_due(previous, settings, n):
-            continue
-        warp = Warp.fitted(kind, history.totals, power)
-        warped = replace(history, totals=warp.forward(history.totals))
-        belief, learned = learned_belief(
-            situation, graph, warped, settings, previous if is_last else None, ((kind, power),)
-        )
-        evidence = belief.log_evidence() + _density(belief, warp, history.totals, 0)
-        if best is None or evidence > best[0]:
-            best = evidence, belief, msgspec.structs.replace(learned, warps=((kind, power),)), warp
-    assert best is not None
-    _, belief, learned, warp = best
-    if not is_chosen or _is_choice_due(previous, settings, n):
-        learned = msgspec.structs.replace(learned, decomposed_at=n)
-    return Model(belief.condition_on_pending(situation.pending), learned, warp)
+    if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
+        return _chosen_of_totals(situation, settings)
+    turn = previous.rivals
+    if n - previous.fitted_at >= settings.refit_every:
+        turn = (*turn[1:], turn[0])
+        previous = msgspec.structs.replace(previous, hyperparameters=turn[0][1], warps=(_OF_TOTALS[turn[0][0]][:2],))
+    model, _ = _model_of_totals(situation, settings, turn[0][0], previous)
+    turn = ((turn[0][0], model.learned.hyperparameters), *turn[1:])
+    return replace(model, learned=msgspec.structs.replace(model.learned, rivals=turn))
+
+
+def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
+    """The model that has the largest evidence; it remembers those that come close."""
+    n = len(situation.history)
+    models = [_model_of_totals(situation, settings, place, None) for place in range(len(_OF_TOTALS))]
+    evidences = np.array([evidence for _, evidence in models])
+    order = np.argsort(-evidences, kind="stable")
+    near = [int(place) for place in order if evidences[place] >= evidences[order[0]] - _TIE * n]
+    rivals = tuple((place, models[place][0].learned.hyperparameters) for place in near)
+    best = models[near[0]][0]
+    return replace(best, learned=msgspec.structs.replace(best.learned, decomposed_at=n, rivals=rivals))
+
+
+def _model_of_totals(
+    situation: JointSituation, settings: AdditiveGPSettings, place: int, previous: Learned | None
+) -> tuple[Model, float]:
+    """One of the models, and its evidence."""
+    kind, power, is_whole = _OF_TOTALS[place]
+    graph, totals = situation.graph, situation.history.totals
+    scopes = (graph.variables,) if is_whole else None
+    if scopes is not None:
+        graph, settings = graph_of_groups(graph, scopes), msgspec.structs.replace(settings, lengthscales="shared")
+    warp = Warp.fitted(kind, totals, power)
+    warped = replace(situation.history, totals=warp.forward(totals))
+    belief, learned = learned_belief(situation, graph, warped, settings, previous, ((kind, power),))
+    learned = msgspec.structs.replace(learned, warps=((kind, power),), scopes=scopes)
+    evidence = belief.log_evidence() + _density(belief, warp, totals, 0)
+    return Model(belief.condition_on_pending(situation.pending), learned, warp), evidence
 
 
 def learn_factors(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from swarmbo.errors import ConfigError
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.world import is_filmed, make_environment
 from swarmbo.joint_world import JointWorld
@@ -27,14 +28,18 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
         path: Where to.
 
     Returns:
-        The path; None where the world does not say that it can be filmed, by ``metadata["film"]`` of its class and of
-        itself: that its pictures show more than figures do, and that a step of it costs next to nothing.
+        The path; None where the world cannot be made, or does not say that it can be filmed, by ``metadata["film"]`` of
+        its class and of itself: that its pictures show more than figures do, and a step of it costs next to nothing.
     """
     scenario = folder.scenario()
     if not is_filmed(scenario.environment["id"]):
         return None
-    env = make_environment(replace(scenario, environment=scenario.environment | {"render_mode": "rgb_array"}))
+    try:
+        env = make_environment(replace(scenario, environment=scenario.environment | {"render_mode": "rgb_array"}))
+    except ConfigError:  # its simulator or its data are not where the figures are drawn
+        return None
     if not env.metadata.get("film"):
+        env.close()
         return None
     world, shown, frames = JointWorld(env), _shown(records), list[Any]()
     env.reset(seed=scenario.seed)

@@ -64,6 +64,7 @@ def record_round(
         sharing=team.last_sharing,
         links=links,
         joint=evaluation_of(team, infos) if isinstance(team, Team) else None,
+        source=next((dict(info["source"]) for info in infos.values() if "source" in info), None),
     )
     return _complete(previous, team, truth, record)
 

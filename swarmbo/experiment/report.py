@@ -43,6 +43,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("map RMSE", quantity(score.map_rmse, unit)))
         if score.level_f1 is not None:
             rows.append(("F1 of where the level is exceeded", f"{score.level_f1:.3f}"))
+    if summary.source:
+        rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
     failed = f", {summary.failures} failed" if summary.failures else ""
     if summary.is_joint:
         rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))

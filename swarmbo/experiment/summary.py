@@ -1,6 +1,7 @@
 """What came out of a run, as one record."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -39,6 +40,7 @@ class Summary(msgspec.Struct, frozen=True):
         unit: Unit of the outcome.
         axis_unit: Unit of the locations.
         is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
+        source: What was measured and what by, where the world says: what all rounds have in common.
         references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
         declined: How often an agent did without a measurement.
         cost: Of all measurements and ways to them, in the unit of the outcome.
@@ -64,6 +66,7 @@ class Summary(msgspec.Struct, frozen=True):
     references: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     declined: int = 0
     cost: float = 0.0
+    source: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 def summarise(
@@ -98,7 +101,13 @@ def summarise(
         references=dict(references),
         declined=declined(records),
         cost=total_cost(records),
+        source=_common([record.source for record in records if record.source is not None]),
     )
+
+
+def _common(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = sources[0] if sources else {}
+    return {key: value for key, value in first.items() if all(source.get(key) == value for source in sources)}
 
 
 def read_summary(folder: RunFolder) -> Summary | None:

@@ -27,7 +27,7 @@ class Episode(msgspec.Struct):
         running: Whether agents are live.
         powers: Transmit powers (k,), dBm.
         last: Last good measurement of each agent (k,); NaN while there is none.
-        totals: True capacity of the network after each round, Mbit/s.
+        totals: What the network got in each round without noise, Mbit/s; NaN where a simulation failed.
         users: Places (m, 2), m.
         present: Which users are there (m,).
     """

@@ -5,8 +5,8 @@ from jaxtyping import Float
 
 from swarmbo.rng import stream
 
-_LOSS_AT_ONE_METRE_DB = 46.6777
-_LOSS_PER_DECADE_DB = 30.0
+LOSS_AT_ONE_METRE_DB = 46.6777
+LOSS_PER_DECADE_DB = 30.0
 _NEAREST_M = 1.0  # the law is a far field's: nearer than this it would amplify
 
 
@@ -22,7 +22,7 @@ def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "...
         >>> float(path_loss_db(np.array(10.0)).round(4))
         76.6777
     """
-    return _LOSS_AT_ONE_METRE_DB + _LOSS_PER_DECADE_DB * np.log10(np.maximum(distance_m, _NEAREST_M))
+    return LOSS_AT_ONE_METRE_DB + LOSS_PER_DECADE_DB * np.log10(np.maximum(distance_m, _NEAREST_M))
 
 
 def noise_dbm(bandwidth_mhz: float, noise_figure_db: float) -> float:

@@ -51,8 +51,8 @@ def frame(
     _draw_total(axes["total"], episode, settings)
     left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
     axes["map"].set_title(
-        f"round {episode.round} of {settings.max_cycles}: {capacities.sum():,.0f} Mbit/s for {network.n_users.sum()} "
-        f"users{left}\ninterference from {_DISTURBERS[settings.interference]}",
+        f"round {episode.round} of {settings.max_cycles}: capacity {capacities.sum():,.0f} Mbit/s for "
+        f"{network.n_users.sum()} users{left}\ninterference from {_DISTURBERS[settings.interference]}",
         fontsize=10,
         loc="left",
     )
@@ -149,7 +149,7 @@ def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"])
         ax.bar(at, capacities[group], color=_POINT_COLOURS[i % len(_POINT_COLOURS)], width=0.85)
         centres.append(place + max(len(group) - 1, 0) / 2.0)
         place += max(len(group), 1) + 1.0
-    ax.set(ylabel="user (Mbit/s)", xlabel="users by access point", xlim=(-1.0, place - 1.0))
+    ax.set(ylabel="user's capacity (Mbit/s)", xlabel="users by access point", xlim=(-1.0, place - 1.0))
     _tidy(ax, centres)
 
 
@@ -158,9 +158,9 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None
     ax.plot(rounds, episode.totals, "o", ms=3, color="#7f7f7f", label="this round")
     if len(rounds):
         if not settings.changes:
-            ax.plot(rounds, np.maximum.accumulate(episode.totals), color="#1f77b4", label="best so far")
+            ax.plot(rounds, np.fmax.accumulate(episode.totals), color="#1f77b4", label="best so far")
         ax.legend(loc="lower right", fontsize=8)
-    ax.set(ylabel="network (Mbit/s)", xlabel="round", xlim=(0, settings.max_cycles))
+    ax.set(ylabel=f"network's {settings.objective} (Mbit/s)", xlabel="round", xlim=(0, settings.max_cycles))
     _tidy(ax)
 
 

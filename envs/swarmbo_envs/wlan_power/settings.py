@@ -108,13 +108,47 @@ def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> T
     return settings.generated if isinstance(settings, GeneratorSettings) else settings
 
 
+class SimulationSettings(Settings, frozen=True):
+    """How ns-3 simulates.
+
+    Args:
+        seconds: Simulated time in which throughput is counted, 0.01 to 1000 s.
+        warm_up_s: Simulated time before it; users associate in its first four fifths, then traffic
+            begins. 0.1 to 100 s.
+        run: Number of ns-3's random streams, 1 to 1e9. One run gives one outcome for one input.
+        runs: Outcomes are means over this many runs from ``run`` on, 1 to 1000.
+        processes: Simulators at the same time, of which ``runs`` can use as many, 1 to 256.
+        timeout_s: Wall clock within which a simulation must end; one that does not is a failed outcome. 0.1 to 1e6 s.
+        user_power_dbm: Transmit power of users, of which acknowledgements need some, -100 to 100 dBm.
+    """
+
+    seconds: float = 1.0
+    warm_up_s: float = 0.5
+    run: int = 1
+    runs: int = 1
+    processes: int = 1
+    timeout_s: float = 120.0
+    user_power_dbm: float = 20.0
+
+    def __post_init__(self) -> None:
+        require(self, "seconds", lambda value: 0.01 <= value <= 1000.0, "a time from 0.01 to 1000 s")
+        require(self, "warm_up_s", lambda value: 0.1 <= value <= 100.0, "a time from 0.1 to 100 s")
+        require(self, "run", lambda value: 1 <= value <= 10**9, "an integer from 1 to 1000000000")
+        require(self, "runs", lambda value: 1 <= value <= 1000, "an integer from 1 to 1000")
+        require(self, "processes", lambda value: 1 <= value <= 256, "an integer from 1 to 256")
+        require(self, "timeout_s", lambda value: 0.1 <= value <= 1e6, "a time from 0.1 to 1000000 s")
+        require(self, "user_power_dbm", lambda value: -100.0 <= value <= 100.0, "a power from -100 to 100 dBm")
+
+
 class WlanPowerSettings(Settings, frozen=True):
     """The arguments of the WLAN; WlanPower describes them."""
 
     topology: dict[str, Any] | None = None
     topology_seed: int = 0
     power_dbm: Pair = (1.0, 25.0)
-    radio: Literal["closed-form"] = "closed-form"
+    radio: Literal["closed-form", "ns3"] = "closed-form"
+    objective: Literal["capacity", "throughput"] = "capacity"
+    simulation: SimulationSettings = SimulationSettings()
     bandwidth_mhz: float = 20.0
     noise_figure_db: float = 7.0
     shadowing_db: float = 0.0
@@ -153,6 +187,9 @@ class WlanPowerSettings(Settings, frozen=True):
             "[round >= 1, index of a user >= 0] of each",
         )
         require(self, "max_cycles", lambda value: value >= 1, "an integer >= 1")
+        if self.objective == "throughput":
+            require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
+            require(self, "bandwidth_mhz", lambda value: value in (20.0, 40.0), "20 or 40 MHz, a channel of 802.11n")
 
     @property
     def changes(self) -> bool:

@@ -3,7 +3,7 @@
 import secrets
 import sys
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import msgspec
@@ -30,7 +30,11 @@ from swarmbo_envs.wlan_power.topology import topology_of
 Array = NDArray[np.float64]
 Infos = dict[str, dict[str, Any]]
 
+if TYPE_CHECKING:
+    from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
+
 _N_TRUTH_POINTS = 1024
+_ONLY_TIME = ("processes", "timeout_s")  # what changes how long a simulation takes, and not what comes out
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
@@ -56,6 +60,8 @@ rounds left, powers of the access points that it hears |
     | ``location`` | array | the power that was set, dBm |
     | ``cost`` | float | 0 |
     | ``users`` | int | own users that are there |
+    | ``source`` | dict | what was measured and what by: ``objective`` and ``radio``; of ns-3 also its version, \
+``run`` and ``runs``, and why it failed, as ``failure`` |
     | ``error`` | str | why a measurement failed, if it did |
 
     The factor graph says that the outcome of access point i depends on its own power and on those of the access points
@@ -67,7 +73,11 @@ rounds left, powers of the access points that it hears |
             describes them.
         topology_seed: Of a generated topology and of shadowing; not of the noise.
         power_dbm: Least and largest transmit power.
-        radio: Where capacities come from: ``closed-form``.
+        radio: What outcomes come from: ``closed-form``, or ``ns3``: the simulator, in child processes (extra ``ns3``).
+        objective: ``capacity``: Shannon's, of SINR by places and powers; ``throughput``: what a saturated 802.11n
+            downlink delivers, of ns-3 only, and then everybody disturbs everybody, whatever ``interference`` says. The
+            two rank powers differently.
+        simulation: How ns-3 simulates; ``SimulationSettings`` in ``settings.py`` describes it.
         bandwidth_mhz: Of the channel that all share.
         noise_figure_db: Of the receivers.
         shadowing_db: Standard deviation of what is added to the path loss of each link; 0 for none.
@@ -119,6 +129,10 @@ rounds left, powers of the access points that it hears |
                 raise ConfigError(f"got user {user}; wanted one from 0 to {m - 1}", at=f"$.departures[{place}]")
         self.hears = self.topology.hears(s.power_dbm[1], s.audible_dbm)
         self._disturbs = self.hears if s.interference == "audible" else ~np.eye(k, dtype=bool)
+        self._radio = _ns3(s) if s.radio == "ns3" else None
+        if self._radio is not None:
+            # of this world alone: to film a run would be to simulate it again
+            self.metadata = {**self.metadata, "film": False}  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
         self._noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
         self.possible_agents = [f"ap_{i}" for i in range(k)]
         self.agents: list[str] = []
@@ -202,9 +216,10 @@ rounds left, powers of the access points that it hears |
     def ground_truth(self) -> GroundTruth | None:
         """The noise-free capacity over joint powers, for metrics and figures; its maximum is the best known one.
 
-        None where users walk, leave or return: there is no one function then.
+        None where users walk, leave or return: there is no one function then. None of throughput, whose maximum nobody
+        knows.
         """
-        if self.settings.changes:
+        if self.settings.changes or self.settings.objective == "throughput":
             return None
         powers, capacity = self.best_known()
         k = len(powers)
@@ -276,6 +291,31 @@ rounds left, powers of the access points that it hears |
         self._show_to_human()
         return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
 
+    @property
+    def source(self) -> dict[str, Any]:
+        """What outcomes are and what they come from; plain data."""
+        named = {"objective": self.settings.objective, "radio": self.settings.radio}
+        return named if self._radio is None else named | self._radio.source
+
+    def outcomes(self, powers: ArrayLike) -> Array:
+        """What the radio gives each access point at joint powers, Mbit/s, with users where they are now, without noise.
+
+        Args:
+            powers: Transmit powers (k,), dBm.
+
+        Returns:
+            One outcome per access point (k,); NaN if a simulation failed.
+        """
+        return self._simulated(np.asarray(powers, dtype=float))[0]
+
+    def _simulated(self, powers: Array) -> "tuple[Array, Failure | None]":
+        """Outcomes, and why there are none if so."""
+        if self._radio is None:
+            return self._now.factor_values(powers[None])[0], None
+        users = self.topology.users if self._episode is None else self._episode.users
+        told = self._radio.factor_values(self._now, self.topology, users, powers)
+        return (told, None) if isinstance(told, np.ndarray) else (np.full(len(powers), np.nan), told)
+
     def _network(self, users: Array, present: NDArray[np.bool_]) -> Network:
         t = self.topology
         loss = t.loss_db(users)
@@ -284,7 +324,7 @@ rounds left, powers of the access points that it hears |
 
     def _measure(self, episode: Episode) -> Infos:
         s, k = self.settings, len(self.possible_agents)
-        values = self._now.factor_values(episode.powers[None])[0]
+        values, why = self._simulated(episode.powers)
         episode.totals.append(float(values.sum()))
         names = {"episode": episode.number, "round": episode.round}
         luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
@@ -292,15 +332,17 @@ rounds left, powers of the access points that it hears |
         noisy = values + np.where(self._now.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
         noisy[luck[:k] < s.failure_rate] = np.nan
         total = float(values.sum() + noise[k]) if luck[k] >= s.failure_rate else np.nan
+        source = self.source if why is None else self.source | {"failure": why.reason}
         infos: Infos = {}
         for i, agent in enumerate(self.possible_agents):
             outcome = total if s.outcomes == "total" else float(noisy[i])
             info: dict[str, Any] = {"measurement": outcome, "location": episode.powers[[i]], "cost": 0.0}
             info["users"] = int(self._now.n_users[i])
+            info["source"] = source
             if s.outcomes == "per-factor":
                 info["factors"] = {self.factors[i]: outcome}
             if np.isnan(outcome):
-                info["error"] = "lost"
+                info["error"] = str(why or "lost")
             infos[agent] = info
         return infos
 
@@ -340,6 +382,12 @@ rounds left, powers of the access points that it hears |
         """What makes this world this one; files by what is in them, not by where they lie."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"], settings["topology"]
+        simulation = settings.pop("simulation")
+        if self._radio is None:
+            del settings["objective"]
+        else:
+            settings |= {f"simulation.{key}": simulation[key] for key in simulation if key not in _ONLY_TIME}
+            settings["ns3"] = self._radio.version
         return settings | {"topology": self.topology.digest}
 
     def render(self) -> Any:
@@ -357,7 +405,9 @@ rounds left, powers of the access points that it hears |
         return frame(self.topology, self.hears, self._now, episode, self.settings)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """End the simulators; a step after that starts new ones."""
+        if self._radio is not None:
+            self._radio.close()
 
     def _text(self) -> str:
         episode = self._current()
@@ -373,3 +423,9 @@ rounds left, powers of the access points that it hears |
         if self._episode is None:
             raise ResetNeeded("call reset() first")
         return self._episode
+
+
+def _ns3(settings: WlanPowerSettings) -> "Ns3Radio":
+    from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # who does without ns-3 does not load what it needs
+
+    return Ns3Radio(settings.objective, settings.simulation)

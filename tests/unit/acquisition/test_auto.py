@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import swarmbo as sb
-from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustBox
+from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustBox, transforms
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
@@ -16,7 +16,6 @@ from swarmbo.acquisition.incumbents import incumbent
 from swarmbo.acquisition.joint_situation import History
 from swarmbo.acquisition.model import Learned
 from swarmbo.acquisition.splitting import SplitImprovements, parts_of, split_graph
-from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.graph import FactorGraph, stacks_of
 
@@ -77,19 +76,60 @@ def test_the_scale_of_outcomes_does_not_change_the_choice(situation_of) -> None:
         assert len(kinds) == 1
 
 
-def test_draws_and_bounds_take_turns_where_outcomes_are_transformed_and_bounds_stand_alone_else(situation_of) -> None:
-    kinds = {}
-    for name, fun in (("power", bowl), ("none", ramps)):
-        for t in (40, 41):
-            situation = situation_of(BLOCKS, t=t)
-            situation = with_outcomes(situation, fun(unit(situation)))
-            functions = Auto().local_functions(situation, Auto().learn(situation, BELIEF, None))
-            kinds[name, t % 2] = type(functions)
-            if isinstance(functions, ContrastBounds):
-                bolder = 4.0 if name == "none" else 1.0
-                assert functions.weight == pytest.approx(bolder * 0.05 * np.sqrt(np.log(2 * t)))
-    assert kinds["power", 0] is SampledFunctions
-    assert {kinds["power", 1], kinds["none", 0], kinds["none", 1]} == {ContrastBounds}
+def turns_of(situation, rounds=8):
+    """What is maximised as evaluations come in, by the model that is in use."""
+    learned, kinds = None, []
+    for t in range(len(situation.history) - rounds, len(situation.history) + 1):
+        now = first_of(situation, t)
+        model = Auto().learn(now, BELIEF, learned)
+        learned, functions = model.learned, Auto().local_functions(now, model)
+        weight = functions.weight / np.sqrt(np.log(2 * t)) if isinstance(functions, ContrastBounds) else None
+        kinds.append((len(model.belief.graph.factors), model.warp.kind, weight and round(weight, 9), learned))
+    return kinds
+
+
+def test_sums_of_roots_take_draws_and_bounds_by_turns_and_plain_sums_bold_bounds(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=40)
+    plain = turns_of(with_outcomes(situation, ramps(unit(situation))))
+    assert {kind[:3] for kind in plain} == {(2, "none", 0.2)}
+    roots = turns_of(with_outcomes(situation, -((5.0 + waves(unit(situation))) ** 5)))
+    assert [kind[:3] for kind in roots] == [(2, "power", None), (2, "power", 0.05)] * 4 + [(2, "power", None)]
+
+
+def test_models_that_evidence_cannot_tell_apart_take_turns_from_fit_to_fit(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr(transforms, "_OF_TOTALS", transforms._OF_TOTALS[1:])
+    monkeypatch.setattr(transforms, "_TIE", 10.0)
+    situation = situation_of(BLOCKS, t=40)
+    kinds = turns_of(with_outcomes(situation, bowl(unit(situation))), rounds=6)
+    n_factors = [kind[0] for kind in kinds]
+    assert n_factors in ([1] * 3 + [2] * 3 + [1], [2] * 3 + [1] * 3 + [2])
+    learned = kinds[-1][3]
+    assert [len(h.lengthscales) for _, h in learned.rivals] == [n_factors[-1], n_factors[2 + 1]]
+    assert learned.rivals[0][1] == learned.hyperparameters
+    assert learned.decomposed_at == 34
+    assert msgspec.convert(msgspec.to_builtins(learned), Learned) == learned
+
+
+def test_where_the_evidence_is_clear_one_model_is_used_alone(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=40)
+    learned = Auto().learn(with_outcomes(situation, ramps(unit(situation))), BELIEF, None).learned
+    assert len(learned.rivals) == 1
+    assert learned.scopes is None
+
+
+def test_one_process_for_all_variables_knows_no_factors_and_predicts_in_the_unit_of_outcomes(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=60)
+    situation = with_outcomes(situation, bowl(unit(situation)))
+    model = Auto().learn(situation, AdditiveGPSettings(factors={"f": FactorPrior(kernel="rbf")}), None)
+    assert model.learned.scopes == (("a", "b", "c", "d"),)
+    assert model.belief.graph.factor_owners == (situation.graph.variable_owner("a"),)
+    assert model.belief.hyperparameters.kernels == ("matern52",)
+    assert len({round(length, 9) for length in model.belief.hyperparameters.lengthscales[0]}) == 1
+    V = np.random.default_rng(5).random((200, 4))
+    mean, std = model.posterior(situation.domain.from_unit(V))
+    truth = bowl(V)
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.3 * truth.std()
+    assert np.mean(np.abs(mean - truth) < 2.0 * std) > 0.8
 
 
 def test_the_search_stays_in_the_box_around_the_incumbent(situation_of) -> None:

@@ -1,0 +1,104 @@
+"""A simulator in a process of its own: ``python child.py LIBRARY`` answers a line of JSON with a line of JSON.
+
+Needs nothing but the standard library, so that it starts at once and has nothing in it that could die but ns-3. Ends
+when its input ends, or when its parent is gone while a simulation hangs.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+_ARRAYS = {
+    "point_xy": ctypes.c_double,
+    "user_xy": ctypes.c_double,
+    "serving": ctypes.c_int32,
+    "power_dbm": ctypes.c_double,
+    "to_users_db": ctypes.c_double,
+    "between_db": ctypes.c_double,
+    "disturbs": ctypes.c_int32,
+}
+_NUMBERS = (
+    "loss_at_one_metre_db",
+    "loss_per_decade_db",
+    "noise_dbm",
+    "bandwidth_mhz",
+    "user_power_dbm",
+    "warm_up_s",
+    "seconds",
+)
+
+
+class Wlan(ctypes.Structure):
+    """``Wlan`` of wlan_downlink.cc: the same fields in the same order."""
+
+    _fields_ = [
+        ("points", ctypes.c_int32),
+        ("users", ctypes.c_int32),
+        *((name, ctypes.POINTER(kind)) for name, kind in _ARRAYS.items()),
+        *((name, ctypes.c_double) for name in _NUMBERS),
+        ("run", ctypes.c_uint32),
+    ]
+
+
+def answer(library: ctypes.CDLL, request: dict[str, Any]) -> dict[str, Any]:
+    """Simulate what was asked for.
+
+    Args:
+        library: Compiled from wlan_downlink.cc.
+        request: ``objective``, and the fields of ``Wlan`` with arrays as flat lists, row by row.
+
+    Returns:
+        ``sinr`` (m,), or ``mbps`` (m,) and ``associated`` (m,).
+    """
+    arrays = {name: _array(kind, request[name]) for name, kind in _ARRAYS.items()}
+    numbers = {name: request[name] for name in (*_NUMBERS, "run", "points", "users")}
+    wlan = Wlan(**arrays, **numbers)
+    n_users = request["users"]
+    told = (ctypes.c_double * n_users)()
+    if request["objective"] == "capacity":
+        library.swarmbo_sinr(ctypes.byref(wlan), told)
+        return {"sinr": list(told)}
+    associated = (ctypes.c_int32 * n_users)()
+    library.swarmbo_throughput(ctypes.byref(wlan), told, associated)
+    return {"mbps": list(told), "associated": list(associated)}
+
+
+def _array(kind: Any, values: Sequence[float]) -> Any:
+    return (kind * len(values))(*values)
+
+
+def _end_with_parent() -> None:
+    """A simulation that hangs reads no input: nothing else would tell it that nobody waits for it."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    # Answers have a channel of their own: whatever ns-3 prints goes to the standard error.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        library = ctypes.CDLL(sys.argv[1])
+        _tell(answers, {"ready": True})
+        for line in sys.stdin:
+            request = json.loads(line)
+            _tell(answers, {"id": request["id"], **answer(library, request)})
+
+
+def _tell(answers: Any, message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        main()

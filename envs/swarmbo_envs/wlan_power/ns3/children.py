@@ -1,0 +1,286 @@
+"""Simulators in child processes: started once, fed one configuration after the other, replaced when they fail."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import IO, Any
+
+_START_S = 60.0
+_LONGEST = 1 << 26  # bytes of an answer
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a question has no answer.
+
+    Args:
+        reason: In one line, without what may differ when the same happens again, so that it can be held against a log.
+        words: What the simulator said last.
+    """
+
+    reason: str
+    words: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.words}" if self.words else self.reason
+
+
+def _anything(question: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
+    return True
+
+
+class Children:
+    r"""Simulators that answer questions, several at the same time.
+
+    A child says ``{"ready": true}`` and then answers each line of JSON with one, which has the ``id`` of the question.
+    One that dies, that does not answer in time or that answers what is no answer is ended, and what it was asked comes
+    back as a ``Failure``: a value, not an exception, since simulators fail and a run goes on. The next question goes to
+    a new child. One that died between two questions is replaced without a word.
+
+    A copy, also a deep or a pickled one, has children of its own.
+
+    Args:
+        command: Starts one.
+        environment: Variables of its process; None: ours.
+        processes: How many at most, >= 1; each is started when it is first needed.
+        timeout_s: Within which a question must be answered, by the wall clock, > 0.
+        most_uses: Questions after which a child is replaced, since simulators leak memory, >= 1.
+        is_answer: Whether what came back answers the question; if it does not, that is a failure. A function of a
+            module, so that it can be copied.
+
+    Example:
+        >>> import sys
+        >>> echo = "print('{\"ready\": true}', flush=True); [print(x, flush=True) for x in iter(input, '')]"
+        >>> children = Children([sys.executable, "-c", echo])
+        >>> [answer["power"] for answer in children.ask([{"power": 3.0}, {"power": 4.0}])]
+        [3.0, 4.0]
+        >>> children.close()
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        processes: int = 1,
+        timeout_s: float = 120.0,
+        most_uses: int = 1000,
+        is_answer: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = _anything,
+    ) -> None:
+        self._arguments = {
+            "command": tuple(command),
+            "environment": None if environment is None else dict(environment),
+            "processes": processes,
+            "timeout_s": timeout_s,
+            "most_uses": most_uses,
+            "is_answer": is_answer,
+        }
+        self._command, self._environment = tuple(command), environment
+        self._timeout_s, self._most_uses, self._is_answer = timeout_s, most_uses, is_answer
+        self._n_processes = processes
+        self._places: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()  # a child, or where one can be started
+        for _ in range(processes):
+            self._places.put(None)
+        self._asked = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, (self._arguments,)
+
+    def start(self) -> Failure | None:
+        """Start one child now, to learn whether that works at all."""
+        child = self._places.get()
+        if child is None:
+            child = self._started()
+        self._places.put(None if isinstance(child, Failure) else child)
+        return child if isinstance(child, Failure) else None
+
+    def ask(self, questions: Sequence[Mapping[str, Any]]) -> list[Answer | Failure]:
+        """Answers to questions, in their order.
+
+        Args:
+            questions: Each is JSON; an ``id`` is added.
+        """
+        numbered = [{**question, "id": self._asked + number} for number, question in enumerate(questions)]
+        self._asked += len(numbered)
+        if len(numbered) <= 1 or self._n_processes == 1:
+            return [self._answer(question) for question in numbered]
+        with ThreadPoolExecutor(self._n_processes) as threads:
+            return list(threads.map(self._answer, numbered))
+
+    def close(self) -> None:
+        """End all children. The next question starts new ones."""
+        for _ in range(self._n_processes):
+            if (child := self._places.get()) is not None:
+                child.end()
+            self._places.put(None)
+
+    def _answer(self, question: Mapping[str, Any]) -> Answer | Failure:
+        child = self._places.get()
+        if child is not None and (child.uses >= self._most_uses or not child.runs):
+            child.end()
+            child = None
+        answer: Answer | Failure = Failure("")
+        try:
+            if child is None:
+                started = self._started()
+                if isinstance(started, Failure):
+                    return started
+                child = started
+            answer = child.ask(question, self._timeout_s)
+            if not isinstance(answer, Failure) and not self._fits(question, answer):
+                answer = Failure("the simulator answered with what is no answer")
+            return answer
+        finally:
+            if child is not None and isinstance(answer, Failure):
+                child.end()
+                child = None
+            self._places.put(child)
+
+    def _fits(self, question: Mapping[str, Any], answer: Answer) -> bool:
+        return answer.get("id") == question["id"] and self._is_answer(question, answer)
+
+    def _started(self) -> "_Child | Failure":
+        try:
+            child = _Child(self._command, self._environment)
+        except OSError as error:
+            return Failure(f"the simulator cannot be started: {error.strerror or error}")
+        told = child.read(_START_S)
+        if isinstance(told, Failure) or told.get("ready") is not True:
+            child.end()
+            return told if isinstance(told, Failure) else Failure("the simulator did not say that it is ready")
+        return child
+
+
+def _made(arguments: dict[str, Any]) -> Children:
+    return Children(**arguments)
+
+
+class _Child:
+    """One process.
+
+    Args:
+        command: What to start.
+        environment: Its variables; None: ours.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the child is ended
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._complaints,
+                env=environment,
+                start_new_session=True,  # an interrupt from the keyboard is for us, and we end it with what it started
+            )
+        except OSError:
+            self._complaints.close()
+            raise
+        self.uses = 0
+        self._finalizer = weakref.finalize(self, _end, self._process, self._complaints)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def ask(self, question: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
+        """Write a question and read its answer."""
+        self.uses += 1
+        return self._exchange(json.dumps(question).encode() + b"\n", timeout_s)
+
+    def read(self, timeout_s: float) -> Answer | Failure:
+        """What the child says by itself."""
+        return self._exchange(b"", timeout_s)
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self._finalizer()
+
+    def _exchange(self, text: bytes, timeout_s: float) -> Answer | Failure:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._killed_after(timeout_s) as is_late:
+            try:
+                self._process.stdin.write(text)
+                self._process.stdin.flush()
+                line = self._process.stdout.readline(_LONGEST)
+            except OSError:  # nobody reads any more
+                line = b""
+        if line.endswith(b"\n"):
+            return _decoded(line)
+        reason = f"the simulator did not answer within {timeout_s:g} s" if is_late.is_set() else self._why()
+        return Failure(reason, self._last_words())
+
+    @contextlib.contextmanager
+    def _killed_after(self, seconds: float) -> Generator[threading.Event]:
+        """Kill the process if the block takes longer: whoever waits for it wakes up then."""
+        is_late = threading.Event()
+
+        def strike() -> None:
+            is_late.set()
+            _kill(self._process)
+
+        timer = threading.Timer(seconds, strike)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield is_late
+        finally:
+            timer.cancel()
+            timer.join()
+
+    def _why(self) -> str:
+        """What became of a process that says no more."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        code = self._process.returncode
+        if code is None:
+            return "the simulator closed its output"
+        if code < 0 and -code in {known.value for known in signal.Signals}:
+            return f"the simulator was killed by {signal.Signals(-code).name}"
+        return f"the simulator ended with code {code}"
+
+    def _last_words(self) -> str:
+        self._complaints.seek(0, os.SEEK_END)
+        self._complaints.seek(max(0, self._complaints.tell() - 4096))
+        lines = self._complaints.read().decode(errors="replace").split("\n")
+        said = [" ".join(line.split()) for line in lines if line.strip()]
+        return said[-1][:200] if said else ""
+
+
+def _decoded(line: bytes) -> Answer | Failure:
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        answer = None
+    return answer if isinstance(answer, dict) else Failure("the simulator answered with what is no answer")
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg") and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _end(process: "subprocess.Popen[bytes]", complaints: IO[bytes]) -> None:
+    _kill(process)
+    process.wait()
+    for stream in (process.stdin, process.stdout, complaints):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # what was still buffered, for one that is gone
+                stream.close()

@@ -1,0 +1,164 @@
+"""ns-3 itself, where it is installed: what it says of places and powers, and what becomes of a run when it dies."""
+
+import importlib.util
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swarmbo.experiment import load, run
+from swarmbo_envs import wlan_power_v0
+
+pytestmark = [
+    pytest.mark.ns3,
+    pytest.mark.skipif(importlib.util.find_spec("ns3") is None, reason="needs the extra `ns3`"),
+]
+
+FEW = {"generated": {"access_points": 4, "users": 8, "area_m": [150.0, 150.0]}}
+QUICK = {"seconds": 0.1, "warm_up_s": 0.5}
+
+
+@pytest.fixture
+def world():
+    made = []
+
+    def make(**settings):
+        made.append(wlan_power_v0.parallel_env(**{"radio": "ns3", "topology": FEW, "simulation": QUICK} | settings))
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def one(power=15.0, away=5.0, **settings):
+    """What a single access point delivers to a single user, Mbit/s."""
+    topology = {"access_points": [[0, 0]], "users": [[away, 0]]}
+    env = wlan_power_v0.parallel_env(radio="ns3", objective="throughput", topology=topology, **settings)
+    told = float(env.outcomes([power])[0])
+    env.close()
+    return told
+
+
+def process_of(env):
+    child = env._radio._children._places.get()
+    env._radio._children._places.put(child)
+    return child._process
+
+
+@pytest.mark.parametrize("interference", ["audible", "all"])
+@pytest.mark.parametrize("shadowing_db", [0.0, 6.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_closed_form_has_the_sinr_of_ns3(world, interference, shadowing_db, seed):
+    env = world(topology=None, topology_seed=seed, interference=interference, shadowing_db=shadowing_db)
+    for powers in np.random.default_rng(seed).uniform(1.0, 25.0, (5, 12)):
+        told = env._radio.sinr(env.network, env.topology, env.topology.users, powers)
+        assert 10.0 * np.log10(told / env.network.sinr(powers[None])[0]) == pytest.approx(0.0, abs=1e-9)
+        assert env.outcomes(powers) == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9)
+
+
+def test_the_closed_form_has_the_sinr_of_ns3_where_users_walk_and_leave(world):
+    env = world(mobility_m=20.0, leave_rate=0.3, return_rate=0.3, max_cycles=10)
+    env.reset(seed=0)
+    while env.agents:
+        infos = env.step({agent: [5.0 + 4.0 * i] for i, agent in enumerate(env.agents)})[4]
+        told = [info["measurement"] for info in infos.values()]
+        powers = env.get_state()["arrays"]["powers"]
+        assert told == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9, abs=1e-12)
+
+
+def test_one_input_gives_one_output_whatever_was_simulated_before_and_another_run_another(world):
+    env, powers = world(objective="throughput"), np.array([20.0, 15.0, 10.0, 25.0])
+    first = env.outcomes(powers)
+    env.outcomes(powers[::-1])
+    assert (env.outcomes(powers) == first).all()
+    assert (world(objective="throughput").outcomes(powers) == first).all()
+    other = world(objective="throughput", simulation=QUICK | {"run": 2}).outcomes(powers)
+    assert (other != first).any()
+    both = world(objective="throughput", simulation=QUICK | {"runs": 2, "processes": 2}).outcomes(powers)
+    assert both == pytest.approx((first + other) / 2.0)
+
+
+def test_a_lone_link_delivers_what_80211n_can_and_nothing_where_it_cannot_be_heard():
+    near = one()
+    assert 50.0 < near < 65.0  # one stream at 20 MHz: at most 65 Mbit/s on the air
+    assert near < one(bandwidth_mhz=40.0) < 135.0
+    assert one(power=10.0, away=25.0) < near
+    assert one(power=1.0, away=60.0) == 0.0  # arrives at -99 dBm; a preamble takes -82 dBm
+
+
+def test_an_access_point_without_user_delivers_nothing_and_one_whose_user_left_neither(world):
+    topology = {"access_points": [[0, 0], [60, 0]], "users": [[5, 0], [8, 0], [2, 3]], "serving": [0, 0, 0]}
+    env = world(topology=topology, objective="throughput", departures=[[2, 1], [3, 0], [3, 2]])
+    env.reset(seed=0)
+    told = [[i["measurement"] for i in env.step({"ap_0": [15.0], "ap_1": [15.0]})[4].values()] for _ in range(3)]
+    assert [outcomes[1] for outcomes in told] == [0.0] * 3
+    assert told[0][0] > 30.0
+    assert told[1][0] > 30.0
+    assert told[2][0] == 0.0
+
+
+def test_ns3_that_is_killed_while_it_simulates_costs_one_outcome(world):
+    env = world(objective="throughput", simulation={"seconds": 30.0})
+    env.reset(seed=0)
+    pid = process_of(env).pid
+    threading.Timer(1.0, os.kill, (pid, signal.SIGKILL)).start()
+    infos = env.step({agent: [15.0] for agent in env.agents})[4]
+    assert all(math.isnan(info["measurement"]) for info in infos.values())
+    assert all("SIGKILL" in info["source"]["failure"] for info in infos.values())
+    env._radio.settings = wlan_power_v0.parallel_env(simulation=QUICK).settings.simulation
+    infos = env.step({agent: [15.0] for agent in env.agents})[4]
+    assert sum(info["measurement"] for info in infos.values()) > 10.0
+
+
+def test_ns3_that_takes_too_long_costs_one_outcome_and_is_ended(world):
+    env = world(objective="throughput", simulation={"seconds": 1000.0, "timeout_s": 1.0})
+    env.reset(seed=0)
+    process = process_of(env)
+    infos = env.step({agent: [15.0] for agent in env.agents})[4]
+    assert all("within 1 s" in info["error"] for info in infos.values())
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_simulator_ends_with_the_process_that_asked_it():
+    code = (
+        "from swarmbo_envs import wlan_power_v0\n"
+        "env = wlan_power_v0.parallel_env(radio='ns3', objective='throughput', simulation={'seconds': 1000.0})\n"
+        "child = env._radio._children._places.get()\n"
+        "env._radio._children._places.put(child)\n"
+        "print(child._process.pid, flush=True)\n"
+        "env.outcomes([15.0] * 12)\n"
+    )
+    asking = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert asking.stdout is not None
+    pid = int(asking.stdout.readline())
+    time.sleep(1.0)
+    asking.kill()
+    asking.wait()
+    asking.stdout.close()
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().split()[2]
+        except OSError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.1)
+    pytest.fail("it is still there")
+
+
+def test_the_scenario_runs_and_names_what_it_measured(tmp_path):
+    summary = run(load("wlan-ns3", ["rounds=3", "environment.simulation.seconds=0.1"]), tmp_path / "run")
+    assert (summary.measurements, summary.failures, summary.score) == (3, 0, None)
+    for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[1:]:
+        source = json.loads(line)["source"]
+        assert (source["objective"], source["radio"], source["run"], source["runs"]) == ("throughput", "ns3", 1, 1)
+        assert source["ns3"].startswith("3.")

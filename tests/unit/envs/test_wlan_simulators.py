@@ -1,0 +1,323 @@
+"""Simulators that are killed, hang or answer nonsense cost one outcome, and not the run. No ns-3 is needed for this."""
+
+import copy
+import json
+import math
+import os
+import pickle
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.experiment import run, scenario
+from swarmbo.experiment.figures import draw_run
+from swarmbo.experiment.report import report_rows
+from swarmbo_envs import wlan_power_v0
+from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, library, radio
+
+FAKE = Path(__file__).with_name("fake_simulator.py")
+TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
+QUESTION = {"users": 2, "power_dbm": [3.0, 5.0], "serving": [1, 0], "objective": "throughput", "run": 1}
+FAULTS = {
+    "killed": "killed by SIGKILL",
+    "ended": "ended with code 3",
+    "hung": "did not answer within 3 s",
+    "half": "ended with code 0",
+    **dict.fromkeys(("garbage", "list", "wrong id", "too few", "nan", "negative", "text"), "no answer"),
+}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """Write down what the simulators will do; tells the file."""
+
+    def write(*behaviours):
+        (tmp_path / "plan").write_text(json.dumps(behaviours))
+        return tmp_path / "plan"
+
+    return write
+
+
+@pytest.fixture
+def simulated(plan, monkeypatch):
+    """A WLAN whose ns-3 is the stand-in."""
+    made = []
+
+    def make(*behaviours, timeout_s=3.0, simulation=None, **settings):
+        found = Library(plan(*behaviours), Path("/nowhere"), "3.99")
+        monkeypatch.setattr(radio, "compiled_library", lambda: found)
+        monkeypatch.setattr(radio, "_CHILD", FAKE)
+        settings = {"topology": TRIANGLE, "objective": "throughput"} | settings
+        made.append(
+            wlan_power_v0.parallel_env(
+                radio="ns3", simulation={"timeout_s": timeout_s} | (simulation or {}), **settings
+            )
+        )
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
+def children_of(path, **settings):
+    return Children([sys.executable, str(FAKE), str(path)], is_answer=radio._is_answer, **settings)
+
+
+def started(path):
+    """Ids of the processes that were started."""
+    return [int(line) for line in path.with_name("started").read_text().split()]
+
+
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def measure(env, power=10.0):
+    return env.step({agent: [power + i] for i, agent in enumerate(env.agents)})[4]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_costs_one_answer_and_one_process(plan, fault):
+    path = plan("answer", fault, "answer")
+    children = children_of(path, timeout_s=3.0)
+    told = [children.ask([QUESTION])[0] for _ in range(4)]
+    assert [told[i]["mbps"] for i in (0, 2, 3)] == [[5.0, 3.0]] * 3
+    assert isinstance(told[1], Failure)
+    assert FAULTS[fault] in told[1].reason
+    assert told[1].words == ("NS_FATAL, terminating" if fault == "ended" else "")
+    assert len(pids := started(path)) == 2
+    assert not is_there(pids[0])
+    children.close()
+    assert not is_there(pids[1])
+
+
+def test_a_process_that_died_between_two_questions_is_replaced_without_a_word(plan):
+    path = plan("dead afterwards")
+    children = children_of(path)
+    assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
+    child = children._places.get()
+    children._places.put(child)
+    while child.runs:
+        time.sleep(0.01)
+    assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
+    children.close()
+
+
+def test_questions_keep_their_order_side_by_side_and_one_fault_does_not_touch_the_others(plan):
+    path = plan("answer", "killed")
+    children = children_of(path, processes=3)
+    told = children.ask([QUESTION | {"run": run} for run in range(1, 7)])
+    good = [(run, answer["mbps"][0]) for run, answer in enumerate(told, start=1) if not isinstance(answer, Failure)]
+    assert good == [(run, 5.0 * run) for run, _ in good]
+    assert len(good) == 5
+    children.close()
+    assert not any(is_there(pid) for pid in started(path))
+
+
+def test_a_process_is_replaced_before_it_has_leaked_too_much(plan):
+    path = plan()
+    children = children_of(path, most_uses=2)
+    for _ in range(5):
+        assert children.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
+    assert len(started(path)) == 3
+    children.close()
+
+
+def test_a_simulator_that_does_not_start_is_a_failure_with_its_reason(plan):
+    assert "cannot be started" in str(Children(["/no/such/program"]).start())
+    silent = Children([sys.executable, "-c", "import sys; sys.exit('no library here')"])
+    assert str(silent.start()) == "the simulator ended with code 1: no library here"
+    other = Children([sys.executable, "-c", "print(7)"])
+    assert "no answer" in str(other.start())
+    assert isinstance(other.ask([QUESTION])[0], Failure)
+
+
+def test_copies_have_processes_of_their_own_and_abandoned_ones_end(plan):
+    path = plan()
+    children = children_of(path)
+    children.ask([QUESTION])
+    for copied in (copy.deepcopy(children), pickle.loads(pickle.dumps(children))):
+        assert copied.ask([QUESTION])[0]["mbps"] == [5.0, 3.0]
+        copied.close()
+    pids = started(path)
+    assert len(set(pids)) == 3
+    assert is_there(pids[0])
+    del children
+    assert not is_there(pids[0])
+
+
+@pytest.mark.parametrize("fault", ["killed", "hung", "garbage"])
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_a_fault_is_a_failed_outcome_of_the_world(simulated, fault, outcomes):
+    env = simulated("answer", fault, outcomes=outcomes)
+    env.reset(seed=0)
+    before, failed, after = measure(env), measure(env), measure(env)
+    wanted = [10.0, 22.0, 0.0] if outcomes == "per-factor" else [32.0] * 3  # nobody is at the third access point
+    for good in (before, after):
+        assert [info["measurement"] for info in good.values()] == wanted
+        assert {json.dumps(info["source"]) for info in good.values()} == {
+            '{"objective": "throughput", "radio": "ns3", "ns3": "3.99", "run": 1, "runs": 1}'
+        }
+    for info in failed.values():
+        assert math.isnan(info["measurement"])
+        assert FAULTS[fault] in info["source"]["failure"]
+        assert FAULTS[fault] in info["error"]
+    assert np.isnan(env.get_state()["arrays"]["totals"]).tolist() == [False, True, False]
+    env.set_state(env.get_state())
+    assert np.isfinite(env.state()).all()
+
+
+def test_a_run_goes_on_and_writes_down_what_failed(simulated, tmp_path, monkeypatch):
+    simulated("answer", "killed", "hung", "garbage")  # the one of the run is another, with the same stand-in
+    table = {"id": "swarmbo/wlan_power-v0", "radio": "ns3", "objective": "throughput", "topology": TRIANGLE}
+    wanted = scenario.scenario_of(
+        {"name": "faults", "rounds": 12, "environment": table | {"simulation": {"timeout_s": 3.0}}}
+    )
+    summary = run(wanted, tmp_path / "run")
+    assert (summary.measurements, summary.failures) == (9, 3)
+    assert report_rows(summary)[0] == ("measured", "objective throughput, radio ns3, ns3 3.99, run 1, runs 1")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()]
+    assert [line["joint"]["measurement"] is None for line in lines[1:6]] == [False, True, True, True, False]
+    assert all(line["source"]["objective"] == "throughput" for line in lines[1:])
+    assert all((line["source"]["ns3"], line["source"]["run"]) == ("3.99", 1) for line in lines[1:])
+    assert "SIGKILL" in lines[2]["source"]["failure"]
+    assert lines[-1]["recommendation"] is not None
+
+
+def test_a_user_who_leaves_is_not_simulated_and_an_empty_network_needs_no_simulator(simulated):
+    env = simulated("answer", "answer", "garbage", departures=[[2, 1], [3, 0], [3, 2]])
+    env.reset(seed=0)
+    told = [[info["measurement"] for info in measure(env).values()] for _ in range(3)]
+    assert told == [[10.0, 22.0, 0.0], [10.0, 11.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+def test_outcomes_are_means_over_runs(simulated):
+    env = simulated(simulation={"run": 3, "runs": 4, "processes": 2})
+    env.reset(seed=0)
+    assert [info["measurement"] for info in measure(env).values()] == [45.0, 99.0, 0.0]  # runs 3 to 6
+    assert env.source["runs"] == 4
+    assert env.source["run"] == 3
+
+
+def test_capacity_is_that_of_the_simulators_ratio(simulated):
+    env = simulated(objective="capacity", simulation={"runs": 5})
+    env.reset(seed=0)
+    users = 20.0 * np.log2(1.0 + np.array([10.0, 11.0, 11.0]))
+    told = [info["measurement"] for info in measure(env).values()]
+    assert told == pytest.approx([users[0], users[1] + users[2], 0.0])
+    assert (env.source["objective"], env.source["runs"]) == ("capacity", 1)
+    assert env.ground_truth() is not None
+    assert simulated().ground_truth() is None
+
+
+def test_a_state_of_another_objective_or_time_is_refused_and_one_of_another_timeout_is_not(simulated):
+    env = simulated()
+    env.reset(seed=0)
+    state = env.get_state()
+    simulated(timeout_s=9.0, simulation={"processes": 2}).set_state(state)
+    for other in ({"objective": "capacity"}, {"simulation": {"seconds": 2.0}}, {"simulation": {"run": 2}}):
+        with pytest.raises(StateVersionError, match="another WLAN"):
+            simulated(**other).set_state(state)
+    with pytest.raises(StateVersionError, match="another WLAN"):
+        wlan_power_v0.parallel_env(topology=TRIANGLE).set_state(state)
+
+
+def test_results_of_the_closed_form_name_their_objective():
+    env = wlan_power_v0.parallel_env(topology=TRIANGLE)
+    env.reset(seed=0)
+    assert all(info["source"] == {"objective": "capacity", "radio": "closed-form"} for info in measure(env).values())
+    assert env.outcomes([3.0, 4.0, 5.0]) == pytest.approx(env.network.factor_values(np.array([[3.0, 4.0, 5.0]]))[0])
+
+
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """A folder that looks like the wheel's, and a cache of its own."""
+    (tmp_path / "ns3" / "include" / "ns3").mkdir(parents=True)
+    (tmp_path / "ns3" / "include" / "ns3" / "wifi-module.h").touch()
+    (tmp_path / "ns3" / "lib64").mkdir()
+    (tmp_path / "ns3" / "lib64" / "libns3.99-core-default.so").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(library, "_wheel", lambda: ("3.99", tmp_path / "ns3"))
+    return tmp_path
+
+
+def compiler(folder, text):
+    path = folder / "compiler"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_part_in_c_is_compiled_once(wheel, monkeypatch):
+    says = 'echo "$@" >> "$(dirname $0)/calls"; while [ "$1" != -o ]; do shift; done; touch "$2"'
+    monkeypatch.setenv("CXX", compiler(wheel, says))
+    first = library.compiled_library()
+    assert library.compiled_library() == first
+    calls = (wheel / "calls").read_text().splitlines()
+    assert len(calls) == 1
+    assert "-lns3.99-wifi-default" in calls[0]
+    assert first.path.parent == wheel / "cache" / "swarmbo"
+    assert list(first.path.parent.iterdir()) == [first.path]
+    assert first.environment["LD_LIBRARY_PATH"].startswith(str(wheel / "ns3" / "lib64"))
+    monkeypatch.setattr(library, "_wheel", lambda: ("3.100", wheel / "ns3"))
+    assert library.compiled_library().path != first.path
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX")
+    assert library.compiled_library().path.is_file()  # kept, so no compiler is needed
+
+
+def test_what_is_missing_is_said_in_one_line(wheel, monkeypatch):
+    monkeypatch.setenv("CXX", compiler(wheel, "echo \"x.cc:1: fatal error: 'new' file not found\" >&2; exit 1"))
+    with pytest.raises(ConfigError, match=r"^\$\.radio: .* finds no standard headers .*apt install g\+\+`$"):
+        library.compiled_library()
+    monkeypatch.setenv("CXX", compiler(wheel, "echo 'x.cc:9:1: error: no such member' >&2; exit 1"))
+    with pytest.raises(ConfigError, match=r"cannot compile .* no such member$"):
+        library.compiled_library()
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=r"^\$\.radio: .* no compiler is there \(g\+\+.*install g\+\+`$"):
+        library.compiled_library()
+    assert list((wheel / "cache").rglob("*.so")) == []
+
+
+def test_a_cache_that_cannot_be_written_is_named(wheel, monkeypatch):
+    (wheel / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(wheel / "file"))
+    monkeypatch.setenv("CXX", compiler(wheel, "true"))
+    with pytest.raises(ConfigError, match="set XDG_CACHE_HOME"):
+        library.compiled_library()
+
+
+def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
+    def missing(name):
+        raise library.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(library.importlib.metadata, "distribution", missing)
+    with pytest.raises(ConfigError, match=r"^\$\.radio: 'ns3' needs .* pip install swarmbo\[ns3\]$"):
+        wlan_power_v0.parallel_env(radio="ns3")
+
+
+def test_a_run_of_a_simulator_is_not_simulated_again_for_a_film_and_is_drawn_where_there_is_none(
+    simulated, tmp_path, monkeypatch
+):
+    simulated()
+    table = {"id": "swarmbo/wlan_power-v0", "radio": "ns3", "objective": "throughput", "topology": TRIANGLE}
+    run(scenario.scenario_of({"name": "filmed", "rounds": 3, "environment": table}), tmp_path / "run")
+    asked = (tmp_path / "asked").stat().st_size
+    assert "run.gif" not in {path.name for path in draw_run(tmp_path / "run")}
+    assert (tmp_path / "asked").stat().st_size == asked == 3
+
+    def missing():
+        raise ConfigError("no ns-3 here")
+
+    monkeypatch.setattr(radio, "compiled_library", missing)
+    assert "variables.png" in {path.name for path in draw_run(tmp_path / "run")}
