@@ -18,11 +18,13 @@ from swarmbo.acquisition import (
     Decision,
     DuMBO,
     ExpectedImprovement,
+    Information,
     JointAcquisition,
     JointSituation,
     Learned,
     Model,
     Situation,
+    Straddle,
     Thompson,
 )
 from swarmbo.acquisition.ensemble_model import learn_ensemble
@@ -44,6 +46,7 @@ from swarmbo.baselines import (
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.belief.ensemble_settings import EnsembleSettings
+from swarmbo.belief.fusion import FusedSettings
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.agreement import Agreement
@@ -58,8 +61,8 @@ from swarmbo.transport import InProcess, Routes
 
 TransportSettings = InProcess
 
-FieldBelief = ExactGPSettings
-FieldAcquisition = DBGPUCB
+FieldBelief = ExactGPSettings | FusedSettings
+FieldAcquisition = DBGPUCB | Information | Straddle
 FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 
 JointBelief = AdditiveGPSettings | EnsembleSettings
@@ -183,6 +186,8 @@ def decide(
     points: dict[str, np.ndarray] = {}
     for agent, index in solution.assignment.items():
         point = problem.shortlists[agent][index]
+        if np.isnan(point).any():
+            continue  # it declines
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
     return Decision(points, solution.report)

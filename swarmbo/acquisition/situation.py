@@ -1,14 +1,14 @@
 """What is known when a round is decided, and what was decided."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.schedules import Moment
-from swarmbo.belief import ExactGP
+from swarmbo.belief import PlaceBelief, view_of
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 
@@ -22,29 +22,43 @@ class Situation:
         candidates: For each agent the places (k, d) it can measure in this round, in physical units; k may be 0.
         positions: Where each agent is (d,); agents whose position is unknown are missing.
         starts: Where each agent of the team made its first measurement (d,), whether it takes part or not.
-        belief: What the team thinks of the field.
+        belief: What the team thinks of the field; ``Views`` where each agent thinks its own.
         links: Who hears whom; None means that everyone hears everyone.
         domain: The box that all locations lie in.
         round: 1 for the first decision.
         horizon: Number of rounds planned; None if unknown.
         seed: The team's seed, for named random streams.
+        prices: What a measurement costs agents that may decline it, in the unit of the field; others measure in any
+            case.
+        level: The level that the world is watched for; None where there is none.
     """
 
     agents: tuple[str, ...]
     candidates: Mapping[str, Float[np.ndarray, "_ d"]]
     positions: Mapping[str, Float[np.ndarray, " d"]]
     starts: Mapping[str, Float[np.ndarray, " d"]]
-    belief: ExactGP
+    belief: PlaceBelief
     links: "nx.Graph[str] | None"
     domain: Domain
     round: int
     horizon: int | None
     seed: int
+    prices: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
+    level: float | None = None
 
     @property
     def movers(self) -> tuple[str, ...]:
         """The agents that have somewhere to go."""
         return tuple(agent for agent in self.agents if len(self.candidates[agent]))
+
+    def seen_by(self, agent: str) -> "Situation":
+        """The same with what an agent believes itself; this one where all share a belief."""
+        own = view_of(self.belief, agent)
+        return self if own is self.belief else replace(self, belief=own)
+
+    def best_mean(self) -> float:
+        """The largest posterior mean over everything that anybody can measure in this round."""
+        return max(float(self.belief.posterior_mean(self.candidates[agent]).max()) for agent in self.movers)
 
     @property
     def moment(self) -> Moment:

@@ -47,6 +47,7 @@ class FeatureBasis:
         lengthscales: Float[np.ndarray, " d"],
         outputscale: float,
         n_features: int,
+        time: tuple[KernelName, float] | None = None,
     ) -> "FeatureBasis":
         """Draw the frequencies. Bases of one seed and size differ in their lengthscales by a stretch only.
 
@@ -56,6 +57,8 @@ class FeatureBasis:
             lengthscales: One per coordinate, > 0, in shares of the sides of the unit cube.
             outputscale: Prior variance > 0.
             n_features: Sines and cosines together, an even number from 2 to 65,536.
+            time: Kernel over time and its lengthscale, where points have a moment as a last coordinate. The kernel of
+                the sums is the product of both, whose spectral density is a product too.
 
         Raises:
             ConfigError: If a number is out of its range, or the kernel was registered without frequencies.
@@ -68,7 +71,11 @@ class FeatureBasis:
         if not 2 <= n_features <= _LARGEST or n_features % 2:
             raise ConfigError(f"got {n_features}; wanted an even integer from 2 to {_LARGEST}", at="$.n_features")
         rng = stream(seed, "feature basis")
-        return cls(spectral_frequencies(rng, kernel, scales, n_features // 2), float(outputscale))
+        frequencies = spectral_frequencies(rng, kernel, scales, n_features // 2)
+        if time is not None:
+            over_time = spectral_frequencies(rng, time[0], np.array([time[1]]), n_features // 2)
+            frequencies = np.hstack([frequencies, over_time])
+        return cls(frequencies, float(outputscale))
 
     @property
     def n_features(self) -> int:

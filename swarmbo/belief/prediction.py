@@ -7,33 +7,28 @@ from jaxtyping import Float
 
 from swarmbo.belief.cache import PosteriorCache
 from swarmbo.belief.cholesky import extend, solve_lower, solve_lower_transposed
-from swarmbo.belief.data import checked_points
 from swarmbo.belief.gradient import covariance_gradient, posterior_gradient
-from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.kernels import kernel_matrix
-from swarmbo.spaces import Domain
+from swarmbo.belief.placed import PlacedGP
 
 _CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to _CHUNK times the number of data
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FactorisedGP:
+class FactorisedGP(PlacedGP):
     """What predictions need: hyper-parameters, points, and the factorised covariance of their outcomes.
 
     Source: Rasmussen & Williams 2006, alg. 2.1.
 
+    Its place and time, and the fields not listed here, are those of its base, ``PlacedGP``.
+
     Args:
-        domain: The box of physical points.
-        hyperparameters: At present.
-        X: Data points (n, d), physical.
+        X: Data points (n, d), physical; (n, d + 1) with a time axis.
         pending: Points (p, d), physical, whose outcomes are still to come.
         L: Lower Cholesky factor (t, t), t = n + p, of the covariance of standardised outcomes, pending ones last.
         whitened: L⁻¹ times the standardised outcomes less their mean (t,); 0 for pending ones.
         jitter: Variance (t,) added to the diagonal where it was singular in float64; standardised, mostly 0.
     """
 
-    domain: Domain
-    hyperparameters: Hyperparameters
     X: Float[np.ndarray, "n d"]
     pending: Float[np.ndarray, "p d"]
     L: Float[np.ndarray, "t t"]
@@ -44,34 +39,20 @@ class FactorisedGP:
         for array in (self.X, self.pending, self.L, self.whitened, self.jitter):
             array.flags.writeable = False
 
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit."""
-        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
-
-    @property
-    def prior_variance(self) -> float:
-        """Variance of the field before any data, in the square of the outcome's unit."""
-        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
-
-    @property
-    def _lengthscales(self) -> Float[np.ndarray, " d"]:
-        return np.array(self.hyperparameters.lengthscales)
-
-    def _prior_cov(self, U: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
+    def _prior_cov(self, U: Float[np.ndarray, "n c"], Z: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "n m"]:
         """Standardised prior covariances between points of the unit cube."""
-        return kernel_matrix(self.hyperparameters.kernel, U, Z, self._lengthscales, self.hyperparameters.outputscale)
+        return self.hyperparameters.prior.matrix(U, Z)
 
-    def _conditioned_on(self) -> Float[np.ndarray, "t d"]:
+    def _conditioned_on(self) -> Float[np.ndarray, "t c"]:
         """Data and pending points, in the unit cube."""
-        return self.domain.to_unit(np.concatenate([self.X, self.pending]))
+        return self._to_unit(np.concatenate([self.X, self.pending]))
 
     def _extended(
-        self, X_old: Float[np.ndarray, "n d"], L: Float[np.ndarray, "n n"], X_new: Float[np.ndarray, "k d"]
+        self, X_old: Float[np.ndarray, "n c"], L: Float[np.ndarray, "n n"], X_new: Float[np.ndarray, "k c"]
     ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
-        U = self.domain.to_unit(X_new)
+        U = self._to_unit(X_new)
         noise = self.hyperparameters.noise_variance * np.eye(U.shape[0])
-        return extend(L, self._prior_cov(U, self.domain.to_unit(X_old)), self._prior_cov(U, U) + noise)
+        return extend(L, self._prior_cov(U, self._to_unit(X_old)), self._prior_cov(U, U) + noise)
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the field (without measurement noise).
@@ -85,7 +66,7 @@ class FactorisedGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = self._points(X)
         mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
         for start in range(0, points.shape[0], _CHUNK):
             rows = slice(start, start + _CHUNK)
@@ -105,11 +86,11 @@ class FactorisedGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points, h = checked_points(X, self.domain.n_dims), self.hyperparameters
+        points, h = self._points(X), self.hyperparameters
         weights = solve_lower_transposed(self.L, self.whitened)
         mean = np.full(points.shape[0], h.mean)
         for start in range(0, points.shape[0], _CHUNK):
-            U = self.domain.to_unit(points[start : start + _CHUNK])
+            U = self._to_unit(points[start : start + _CHUNK])
             mean[start : start + _CHUNK] += self._prior_cov(U, self._conditioned_on()) @ weights
         return h.offset + h.scale * mean
 
@@ -122,11 +103,11 @@ class FactorisedGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        U, h = self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.hyperparameters
+        U, h = self._to_unit(self._points(X)), self.hyperparameters
         V = solve_lower(self.L, self._prior_cov(self._conditioned_on(), U))
         mean = h.offset + h.scale * (h.mean + V.T @ self.whitened)
         var = h.scale**2 * np.maximum(h.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
-        return PosteriorCache(mean, var, V, U, h.kernel, self._lengthscales, h.outputscale, h.scale)
+        return PosteriorCache(mean, var, V, U, h.prior, h.scale)
 
     def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
         """Mean and joint covariance of the field.
@@ -162,8 +143,7 @@ class FactorisedGP:
         """
         cache = self.posterior_cache(X)
         mean_gradient, var_gradient = posterior_gradient(cache, self._conditioned_on(), self.L, self.whitened)
-        sides = self.domain.high - self.domain.low
-        return cache.mean, mean_gradient / sides, cache.var, var_gradient / sides
+        return cache.mean, self._per_physical(mean_gradient, X), cache.var, self._per_physical(var_gradient, X)
 
     def joint_posterior_gradient(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m d"]:
         """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
@@ -180,4 +160,4 @@ class FactorisedGP:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
         gradient = covariance_gradient(self.posterior_cache(X), self._conditioned_on(), self.L)
-        return gradient / (self.domain.high - self.domain.low)
+        return self._per_physical(gradient, X)

@@ -1,5 +1,6 @@
 """Transports move named messages between agents and count them. They know no graph of factors."""
 
+from swarmbo.transport.faults import Faults as Faults, FaultyTransport as FaultyTransport
 from swarmbo.transport.in_process import (
     Envelope as Envelope,
     InProcess as InProcess,

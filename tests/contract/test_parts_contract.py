@@ -3,7 +3,10 @@
 import pytest
 
 import swarmbo as sb
+from swarmbo.belief import Hyperparameters
+from swarmbo.belief.feature_gp import FeatureGP
 from swarmbo.kernels import KERNEL_NAMES
+from swarmbo.transport import Faults
 
 BOX = sb.Domain([10.0, -200.0], [110.0, 100.0])
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
@@ -15,6 +18,15 @@ def test_exact_beliefs(kernel):
     settings = sb.ExactGPSettings(kernel=kernel)
     sb.testing.check_belief(
         lambda: sb.ExactGP.create(settings, BOX), lambda state: sb.ExactGP.from_state_dict(settings, BOX, state)
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_beliefs_by_random_features(kernel):
+    hyperparameters = Hyperparameters(kernel, (0.2, 0.3), 1.2, 0.05, offset=0.3, scale=2.0)
+    sb.testing.check_belief(
+        lambda: FeatureGP.create(BOX, hyperparameters, n_features=60, seed=0),
+        lambda state: FeatureGP.from_state_dict(BOX, state),
     )
 
 
@@ -68,3 +80,7 @@ def test_peers(settings, package):
 @pytest.mark.parametrize("as_agents", [False, True])
 def test_transports(as_agents):
     sb.testing.check_transport(lambda: sb.InProcess(as_agents=as_agents))
+
+
+def test_a_transport_whose_faults_are_none():
+    sb.testing.check_transport(Faults)

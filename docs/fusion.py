@@ -1,0 +1,226 @@
+"""How good ways to fuse beliefs are, and what they cost: prints a table in Markdown.
+
+Readings of one field are split among sensors by place, the sensors talk until they have done, and every sensor predicts
+what was held out (five folds). Hyper-parameters are fitted to all readings of a fold and given to all methods alike, so
+that the table compares ways to fuse and nothing else. Run it with one BLAS thread:
+OPENBLAS_NUM_THREADS=1 python docs/fusion.py --csv survey.csv --x x_m --y y_m --value zinc_ppm --log
+Without a CSV the field is drawn from a Gaussian process.
+"""
+
+import argparse
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.fusion import (
+    CovarianceIntersection,
+    FusingAgent,
+    PredictionFlooding,
+    Proposal,
+    PushSum,
+    ReadingFlooding,
+    SummaryFlooding,
+    exchange,
+)
+from swarmbo.belief.information import Information, information_of, packed_size
+from swarmbo.kernels import draw
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+from swarmbo.transport import Faults
+
+FOLDS, STEPS, SYNTHETIC = 5, 400, 150
+Predictions = list[tuple[np.ndarray, np.ndarray]]  # of each sensor: mean and variance of the field
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fold: who has measured what, who hears whom, and where to predict."""
+
+    data: dict[str, tuple[np.ndarray, np.ndarray]]
+    links: "nx.Graph[str]"
+    domain: Domain
+    proposal: Proposal
+    places: np.ndarray
+    loss: float
+
+    @property
+    def pooled(self) -> tuple[np.ndarray, np.ndarray]:
+        """All readings."""
+        points, outcomes = zip(*self.data.values(), strict=True)
+        return np.concatenate(points), np.concatenate(outcomes)
+
+    def information(self, X: np.ndarray, y: np.ndarray) -> Information:
+        """That of readings about the weights."""
+        return information_of(self.proposal.basis, self.proposal.hyperparameters, self.domain, X, y)
+
+    def by_features(self, information: Information) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions by random features."""
+        h, basis = self.proposal.hyperparameters, self.proposal.basis
+        belief = FeatureGP(domain=self.domain, hyperparameters=h, basis=basis, information=information)
+        return belief.posterior(self.places)
+
+    def exactly(self, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions by an exact process."""
+        h = self.proposal.hyperparameters
+        belief = ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, X, y)
+        return belief.posterior(self.places)
+
+
+Method = Callable[[Case], tuple[Predictions, int, int]]  # predictions, bytes, steps
+
+
+def pooled_exact(case: Case) -> tuple[Predictions, int, int]:
+    """All readings in one place."""
+    return [case.exactly(*case.pooled)], 0, 0
+
+
+def pooled_features(case: Case) -> tuple[Predictions, int, int]:
+    """All readings in one place, by random features."""
+    return [case.by_features(case.information(*case.pooled))], 0, 0
+
+
+def alone(case: Case) -> tuple[Predictions, int, int]:
+    """Every sensor by its own readings."""
+    return [case.exactly(X, y) for X, y in case.data.values()], 0, 0
+
+
+def adding_up(case: Case) -> tuple[Predictions, int, int]:
+    """What not to do: add the estimates of neighbours to one's own, as often as it takes for news to reach all."""
+    estimates = {name: case.information(X, y) for name, (X, y) in case.data.items()}
+    n_steps = nx.diameter(case.links)
+    for _ in range(n_steps):
+        before = dict(estimates)
+        for name in estimates:
+            for other in case.links[name]:
+                estimates[name] = estimates[name] + before[other]
+    n_messages = 2 * case.links.number_of_edges() * n_steps
+    n_bytes = 8 * n_messages * packed_size(case.proposal.n_features)
+    return [case.by_features(estimate) for estimate in estimates.values()], n_bytes, n_steps
+
+
+def by_messages(make: Callable[..., FusingAgent], case: Case) -> tuple[Predictions, int, int]:
+    """Agents talk until nobody has anything to say, or until a consensus has settled on all readings."""
+    agents = [make(name, case.domain, case.proposal, case.links[name]) for name in case.data]
+    for agent in agents:
+        agent.measure(*case.data[agent.name])
+    transport, n_readings = Faults(loss=case.loss).open(case.data, case.links), len(case.pooled[1])
+    n_steps, is_done = 0, False
+    while not is_done and n_steps < STEPS:
+        exchange(agents, transport, steps=1)
+        n_steps += 1
+        consensus = [agent for agent in agents if isinstance(agent, PushSum)]
+        is_settled = [agent.is_settled and round(sum(agent.reached.values())) == n_readings for agent in consensus]
+        is_done = all(is_settled) if consensus else all(agent.is_finished for agent in agents)
+    return [agent.belief.posterior(case.places) for agent in agents], transport.traffic.bytes, n_steps
+
+
+def by_experts(product: str, case: Case) -> tuple[Predictions, int, int]:
+    """Experts who tell one another predictions at the places asked for."""
+    return by_messages(partial(PredictionFlooding, places=case.places, product=product), case)
+
+
+METHODS: dict[str, Method] = {
+    "pooled, exact": pooled_exact,
+    "pooled, random features": pooled_features,
+    "alone": alone,
+    "flooding of readings": partial(by_messages, ReadingFlooding),
+    "flooding of summaries": partial(by_messages, SummaryFlooding),
+    "consensus": partial(by_messages, PushSum),
+    "robust committee": partial(by_experts, "robust-committee"),
+    "generalised product": partial(by_experts, "generalised-product"),
+    "covariance intersection": partial(by_messages, CovarianceIntersection),
+    "adding up (wrong)": adding_up,
+}
+
+
+def synthetic(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and outcomes of a field drawn from a Matérn-5/2 prior, with noise of a tenth of its variance."""
+    rng = stream(seed, "synthetic field")
+    X = rng.random((SYNTHETIC, 2))
+    f = draw(rng, "matern52", np.array([0.25, 0.25]), 1.0, n_features=4096)
+    return X, f(X) + np.sqrt(0.1) * rng.standard_normal(len(X))
+
+
+def survey(path: Path, x: str, y: str, value: str, is_log: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Points and outcomes of a CSV; rows without a value are left out."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row[value]]
+    outcomes = np.array([float(row[value]) for row in rows])
+    return np.array([[float(row[x]), float(row[y])] for row in rows]), np.log(outcomes) if is_log else outcomes
+
+
+def cases(
+    X: np.ndarray, y: np.ndarray, n_agents: int, n_features: int, loss: float, seed: int
+) -> list[tuple[Case, np.ndarray]]:
+    """The folds, with the outcomes held out. A sensor has the readings nearest to its seat."""
+    rng, domain = stream(seed, "folds"), Domain(X.min(axis=0), X.max(axis=0))
+    U, names = domain.to_unit(X), [f"s{k:02d}" for k in range(n_agents)]
+    seats = U[rng.choice(len(U), n_agents, replace=False)]
+    nearest = ((U[:, None] - seats) ** 2).sum(axis=2).argmin(axis=1)
+    distance = np.linalg.norm(seats[:, None] - seats, axis=2)
+    links = nx.empty_graph(names)
+    for i, j in sorted(np.argwhere(np.triu(np.ones_like(distance), 1)).tolist(), key=lambda pair: distance[*pair]):
+        if nx.is_connected(links):  # links as short as keep all sensors in contact
+            break
+        links.add_edge(names[i], names[j])
+    folds = np.array_split(rng.permutation(len(X)), FOLDS)
+    made: list[tuple[Case, np.ndarray]] = []
+    for k, out in enumerate(folds):
+        kept = np.setdiff1d(np.arange(len(X)), out)
+        belief = ExactGP.create(ExactGPSettings(), domain).update(X[kept], y[kept]).fit(stream(seed, "fit", fold=k))
+        proposal = Proposal(0, "", belief.hyperparameters, seed, n_features)
+        data = {name: (X[rows], y[rows]) for a, name in enumerate(names) for rows in [kept[nearest[kept] == a]]}
+        made.append((Case(data, links, domain, proposal, X[out], loss), y[out]))
+    return made
+
+
+def row(name: str, method: Method, folds: list[tuple[Case, np.ndarray]]) -> str:
+    """One line of the table: means over folds and sensors."""
+    errors, scores, covered, sizes, steps = [], [], [], [], []
+    for case, held_out in folds:
+        predictions, n_bytes, n_steps = method(case)
+        h = case.proposal.hyperparameters
+        for mean, var in predictions:
+            spread = var + h.noise_variance * h.scale**2  # of a measurement
+            errors.append((held_out - mean) ** 2)
+            scores.append(0.5 * np.log(2.0 * np.pi * spread) + 0.5 * (held_out - mean) ** 2 / spread)
+            covered.append(np.abs(held_out - mean) <= 1.96 * np.sqrt(spread))
+        sizes.append(n_bytes)
+        steps.append(n_steps)
+    rmse, nlpd = np.sqrt(np.mean(np.concatenate(errors))), np.mean(np.concatenate(scores))
+    share = 100.0 * np.mean(np.concatenate(covered))
+    return f"| {name} | {rmse:.3g} | {nlpd:.3f} | {share:.1f} % | {np.mean(sizes) / 1e3:,.1f} | {np.mean(steps):.0f} |"
+
+
+def main() -> None:
+    """Print the table of one field."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--csv", type=Path, help="a survey with a header; default: a field drawn from a prior")
+    for column in ("--x", "--y", "--value"):
+        parser.add_argument(column, help="name of a column")
+    parser.add_argument("--log", action="store_true", help="take the logarithm of the values")
+    parser.add_argument("--agents", type=int, default=8)
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--loss", type=float, default=0.0, help="share of messages lost, one way")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="a part of the names of the ways to fuse; default: all")
+    given = parser.parse_args()
+    X, y = survey(given.csv, given.x, given.y, given.value, given.log) if given.csv else synthetic(given.seed)
+    print("| way to fuse | RMSE | NLPD | in 95 % | kB in all | steps |\n|---|---|---|---|---|---|")  # noqa: T201
+    with threadpool_limits(1, user_api="blas"):
+        folds = cases(X, y, given.agents, given.features, given.loss, given.seed)
+        for name, method in METHODS.items():
+            if given.only in name:
+                print(row(name, method, folds), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

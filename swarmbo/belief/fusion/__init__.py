@@ -1,0 +1,20 @@
+"""Beliefs that agents fuse by messages: each has readings of its own, and hears what its neighbours say."""
+
+from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection as CovarianceIntersection
+from swarmbo.belief.fusion.exchange import exchange as exchange
+from swarmbo.belief.fusion.experts import (
+    generalised_product as generalised_product,
+    robust_committee as robust_committee,
+)
+from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
+from swarmbo.belief.fusion.fusing_agent import FusingAgent as FusingAgent
+from swarmbo.belief.fusion.intersection import Intersection as Intersection, intersection as intersection
+from swarmbo.belief.fusion.prediction_flooding import (
+    PredictionFlooding as PredictionFlooding,
+    PredictionTable as PredictionTable,
+)
+from swarmbo.belief.fusion.proposal import Proposal as Proposal
+from swarmbo.belief.fusion.push_sum import PushSum as PushSum
+from swarmbo.belief.fusion.reading_flooding import ReadingFlooding as ReadingFlooding
+from swarmbo.belief.fusion.settings import FusedSettings as FusedSettings, FusionMethod as FusionMethod
+from swarmbo.belief.fusion.summary_flooding import SummaryFlooding as SummaryFlooding

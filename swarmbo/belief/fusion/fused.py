@@ -1,0 +1,217 @@
+"""The beliefs of a team of which each agent has one of its own."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.data import checked_outcomes
+from swarmbo.belief.exact import ExactGP
+from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
+from swarmbo.belief.fusion.exchange import exchange
+from swarmbo.belief.fusion.fusing_agent import FusingAgent
+from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.belief.fusion.push_sum import PushSum
+from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
+from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
+from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
+from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.placed import checked_places
+from swarmbo.belief.views import Views
+from swarmbo.errors import StateVersionError
+from swarmbo.records import Traffic
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+from swarmbo.transport import Faults
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_VERSION = 1
+_AGENTS: dict[FusionMethod, type[FusingAgent]] = {
+    "summaries": SummaryFlooding,
+    "consensus": PushSum,
+    "covariance-intersection": CovarianceIntersection,
+    "readings": ReadingFlooding,
+}
+
+
+class FusedBelief:
+    """Agents that fuse beliefs, seen from outside: who measured what, when they talk, and what each believes.
+
+    Asked as one belief it answers with that of its spokesman, the first agent among those that know of most readings.
+
+    An agent is a leader while it knows of no readings of an agent whose name comes before its own; it fits
+    hyper-parameters to all raw readings that it has, and proposes them. So there is one leader in each part of a team
+    that was never in contact with another, and of several proposals that meet one wins everywhere.
+
+    Args:
+        settings: How they fuse.
+        domain: The box of physical points.
+        agents: Names.
+        seed: Of the basis, the fits and the losses.
+
+    Example:
+        >>> fused = FusedBelief(FusedSettings(), Domain(np.zeros(1), np.ones(1)), ["a", "b"], seed=0)
+        >>> traffic = fused.learn({"a": ([[0.1]], [1.0]), "b": ([[0.9]], [2.0])}, links=None)
+        >>> fused.agents["a"].reached == fused.agents["b"].reached == {"a": 1.0, "b": 1.0}
+        True
+    """
+
+    def __init__(self, settings: FusedSettings, domain: Domain, agents: Sequence[str], seed: int) -> None:
+        self.settings = settings
+        self.domain = domain
+        self.seed = seed
+        start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
+        self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in agents}
+        self._fitted = dict.fromkeys(self.agents, 0)  # readings that an agent had when it last proposed
+        self.now = 0.0  # rounds
+        self._occasions = 0  # how often the agents have talked
+
+    def learn(
+        self,
+        readings: Mapping[str, tuple[Any, Any]],
+        links: "nx.Graph[str] | None",
+    ) -> Traffic:
+        """Give agents their new readings, and let all talk over the links.
+
+        Args:
+            readings: By agent: points (n, d) and outcomes (n,), physical, without failed ones.
+            links: Who hears whom; None means everyone. A message goes to neighbours only.
+
+        Returns:
+            What was sent.
+
+        Raises:
+            ShapeError: If shapes do not fit, or a value is not finite.
+        """
+        for X, y in readings.values():  # first what may be refused, so that nothing has changed if it is
+            checked_outcomes(y, len(self._points(X)))
+        for name, (X, y) in readings.items():
+            self.give(name, X, y)
+        for agent in self.agents.values():
+            self._lead(agent)
+        for name, agent in self.agents.items():
+            if links is None:
+                agent.meet(self.agents)
+            else:
+                agent.meet(other for other in links.adj.get(name, ()) if other in self.agents)
+        self._occasions += 1
+        lost = int(stream(self.seed, "sharing", occasion=self._occasions).integers(2**63))
+        transport = Faults(loss=self.settings.loss, seed=lost).open(self.agents, links)
+        return exchange(self.agents.values(), transport, self.settings.steps)
+
+    def give(self, agent: str, X: ArrayLike, y: ArrayLike) -> None:
+        """Give an agent readings, which the others hear of when next they talk.
+
+        Args:
+            agent: Whose they are from now on.
+            X: Points (n, d), physical, of the present moment; with a time axis also (n, d + 1), the round of each last.
+            y: Outcomes (n,), physical.
+
+        Raises:
+            ShapeError: If shapes do not fit, or a value is not finite.
+        """
+        self.agents[agent].measure(self._points(X), y)
+
+    def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
+        return checked_places(X, self.domain, self.has_time, self.now)
+
+    def _lead(self, agent: FusingAgent) -> None:
+        """Let a leader propose, if it has enough news."""
+        X, y = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y)
+        if agent.n_readings == 0 or len(y) < self.settings.growth * self._fitted[agent.name]:
+            return
+        if any(other < agent.name for other in agent.reached):
+            return
+        belief = ExactGP.create(self.settings.prior, self.domain).update(X, y)
+        agent.propose(belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y))).hyperparameters)
+        self._fitted[agent.name] = len(y)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether readings fade."""
+        return self.settings.prior.time is not None
+
+    def at(self, moment: float) -> "FusedBelief":
+        """These agents, from now on at another moment: that of new readings and of predictions.
+
+        Args:
+            moment: In rounds.
+        """
+        self.now = float(moment)
+        return self
+
+    @property
+    def spokesman(self) -> str:
+        """The first agent among those that know of most readings."""
+        known = {name: round(sum(agent.reached.values()), 6) for name, agent in self.agents.items()}
+        return max(known, key=lambda name: known[name])  # the first of equals
+
+    @property
+    def views(self) -> Views:
+        """What every agent believes now."""
+        return Views({name: agent.belief.at(self.now) for name, agent in self.agents.items()}, self.spokesman)
+
+    @property
+    def n_data(self) -> int:
+        """Number of readings that the spokesman knows of."""
+        return self.agents[self.spokesman].belief.n_data
+
+    @property
+    def places(self) -> Float[np.ndarray, "n d"]:
+        """Where the spokesman itself has measured (n, d), physical."""
+        return self.agents[self.spokesman].X[:, : self.domain.n_dims]
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The spokesman's."""
+        return self.agents[self.spokesman].proposal.hyperparameters
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit, as the spokesman has it."""
+        return self.views.noise_variance
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Means and variances at physical points, as the spokesman has them."""
+        return self.agents[self.spokesman].belief.at(self.now).posterior(X)
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Means at physical points, as the spokesman has them."""
+        return self.agents[self.spokesman].belief.at(self.now).posterior_mean(X)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of the agents, as ``{"json": plain data, "arrays": {name: array}}``."""
+        states = {name: agent.state_dict() for name, agent in self.agents.items()}
+        plain = {
+            "version": _VERSION,
+            "fitted": dict(self._fitted),
+            "occasions": self._occasions,
+            "now": self.now,
+            "agents": {name: s["json"] for name, s in states.items()},
+        }
+        arrays = {f"{name}/{key}": array for name, s in states.items() for key, array in s["arrays"].items()}
+        return {"json": plain, "arrays": arrays}
+
+    @classmethod
+    def from_state_dict(
+        cls, settings: FusedSettings, domain: Domain, agents: Sequence[str], seed: int, state: Mapping[str, Any]
+    ) -> "FusedBelief":
+        """The beliefs that ``state_dict`` wrote down; they go on exactly as those that were saved.
+
+        Raises:
+            StateVersionError: If another version wrote it.
+        """
+        plain, arrays = state["json"], state["arrays"]
+        if plain.get("version") != _VERSION:
+            raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
+        fused = cls(settings, domain, agents, seed)
+        fused._fitted, fused._occasions = dict(plain["fitted"]), plain["occasions"]
+        fused.now = float(plain["now"])
+        for name, agent in fused.agents.items():
+            own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
+            agent.load_state_dict({"json": plain["agents"][name], "arrays": own})
+        return fused

@@ -1,0 +1,208 @@
+"""What all agents that fuse beliefs have in common: readings of their own, an agreed proposal, messages."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.data import checked_outcomes, checked_points
+from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.information import Information, information_of
+from swarmbo.spaces import Domain
+from swarmbo.transport import Envelope
+
+
+class _Note(msgspec.Struct, array_like=True):
+    """A message: the sender's proposal, and what the sender's way to fuse has to say under it."""
+
+    proposal: Proposal
+    body: msgspec.Raw
+
+
+class FusingAgent(ABC):
+    """A sensor that learns from readings of its own and from what its neighbours say; it sees nothing else.
+
+    Messages may be lost, doubled or late; links may be cut and agents may go and come back. No agent is told of it.
+
+    Args:
+        name: Its name; no other agent's.
+        domain: The box of physical points.
+        proposal: What all agents of the team are started with; its version is 0.
+        neighbours: Whom it speaks to, from the start.
+    """
+
+    def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
+        self.name = name
+        self.domain = domain
+        self.proposal = proposal
+        self.neighbours: tuple[str, ...] = ()
+        self.X: Float[np.ndarray, "n d"] = np.zeros((0, self.n_columns))
+        self.y: Float[np.ndarray, " n"] = np.zeros(0)
+        self._agrees: dict[str, bool] = {}  # whether a neighbour's last word was under the same proposal
+        self.meet(neighbours)
+
+    @property
+    def n_columns(self) -> int:
+        """Coordinates of a reading: those of the domain, and its moment where the belief has a time axis."""
+        return self.domain.n_dims + (self.proposal.hyperparameters.time is not None)
+
+    @property
+    def n_readings(self) -> int:
+        """Number of its own readings."""
+        return self.y.size
+
+    @property
+    @abstractmethod
+    def belief(self) -> Any:
+        """What it believes by what has reached it: a belief like any other."""
+
+    @property
+    @abstractmethod
+    def reached(self) -> dict[str, float]:
+        """How many readings of which agent its belief holds, its own among them; agents that give none are left out."""
+
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool:
+        """Whether it has nothing more to say until it measures or hears something new."""
+
+    def meet(self, neighbours: Iterable[str]) -> None:
+        """Whom it speaks to from now on: those that its radio reaches. Whether they hear it, it must find out."""
+        self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
+
+    def measure(self, X: ArrayLike, y: ArrayLike) -> None:
+        """Learn readings of its own.
+
+        Args:
+            X: Points (n, d), physical; with a time axis (n, d + 1), the round of each last.
+            y: Outcomes (n,), physical. Leave failed measurements out.
+
+        Raises:
+            ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
+        """
+        points = checked_points(X, self.n_columns)
+        outcomes = checked_outcomes(y, points.shape[0])
+        self.X, self.y = np.concatenate([self.X, points]), np.concatenate([self.y, outcomes])
+        if outcomes.size:
+            self._has_measured(outcomes.size)
+
+    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None) -> Proposal:
+        """Propose another basis, noise or unit of outcomes; it supersedes what the agent has heard of.
+
+        Args:
+            hyperparameters: Of the new proposal.
+            seed: Of its basis; None: the present one.
+
+        Returns:
+            The proposal, which is under way to the others with the next messages.
+        """
+        proposal = msgspec.structs.replace(
+            self.proposal,
+            version=self.proposal.version + 1,
+            proposer=self.name,
+            hyperparameters=hyperparameters,
+            seed=self.proposal.seed if seed is None else seed,
+        )
+        self._adopt(proposal)
+        return proposal
+
+    def step(self, inbox: Sequence[Envelope]) -> list[Envelope]:
+        """Take what has arrived, in any order, and say what there is to say.
+
+        Args:
+            inbox: Messages delivered to this agent in this step.
+        """
+        self.hear(inbox)
+        return self.speak()
+
+    def hear(self, inbox: Sequence[Envelope]) -> None:
+        """Take what has arrived, in any order, and say nothing yet."""
+        for envelope in inbox:
+            note = msgspec.msgpack.decode(envelope.payload, type=_Note)
+            if note.proposal.supersedes(self.proposal):
+                self._adopt(note.proposal)
+            self._agrees[envelope.sender] = note.proposal == self.proposal
+            if self._agrees[envelope.sender]:  # what was said under another one means something else
+                self._take(envelope.sender, note.body)
+
+    def speak(self) -> list[Envelope]:
+        """What it says now, to each neighbour at most one message."""
+        return [
+            Envelope(
+                self.name,
+                recipient,
+                msgspec.msgpack.encode(_Note(self.proposal, msgspec.Raw(msgspec.msgpack.encode(body)))),
+            )
+            for recipient, body in self._bodies()
+        ]
+
+    def _adopt(self, proposal: Proposal) -> None:
+        self.proposal = proposal
+        self._agrees = dict.fromkeys([*self._agrees, *self.neighbours], False)
+        self._has_adopted()
+
+    def _information(self, rows: slice = slice(None)) -> Information:
+        """The information in its own readings, or some of them, under the present proposal."""
+        proposal = self.proposal
+        return information_of(proposal.basis, proposal.hyperparameters, self.domain, self.X[rows], self.y[rows])
+
+    @abstractmethod
+    def _has_measured(self, n_new: int) -> None:
+        """Account for its last ``n_new`` readings."""
+
+    @abstractmethod
+    def _has_adopted(self) -> None:
+        """Drop what was made under another proposal, and summarise its own readings anew."""
+
+    @abstractmethod
+    def _take(self, sender: str, body: msgspec.Raw) -> None:
+        """Take what a neighbour said under the present proposal."""
+
+    @abstractmethod
+    def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
+        """What there is to say, by recipient."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of its state, as ``{"json": plain data, "arrays": {name: array}}``."""
+        plain, arrays = self._state()
+        own = {
+            "proposal": msgspec.to_builtins(self.proposal),
+            "neighbours": list(self.neighbours),
+            "agrees": dict(self._agrees),
+        }
+        return {"json": own | plain, "arrays": {"X": self.X.copy(), "y": self.y.copy()} | arrays}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on exactly as the agent of this name that was saved.
+
+        Args:
+            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+        """
+        plain, arrays = state["json"], {name: np.array(array) for name, array in state["arrays"].items()}
+        self.proposal = msgspec.convert(plain["proposal"], Proposal)
+        self.neighbours, self._agrees = tuple(plain["neighbours"]), dict(plain["agrees"])
+        self.X, self.y = arrays["X"], arrays["y"]
+        self._restore(plain, arrays)
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain data and arrays of what a subclass adds."""
+
+    @abstractmethod
+    def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """The inverse of ``_state``."""
+
+
+def packed_bytes(vector: Float[np.ndarray, " q"]) -> bytes:
+    """A vector as it crosses a link: float64, little-endian."""
+    return vector.astype("<f8").tobytes()
+
+
+def unpacked_bytes(data: bytes) -> Float[np.ndarray, " q"]:
+    """The inverse of ``packed_bytes``."""
+    return np.frombuffer(data, dtype="<f8").astype(float)

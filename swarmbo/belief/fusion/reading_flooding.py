@@ -1,0 +1,92 @@
+"""Flooding of raw readings: what every other way to fuse has to be measured against."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.exact import ExactGP
+from swarmbo.belief.fusion.fusing_agent import packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.gossip import Gossip
+from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.belief.hyperparameters import ExactGPSettings
+from swarmbo.spaces import Domain
+
+
+class ReadingFlooding(Gossip):
+    """An agent that collects the readings of all agents it has heard of, and conditions an exact GP on them.
+
+    A reading is known by its author and its number among the author's; an author's readings are passed on in order,
+    only those that the neighbour lacks. A reading takes 8 (d + 1) bytes and needs no basis; the price is that all of
+    them travel, and that every agent pays for a Gaussian process of all of them.
+
+    Example:
+        >>> from swarmbo.belief.fusion import exchange
+        >>> from swarmbo.belief.hyperparameters import Hyperparameters
+        >>> from swarmbo.transport import InProcess
+        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
+        >>> domain = Domain(np.zeros(1), np.ones(1))
+        >>> a, b = ReadingFlooding("a", domain, start, ["b"]), ReadingFlooding("b", domain, start, ["a"])
+        >>> a.measure([[0.2]], [1.0])
+        >>> traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=10)
+        >>> b.reached, b.belief.y.tolist()
+        ({'a': 1.0}, [1.0])
+    """
+
+    def __init__(
+        self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
+    ) -> None:
+        self._logs: dict[str, Float[np.ndarray, "n c"]] = {}
+        self._belief: ExactGP | None = None
+        super().__init__(name, domain, proposal, neighbours, patience)
+
+    @property
+    def belief(self) -> ExactGP:
+        """What it believes by what has reached it."""
+        if self._belief is None:
+            h = self.proposal.hyperparameters
+            self._belief = ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
+        return self._belief
+
+    @property
+    def known(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+        """Points (n, d) and outcomes (n,), physical, of all readings that have reached it, its own among them."""
+        rows = [self._logs[author] for author in sorted(self._logs)]  # one order everywhere
+        every = np.concatenate([np.zeros((0, self.n_columns + 1)), *rows])
+        return every[:, :-1], every[:, -1]
+
+    def _has(self) -> dict[str, int]:
+        return {author: len(log) for author, log in self._logs.items()}
+
+    def _entry(self, author: str, has: int) -> tuple[int, bytes]:
+        return has, packed_bytes(self._logs[author][has:].ravel())
+
+    def _file(self, author: str, number: int, content: bytes) -> None:
+        rows = unpacked_bytes(content).reshape(-1, self.n_columns + 1)
+        known = self._has().get(author, 0)
+        if author != self.name and number <= known < number + len(rows):
+            self._append(author, rows[known - number :])
+
+    def _append(self, author: str, rows: Float[np.ndarray, "n c"]) -> None:
+        self._logs[author] = np.concatenate([self._logs[author], rows]) if author in self._logs else rows
+        self._belief = None
+
+    def _has_measured(self, n_new: int) -> None:
+        rows = slice(self.n_readings - n_new, None)
+        self._append(self.name, np.column_stack([self.X[rows], self.y[rows]]))
+
+    def _has_adopted(self) -> None:
+        for peer in self._peers.values():  # readings mean the same under every proposal: only the word of it is due
+            peer.age = self.patience
+        self._belief = None
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        plain, arrays = super()._state()
+        logs = {f"log/{author}": log.copy() for author, log in self._logs.items()}
+        return plain | {"authors": list(self._logs)}, arrays | logs
+
+    def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        super()._restore(plain, arrays)
+        self._logs = {author: arrays[f"log/{author}"] for author in plain["authors"]}
+        self._belief = None

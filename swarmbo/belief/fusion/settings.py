@@ -1,0 +1,38 @@
+"""Settings of a belief that each agent has of its own, and fuses with its neighbours'."""
+
+from typing import Literal
+
+from swarmbo.belief.hyperparameters import ExactGPSettings
+from swarmbo.settings import Settings, require
+
+FusionMethod = Literal["readings", "summaries", "consensus", "covariance-intersection"]
+
+
+class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
+    """A belief for each agent of a team in a field, made of its own readings and its neighbours' messages.
+
+    Args:
+        method: ``readings``: flooding of tagged raw readings to an exact process. ``summaries``: flooding of tagged
+            summaries. ``consensus``: robust push-sum. ``covariance-intersection``: untagged estimates. The first is the
+            default because it is best while readings are few; docs/fusion.md has the numbers.
+        n_features: Size of the basis, an even number from 2 to 2048; a message holds about half its square of numbers.
+            ``readings`` needs none.
+        steps: Synchronous steps, >= 1, in which neighbours speak after each round of measurements.
+        loss: Share, from 0 to below 1, of these messages that a link loses; each direction on its own.
+        growth: The leader fits hyper-parameters and proposes them when its readings have grown by this factor, > 1.
+            With a proposal all that was said before is void, so it should not come too often.
+        prior: Kernel and priors of hyper-parameters, and the effort of a fit. ``refit_every`` is of no meaning here.
+    """
+
+    method: FusionMethod = "readings"
+    n_features: int = 128
+    steps: int = 20
+    loss: float = 0.0
+    growth: float = 1.5
+    prior: ExactGPSettings = ExactGPSettings()
+
+    def __post_init__(self) -> None:
+        require(self, "n_features", lambda v: 2 <= v <= 2048 and v % 2 == 0, "an even integer from 2 to 2048")
+        require(self, "steps", lambda v: v >= 1, "an integer >= 1")
+        require(self, "loss", lambda v: 0.0 <= v < 1.0, "a number from 0 to below 1")
+        require(self, "growth", lambda v: v > 1.0, "a number > 1")

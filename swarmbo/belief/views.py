@@ -1,0 +1,120 @@
+"""What is asked of a belief about places: of one that a team shares, or of one that each agent has of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+
+@runtime_checkable
+class JointMoments(Protocol):
+    """A posterior at m points: means (m,), variances (m,), and covariances between subsets, in the outcome's unit."""
+
+    @property
+    def mean(self) -> Float[np.ndarray, " m"]:
+        """Posterior means (m,)."""
+        ...
+
+    @property
+    def var(self) -> Float[np.ndarray, " m"]:
+        """Latent posterior variances (m,), >= 0."""
+        ...
+
+    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
+        """Latent posterior covariances between two subsets of the points."""
+        ...
+
+
+@runtime_checkable
+class PlaceBelief(Protocol):
+    """What acquisitions ask of a belief: ``ExactGP`` and ``FeatureGP`` are two."""
+
+    @property
+    def n_data(self) -> int:
+        """Number of outcomes."""
+        ...
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit."""
+        ...
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the field before any data, in the square of the outcome's unit."""
+        ...
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Means and variances at physical points."""
+        ...
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Means at physical points."""
+        ...
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
+        """The posterior at fixed points, from which covariances are cheap."""
+        ...
+
+    def at(self, moment: float) -> "PlaceBelief":
+        """The same belief at another moment, in rounds; itself where nothing fades."""
+        ...
+
+    def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "PlaceBelief":
+        """A belief whose variance knows of measurements to come."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """Beliefs of several agents at one moment. Asked as if it were one, it answers with that of its spokesman.
+
+    Args:
+        by_agent: Each agent's own.
+        spokesman: Who answers for all.
+    """
+
+    by_agent: Mapping[str, PlaceBelief]
+    spokesman: str
+
+    @property
+    def n_data(self) -> int:
+        """Number of outcomes that the spokesman knows of."""
+        return self.by_agent[self.spokesman].n_data
+
+    @property
+    def noise_variance(self) -> float:
+        """As the spokesman has it."""
+        return self.by_agent[self.spokesman].noise_variance
+
+    @property
+    def prior_variance(self) -> float:
+        """As the spokesman has it."""
+        return self.by_agent[self.spokesman].prior_variance
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Means and variances at physical points, as the spokesman has them."""
+        return self.by_agent[self.spokesman].posterior(X)
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Means at physical points, as the spokesman has them."""
+        return self.by_agent[self.spokesman].posterior_mean(X)
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
+        """The spokesman's posterior at fixed points."""
+        return self.by_agent[self.spokesman].posterior_cache(X)
+
+    def at(self, moment: float) -> "Views":
+        """The same of agents at another moment, in rounds."""
+        return Views({name: belief.at(moment) for name, belief in self.by_agent.items()}, self.spokesman)
+
+    def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
+        """The same of agents that all know of measurements to come."""
+        return Views({name: belief.condition_on_pending(X) for name, belief in self.by_agent.items()}, self.spokesman)
+
+
+def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:
+    """What an agent believes: its own view where each has one, else the belief that they share."""
+    return belief.by_agent[agent] if isinstance(belief, Views) else belief

@@ -1,0 +1,58 @@
+"""Teams of agents on a ring, and the posterior of pooled readings by another route than theirs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from swarmbo.belief.fusion import FusingAgent, Proposal
+from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+
+DOMAIN = Domain(np.array([0.0, -10.0]), np.array([100.0, 30.0]))
+START = Proposal(0, "", Hyperparameters("matern52", (0.3, 0.5), 1.3, 0.05, 0.2, 7.0, 3.0), seed=0, n_features=24)
+OTHER = Hyperparameters("matern32", (0.2, 0.2), 0.8, 0.02, -0.1, 6.0, 2.0)
+PLACES = DOMAIN.from_unit(stream(0, "places").random((40, 2)))
+
+
+def links_of(names: Sequence[str]) -> "nx.Graph[str]":
+    return nx.cycle_graph(list(names))
+
+
+def ring(kind: Callable[..., Any], names: Sequence[str], **settings: Any) -> dict[str, Any]:
+    links = links_of(names)
+    return {name: kind(name, DOMAIN, START, links[name], **settings) for name in names}
+
+
+def measure(agent: FusingAgent, n: int, seed: int = 0) -> None:
+    rng = stream(seed, "readings", agent=agent.name, n=agent.n_readings)
+    agent.measure(DOMAIN.from_unit(rng.random((n, 2))), 7.0 + 3.0 * rng.standard_normal(n))
+
+
+def pooled(agents: Sequence[FusingAgent], proposal: Proposal = START) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance at PLACES in the function space of the features: no weights, no information form."""
+    h, basis = proposal.hyperparameters, proposal.basis
+    X = np.concatenate([agent.X for agent in agents])
+    y = np.concatenate([agent.y for agent in agents])
+    Phi, Phi_places = basis.features(DOMAIN.to_unit(X)), basis.features(DOMAIN.to_unit(PLACES))
+    K, cross = Phi @ Phi.T + h.noise_variance * np.eye(len(y)), Phi_places @ Phi.T
+    mean = h.offset + h.scale * (h.mean + cross @ np.linalg.solve(K, (y - h.offset) / h.scale - h.mean))
+    var = h.scale**2 * ((Phi_places**2).sum(axis=1) - np.einsum("mn,nm->m", cross, np.linalg.solve(K, cross.T)))
+    return mean, var
+
+
+def assert_is_pool(
+    agent: FusingAgent, members: Sequence[FusingAgent], proposal: Proposal = START, rtol: float = 1e-6
+) -> None:
+    mean, var = agent.belief.posterior(PLACES)
+    expected_mean, expected_var = pooled(members, proposal)
+    np.testing.assert_allclose(mean, expected_mean, rtol=rtol)
+    np.testing.assert_allclose(var, expected_var, rtol=rtol)
+
+
+@pytest.fixture
+def names() -> list[str]:
+    return [f"s{n}" for n in range(8)]

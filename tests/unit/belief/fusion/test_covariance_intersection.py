@@ -1,0 +1,162 @@
+"""Covariance intersection where readings travel two ways, and what adding up does there."""
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.fusion import CovarianceIntersection, Proposal, exchange, intersection
+from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.information import Information
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+from swarmbo.transport import Faults, InProcess
+
+from .conftest import DOMAIN, OTHER, PLACES, START, links_of, measure, ring
+
+TRIALS, P = 1000, 12
+LINE = Domain(np.zeros(1), np.ones(1))
+KNOWN = Proposal(0, "", Hyperparameters("rbf", (0.25,), 1.0, 0.1), seed=1, n_features=P)
+NAMES = ["a", "b", "c", "d"]
+
+
+class AddingUp(CovarianceIntersection):
+    """What not to do: take every estimate that is heard as independent of one's own."""
+
+    def _take(self, sender, body):
+        before = self._estimate
+        super()._take(sender, body)
+        _, estimate = msgspec.msgpack.decode(body)
+        self._estimate = before + Information.unpacked(np.frombuffer(estimate), P)
+
+
+def after_planted_double_counting(kind, readings):
+    """Two rounds on a ring of four: every reading reaches the agent on the other side by both ways round."""
+    agents = {name: kind(name, LINE, KNOWN, links_of(NAMES)[name]) for name in NAMES}
+    for name, (X, y) in readings.items():
+        agents[name].measure(X, y)
+    exchange(agents.values(), InProcess().open(NAMES, links_of(NAMES)), steps=2)
+    return agents
+
+
+@pytest.fixture(scope="module")
+def trials():
+    """For each kind and agent: errors of the weights over trials, and the covariance it reports.
+
+    The estimate is linear in the outcomes, and the covariance does not depend on them. So one exchange for each reading
+    gives the map from readings to estimates, and trials are its products with outcomes of drawn fields.
+    """
+    rng, basis = stream(0, "trials"), KNOWN.basis
+    X = {name: rng.random((3 + k, 1)) for k, name in enumerate(NAMES)}
+    n_readings = sum(map(len, X.values()))
+    Phi = np.concatenate([basis.features(points) for points in X.values()])
+    w = rng.standard_normal((TRIALS, P))
+    Y = w @ Phi.T + np.sqrt(0.1) * rng.standard_normal((TRIALS, n_readings))
+    errors, covariances = {}, {}
+    for kind in (CovarianceIntersection, AddingUp):
+        runs = [after_planted_double_counting(kind, told(X, y)) for y in (*np.eye(n_readings), Y[0])]
+        for name in NAMES:
+            weights_of = np.array([run[name].belief.weights for run in runs[:-1]])
+            np.testing.assert_allclose(Y[0] @ weights_of, runs[-1][name].belief.weights, atol=1e-9)
+            errors[kind, name] = Y @ weights_of - w
+            covariances[kind, name] = np.linalg.inv(np.eye(P) + runs[0][name].belief.information.precision)
+    return X, errors, covariances
+
+
+def told(X, y):
+    ends = np.cumsum([len(points) for points in X.values()])
+    return {name: (X[name], part) for name, part in zip(NAMES, np.split(y, ends[:-1]), strict=True)}
+
+
+def largest_ratio(errors, covariance):
+    """The largest eigenvalue of the mean of e eᵀ, in the unit of the reported covariance; 1 where that is the truth."""
+    L = np.linalg.cholesky(covariance)
+    whitened = np.linalg.solve(L, errors.T)
+    return np.linalg.eigvalsh(whitened @ whitened.T / len(errors))[-1]
+
+
+# Where the reported covariance is the truth, the largest eigenvalue from 1,000 trials of 12 weights has its edge at
+# (1 + sqrt(12 / 1000))² = 1.23 (Marchenko & Pastur), give or take a few per cent
+SLACK = 1.3
+
+
+def test_the_reported_covariance_covers_the_errors_and_that_of_adding_up_does_not(trials):
+    _, errors, covariances = trials
+    for name in NAMES:
+        assert largest_ratio(errors[CovarianceIntersection, name], covariances[CovarianceIntersection, name]) < SLACK
+        assert largest_ratio(errors[AddingUp, name], covariances[AddingUp, name]) > 1.5
+
+
+def test_the_variance_is_no_worse_than_the_best_single_agents(trials):
+    X, _, covariances = trials
+    basis = KNOWN.basis
+    Phi = basis.features(np.linspace(0.0, 1.0, 401)[:, None])
+    alone = [np.linalg.inv(np.eye(P) + basis.features(X[name]).T @ basis.features(X[name]) / 0.1) for name in NAMES]
+    best = min(np.einsum("mp,pq,mq->m", Phi, covariance, Phi).mean() for covariance in alone)
+    for name in NAMES:
+        fused = np.einsum("mp,pq,mq->m", Phi, covariances[CovarianceIntersection, name], Phi).mean()
+        assert fused <= best * (1.0 + 1e-2)  # the agents take the mean over 256 other places
+
+
+def test_the_share_is_the_best_one():
+    rng = stream(1, "information")
+    A, B, C = (rng.standard_normal((n, 5)) for n in (4, 7, 9))
+    first, second = (Information(F.T @ F, rng.standard_normal(5), float(len(F))) for F in (A, B))
+    W = C.T @ C
+    fused, share = intersection(first, second, W)
+
+    def measure_at(a):
+        return np.trace(W @ np.linalg.inv(np.eye(5) + a * first.precision + (1 - a) * second.precision))
+
+    np.testing.assert_allclose(fused.precision, share * first.precision + (1 - share) * second.precision)
+    np.testing.assert_allclose(fused.shift, share * first.shift + (1 - share) * second.shift)
+    assert measure_at(share) <= min(measure_at(a) for a in np.linspace(0.0, 1.0, 1001)) * (1.0 + 1e-9)
+
+
+def test_one_that_knows_more_in_every_direction_is_taken_whole():
+    rng = stream(2, "information")
+    A = rng.standard_normal((6, 4))
+    more, less = Information(A.T @ A, rng.standard_normal(4), 6.0), Information(0.3 * A.T @ A, np.zeros(4), 6.0)
+    for fused in (intersection(more, less), intersection(less, more)):
+        np.testing.assert_array_equal(fused.information.packed(), more.packed())
+
+
+def test_agents_fall_silent_and_hearing_more_never_makes_them_less_sure(names):
+    agents = ring(CovarianceIntersection, names)
+    for k, agent in enumerate(agents.values()):
+        measure(agent, 2 + k)
+    transport = Faults(loss=0.3).open(names, links_of(names))
+    mean_var = {name: agent.belief.posterior(PLACES)[1].mean() for name, agent in agents.items()}
+    best = min(mean_var.values())
+    exchange(agents.values(), transport, steps=300)
+    assert all(agent.speak() == [] for agent in agents.values())
+    for name, agent in agents.items():
+        assert isinstance(agent.belief, FeatureGP)
+        assert agent.belief.posterior(PLACES)[1].mean() <= 1.05 * best
+        assert sum(agent.reached.values()) == pytest.approx(agent.belief.information.count)
+        assert all(share <= agents[author].n_readings + 1e-9 for author, share in agent.reached.items()), name
+
+
+def test_a_proposal_reaches_all_and_a_saved_agent_goes_on_to_the_bit(names):
+    agents = ring(CovarianceIntersection, names)
+    for agent in agents.values():
+        measure(agent, 3)
+    transport = Faults(loss=0.3).open(names, links_of(names))
+    exchange(agents.values(), transport, steps=5)
+    proposal = agents["s4"].propose(OTHER, seed=3)
+    exchange(agents.values(), transport, steps=60)
+    assert all(agent.proposal == proposal for agent in agents.values())
+    copies = ring(CovarianceIntersection, names)
+    for name, agent in agents.items():
+        state = agent.state_dict()
+        copies[name].load_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+    for several in (agents, copies):
+        measure(several["s3"], 2, seed=7)
+        exchange(several.values(), Faults(loss=0.3, seed=6).open(names, links_of(names)), steps=4)
+    for name in names:
+        assert [e.payload for e in agents[name].speak()] == [e.payload for e in copies[name].speak()]
+        np.testing.assert_array_equal(agents[name].belief.posterior(PLACES), copies[name].belief.posterior(PLACES))
+    assert agents["s0"].domain is DOMAIN
+    assert agents["s0"].proposal != START

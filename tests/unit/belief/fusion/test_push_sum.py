@@ -1,0 +1,221 @@
+"""Consensus by push-sum: exact over lossy links, across cuts, joins and leaves."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.belief.fusion import PushSum, exchange
+from swarmbo.rng import stream
+from swarmbo.transport import Faults, InProcess
+
+from .conftest import DOMAIN, OTHER, PLACES, START, assert_is_pool, links_of, measure, pooled, ring
+
+
+def team(names):
+    agents = ring(PushSum, names)
+    for k, agent in enumerate(agents.values()):
+        measure(agent, 2 + k)
+    return agents
+
+
+def test_with_all_links_up_every_agent_has_the_pooled_posterior(names):
+    agents = team(names)
+    traffic = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=120)
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+        assert agent.is_settled
+        assert agent.reached == pytest.approx({name: 2 + k for k, name in enumerate(names)})
+        assert agent.belief.n_data == sum(range(2, 10))
+    assert traffic.messages == 120 * 16
+    assert traffic.bytes > 100 * 16 * 8 * (24 * 25 / 2)
+
+
+def test_under_one_way_loss_it_still_has_it_and_plain_averaging_has_not(names):
+    agents = team(names)
+    exchange(agents.values(), Faults(loss=0.3, seed=1).open(names, links_of(names)), steps=250)
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+    for ratio in plain_push_sum(names, agents, loss=0.3, steps=250):
+        assert np.abs(len(names) * ratio - total_packed(agents)).max() > 0.02 * np.abs(total_packed(agents)).max()
+    for ratio in plain_push_sum(names, agents, loss=0.0, steps=250):  # without loss it works: so loss is the reason
+        np.testing.assert_allclose(len(names) * ratio, total_packed(agents), rtol=1e-9, atol=1e-9)
+
+
+def own_packed(agent):
+    return agent._information().packed()
+
+
+def total_packed(agents):
+    return sum(own_packed(agent) for agent in agents.values())
+
+
+def plain_push_sum(names, agents, loss, steps):
+    """Push-sum that says what it gives now, over the same losses: what a link loses is lost."""
+    links, rng = links_of(names), {}
+    mass = {name: np.concatenate([[1.0], own_packed(agents[name])]) for name in names}
+    for _ in range(steps):
+        arriving = {name: mass[name] / (1 + len(links[name])) for name in names}
+        shares = dict(arriving)
+        for sender in names:
+            for recipient in links[sender]:
+                link = rng.setdefault((sender, recipient), stream(1, "loss", sender=sender, recipient=recipient))
+                if link.random() >= loss:
+                    arriving[recipient] = arriving[recipient] + shares[sender]
+        mass = arriving
+    return [vector[1:] / vector[0] for vector in mass.values()]
+
+
+def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_the_whole(names):
+    agents = team(names)
+    transport = Faults(loss=0.2, seed=2).open(names, links_of(names))
+    left, right = [agents[name] for name in names[:4]], [agents[name] for name in names[4:]]
+    exchange(agents.values(), transport, steps=7)  # in mid-flow, when mass of each half is on the other side
+    transport.cut(names[:4], names[4:])
+    measure(agents["s1"], 3)
+    exchange(agents.values(), transport, steps=300)
+    for half in (left, right):
+        for agent in half:
+            assert_is_pool(agent, half)
+            assert set(agent.reached) == {member.name for member in half}
+            assert agent.is_settled
+    measure(agents["s6"], 2)
+    transport.heal()
+    exchange(agents.values(), transport, steps=300)
+    for agent in agents.values():
+        assert_is_pool(agent, left + right)
+        assert agent.reached == pytest.approx({member.name: member.n_readings for member in left + right})
+
+
+def test_a_sensor_joins_late_leaves_and_comes_back_and_is_counted_once(names):
+    agents = team(names)
+    transport = Faults(loss=0.1, seed=3).open(names, links_of(names))
+    early = [agents[name] for name in names[:7]]
+    exchange(early, transport, steps=250)
+    assert_is_pool(agents["s0"], early)
+    for steps, present in [(250, agents.values()), (300, early), (300, agents.values())]:
+        exchange(present, transport, steps=steps)
+        for agent in present:
+            assert_is_pool(agent, list(present))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.0, 0.6), st.lists(st.integers(0, 5), max_size=6))
+def test_no_reading_is_ever_counted_twice(seed, loss, events):
+    # whatever is lost, cut, measured and healed in between, and at every moment: also while mass is under way
+    names = ["a", "b", "c", "d"]
+    agents, transport = ring(PushSum, names, patience=3), Faults(loss=loss, seed=seed).open(names, links_of(names))
+    measure(agents["a"], 3)
+    for event in events:
+        if event < 4:
+            measure(agents[names[event]], 1 + event)
+        elif event == 4:
+            transport.cut(names[:2], names[2:])
+        else:
+            transport.heal()
+        for _ in range(6):
+            exchange(agents.values(), transport, steps=1)
+            for agent in agents.values():
+                for author, count in agent.reached.items():
+                    assert count <= agents[author].n_readings + 1e-6
+                assert np.linalg.eigvalsh(agent.belief.information.precision)[0] > -1e-3
+    transport.heal()
+    transport.loss = 0.0
+    exchange(agents.values(), transport, steps=150)
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+
+
+def test_late_and_doubled_messages_change_nothing():
+    names = ["a", "b"]
+    agents = ring(PushSum, names)
+    measure(agents["a"], 4)
+    measure(agents["b"], 3)
+    kept = []
+    for step in range(60):
+        said = {name: agent.speak() for name, agent in agents.items()}
+        kept += [envelope for outbox in said.values() for envelope in outbox]
+        again = kept[:: 3 if step % 2 else 2]
+        for name, agent in agents.items():
+            news = [envelope for outbox in said.values() for envelope in outbox if envelope.recipient == name]
+            agent.hear([*news, *news, *(e for e in reversed(again) if e.recipient == name)])
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+
+
+@pytest.mark.parametrize("deaf", ["a", "b"])
+def test_a_link_that_works_one_way_only_is_down_for_both_ends(deaf):
+    names = ["a", "b", "c"]
+    agents = ring(PushSum, names, patience=5)
+    agents["a"].meet(["b"])  # a line: a, b, c
+    agents["c"].meet(["b"])
+    for agent in agents.values():
+        measure(agent, 3)
+
+    def talk(steps, is_heard):
+        for _ in range(steps):
+            said = [envelope for agent in agents.values() for envelope in agent.speak()]
+            for name, agent in agents.items():
+                agent.hear([e for e in said if e.recipient == name and is_heard(e)])
+
+    talk(60, lambda envelope: True)
+    assert_is_pool(agents["a"], list(agents.values()))
+    talk(60, lambda envelope: {envelope.sender, envelope.recipient} != {"a", "b"} or envelope.recipient != deaf)
+    assert_is_pool(agents["a"], [agents["a"]])
+    assert_is_pool(agents["b"], [agents["b"], agents["c"]])
+    talk(60, lambda envelope: True)
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+
+
+def test_a_proposal_reaches_all_and_readings_are_summarised_anew(names):
+    agents = team(names)
+    transport = Faults(loss=0.2, seed=4).open(names, links_of(names))
+    exchange(agents.values(), transport, steps=20)
+    proposal = agents["s5"].propose(OTHER, seed=9)
+    exchange(agents.values(), transport, steps=300)
+    for agent in agents.values():
+        assert agent.proposal == proposal
+        assert_is_pool(agent, list(agents.values()), proposal)
+    assert not np.allclose(pooled(list(agents.values()))[0], pooled(list(agents.values()), proposal)[0], rtol=1e-3)
+
+
+def test_of_two_proposals_at_once_the_name_that_comes_first_wins(names):
+    agents = team(names)
+    transport = InProcess().open(names, links_of(names))
+    agents["s5"].propose(OTHER, seed=9)
+    winner = agents["s2"].propose(OTHER, seed=5)
+    exchange(agents.values(), transport, steps=120)
+    for agent in agents.values():
+        assert agent.proposal == winner
+        assert_is_pool(agent, list(agents.values()), winner)
+
+
+def test_a_saved_agent_goes_on_to_the_bit(names):
+    agents = team(names)
+    transport = Faults(loss=0.3, seed=5).open(names, links_of(names))
+    exchange(agents.values(), transport, steps=9)
+    copies = {}
+    for name, agent in agents.items():
+        state = agent.state_dict()
+        copies[name] = PushSum(name, DOMAIN, START)
+        copies[name].load_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+    for several in (agents, copies):
+        measure(several["s3"], 2, seed=7)
+        exchange(several.values(), Faults(loss=0.3, seed=6).open(names, links_of(names)), steps=20)
+    for name in names:
+        assert [e.payload for e in agents[name].speak()] == [e.payload for e in copies[name].speak()]
+        mine, theirs = agents[name].belief.posterior(PLACES), copies[name].belief.posterior(PLACES)
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_an_agent_alone_believes_its_own_readings_and_one_without_any_the_prior():
+    agent = PushSum("a", DOMAIN, START)
+    mean, var = agent.belief.posterior(PLACES)
+    np.testing.assert_allclose(mean, 7.0 + 3.0 * 0.2)
+    np.testing.assert_allclose(var, 9.0 * 1.3)
+    assert agent.reached == {}
+    measure(agent, 5)
+    assert_is_pool(agent, [agent])
+    assert agent.reached == {"a": 5.0}

@@ -1,0 +1,160 @@
+"""Teams in a field whose agents each have a belief of their own."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
+from swarmbo.belief.fusion import FusedBelief, FusedSettings
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.records import Traffic
+
+AGENTS = ["a", "b", "c"]
+METHODS = ["summaries", "consensus", "covariance-intersection", "readings"]
+PLACES = np.random.default_rng(0).random((30, 2)) * [100.0, 50.0]
+
+
+def team(method="summaries", seed=1, **settings):
+    belief = FusedSettings(method=method, n_features=40, steps=40, prior=ExactGPSettings(restarts=0), **settings)
+    return sb.Team.for_field(AGENTS, low=[0.0, 0.0], high=[100.0, 50.0], belief=belief, rounds=8, seed=seed)
+
+
+def field(x):
+    return float(np.sin(x[0] / 20.0) + np.cos(x[1] / 15.0))
+
+
+def play(team, n_rounds):
+    queries = []
+    for _ in range(n_rounds):
+        query = team.ask()
+        team.tell(query, {agent: field(x) for agent, x in query.points.items()})
+        queries.append(query)
+    return queries
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_team_decides_by_what_its_agents_believe_and_finds_the_better_part(method):
+    playing = team(method)
+    queries = play(playing, 6)
+    assert all(set(query.points) == set(AGENTS) for query in queries)
+    assert playing.last_sharing.messages > 0
+    best = max(field(x) for query in queries for x in query.points.values())
+    assert best > np.quantile([field(x) for x in PLACES], 0.8)
+    found = playing.recommend()
+    assert found is not None
+    assert field(found.location) > np.quantile([field(x) for x in PLACES], 0.6)
+
+
+def test_raw_readings_give_every_agent_the_belief_of_all_data():
+    playing = team("readings")
+    play(playing, 3)
+    views = playing.belief.views
+    h = playing.belief.hyperparameters
+    X = np.concatenate([playing.belief.agents[name].X for name in AGENTS])
+    y = np.array([field(x) for x in X])
+    expected = ExactGP.from_hyperparameters(ExactGPSettings(), playing.domain, h, X, y).posterior(PLACES)
+    for name in AGENTS:
+        np.testing.assert_allclose(views.by_agent[name].posterior(PLACES), expected)
+
+
+def test_each_agent_ranks_places_by_its_own_view():
+    """With nobody in contact an agent's choice depends on its own readings alone."""
+    lonely = nx.empty_graph(AGENTS)
+
+    def choice(value_of_c):
+        playing = team("summaries", seed=3)
+        playing.belief.learn({"a": ([[10.0, 10.0]], [1.0]), "c": ([[90.0, 40.0]], [value_of_c])}, links=lonely)
+        return playing.ask(links=lonely)
+
+    low, high = choice(-5.0), choice(5.0)
+    np.testing.assert_array_equal(low.points["a"], high.points["a"])
+    assert low.means["a"] == high.means["a"]
+    assert low.means["c"] < high.means["c"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_resumed_team_goes_on_to_the_bit(method):
+    whole = team(method, loss=0.2)
+    play(whole, 3)
+    state = whole.state_dict()
+    json_part = json.loads(json.dumps(state["json"]))
+    resumed = sb.FieldTeam.from_state_dict({"json": json_part, "arrays": dict(state["arrays"])})
+    for left, right in zip(play(whole, 3), play(resumed, 3), strict=True):
+        for agent in AGENTS:
+            np.testing.assert_array_equal(left.points[agent], right.points[agent])
+        assert (left.means, left.stds) == (right.means, right.stds)
+    assert whole.last_sharing == resumed.last_sharing
+
+
+@pytest.mark.parametrize("coordination", ["exact", "max-sum", "independent", "greedy", "random"])
+def test_every_way_to_agree_takes_it(coordination):
+    playing = sb.Team.for_field(
+        AGENTS, [0.0, 0.0], [1.0, 1.0], belief={"kind": "fused", "n_features": 20}, coordination=coordination
+    )
+    query = playing.ask()
+    playing.tell(query, {"a": 1.0, "b": float("nan")})
+    assert playing.failures == 1
+    assert set(playing.ask().points) == set(AGENTS)
+
+
+def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads():
+    belief = FusedBelief(FusedSettings(method="summaries", n_features=20), team().domain, AGENTS, seed=0)
+    readings = {name: (PLACES[n : n + 2], [1.0, 2.0]) for n, name in enumerate(AGENTS)}
+    belief.learn(readings, nx.Graph([("b", "c")]))
+    assert [belief.agents[name].proposal.proposer for name in AGENTS] == ["a", "b", "b"]
+    belief.learn({}, None)
+    assert {agent.proposal.proposer for agent in belief.agents.values()} == {"a"}
+    assert belief.n_data == 6
+    assert belief.spokesman == "a"
+
+
+def test_surveys_are_given_to_the_first_agent_and_counted_once():
+    playing = team()
+    playing.attach(PLACES[:4], [1.0, 2.0, float("nan"), 3.0])
+    assert playing.failures == 1
+    play(playing, 1)
+    assert {agent: round(n) for agent, n in playing.belief.agents["c"].reached.items()} == {"a": 4, "b": 1, "c": 1}
+
+
+def test_what_is_refused_changes_nothing():
+    playing = team()
+    query = playing.ask()
+    with pytest.raises(ShapeError, match="finite number below"):
+        playing.tell(query, {"a": 1.0, "b": 1e70})
+    assert playing.belief.n_data == 0
+    assert playing.last_sharing == Traffic()
+    with pytest.raises(ConfigError, match=r"\$\.belief\.n_features: got 7; wanted an even integer"):
+        sb.Team.for_field(AGENTS, [0.0], [1.0], belief={"kind": "fused", "n_features": 7})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_a_time_axis_readings_of_every_agent_fade(method):
+    prior = ExactGPSettings(restarts=0, time=TimeAxis())
+    settings = FusedSettings(method=method, n_features=40, steps=40, prior=prior)
+    playing = sb.Team.for_field(AGENTS, [0.0, 0.0], [100.0, 50.0], belief=settings, seed=1)
+    play(playing, 3)
+    for own in playing.belief.agents.values():
+        assert own.X[:, 2].tolist() == [1.0, 2.0, 3.0]
+    views, later = playing.belief.views, playing.belief.views.at(1e4)
+    for agent in AGENTS:
+        now = views.by_agent[agent].posterior(PLACES)[1].mean()
+        assert now < 0.999 * later.by_agent[agent].posterior(PLACES)[1].mean()
+    state = playing.state_dict()
+    resumed = sb.FieldTeam.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+    for left, right in zip(play(playing, 2), play(resumed, 2), strict=True):
+        assert (left.means, left.stds) == (right.means, right.stds)
+
+
+def test_raw_readings_with_a_time_axis_are_the_exact_process_of_all_of_them():
+    settings = FusedSettings(prior=ExactGPSettings(restarts=0, time=TimeAxis()))
+    playing = sb.Team.for_field(AGENTS, [0.0, 0.0], [100.0, 50.0], belief=settings, seed=1)
+    play(playing, 3)
+    X = np.concatenate([playing.belief.agents[name].X for name in AGENTS])
+    y = np.array([field(x[:2]) for x in X])
+    h = playing.belief.hyperparameters
+    assert h.time is not None
+    expected = ExactGP.from_hyperparameters(ExactGPSettings(), playing.domain, h, X, y).at(3).posterior(PLACES)
+    np.testing.assert_allclose(playing.belief.views.by_agent["b"].posterior(PLACES), expected)
