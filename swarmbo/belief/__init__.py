@@ -9,7 +9,12 @@ from swarmbo.belief.additive_settings import (
 from swarmbo.belief.cache import PosteriorCache as PosteriorCache
 from swarmbo.belief.ensemble_settings import EnsembleSettings as EnsembleSettings
 from swarmbo.belief.exact import ExactGP as ExactGP
-from swarmbo.belief.hyperparameters import ExactGPSettings as ExactGPSettings, Hyperparameters as Hyperparameters
+from swarmbo.belief.hyperparameters import (
+    ExactGPSettings as ExactGPSettings,
+    Hyperparameters as Hyperparameters,
+    TimeAxis as TimeAxis,
+    TimeCorrelation as TimeCorrelation,
+)
 from swarmbo.belief.local_posterior import Moments as Moments
 from swarmbo.belief.path_sample import PathSample as PathSample
 from swarmbo.belief.warping import Warp as Warp, WarpKind as WarpKind

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.kernels import KernelName, kernel_matrix
+from swarmbo.kernels import Covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,10 +18,8 @@ class PosteriorCache:
         mean: Posterior means (m,).
         var: Latent posterior variances (m,), >= 0.
         V: L⁻¹ k(data, points) (n, m), standardised.
-        U: The points in the unit cube (m, d).
-        kernel: Covariance function.
-        lengthscales: In the unit cube (d,).
-        outputscale: Standardised.
+        U: The points in the unit cube (m, d), their times last where the belief has a time axis.
+        prior: Covariance function of standardised outcomes.
         scale: Physical unit of one standardised unit.
     """
 
@@ -29,9 +27,7 @@ class PosteriorCache:
     var: Float[np.ndarray, " m"]
     V: Float[np.ndarray, "n m"]
     U: Float[np.ndarray, "m d"]
-    kernel: KernelName
-    lengthscales: Float[np.ndarray, " d"]
-    outputscale: float
+    prior: Covariance
     scale: float
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
@@ -47,5 +43,5 @@ class PosteriorCache:
         Returns:
             Covariances (r, c), in the square of the outcome's unit.
         """
-        prior = kernel_matrix(self.kernel, self.U[rows], self.U[cols], self.lengthscales, self.outputscale)
+        prior = self.prior.matrix(self.U[rows], self.U[cols])
         return self.scale**2 * (prior - self.V[:, rows].T @ self.V[:, cols])

@@ -1,8 +1,9 @@
 """An exact Gaussian process over a box: the team's belief about one field.
 
 Inside, points live in the unit cube and outcomes are standardised; outside, everything is physical. The model is
-y = offset + scale (mean + f(u) + noise), f a zero-mean Gaussian process. Hyper-parameters, the mean, offset and scale
-change only in ``fit``; predictions plug them in, so their uncertainty is not part of any variance.
+y = offset + scale (mean + f(u) + noise), f a zero-mean Gaussian process; over u and the round if the settings have a
+time axis, so that old data fade. Hyper-parameters, the mean, offset and scale change only in ``fit``; predictions plug
+them in, so their uncertainty is not part of any variance.
 """
 
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.cholesky import factorise, solve_lower
-from swarmbo.belief.data import checked_outcomes, checked_points
-from swarmbo.belief.fitting import fit_hyperparameters, profiled_mean
+from swarmbo.belief.data import checked_outcomes
+from swarmbo.belief.fitting import fit_hyperparameters, hyperparameters_at, profiled_mean
 from swarmbo.belief.hyperparameters import ExactGPSettings, Hyperparameters
 from swarmbo.belief.prediction import FactorisedGP
 from swarmbo.belief.priors import HyperparameterPrior
@@ -67,9 +68,7 @@ class ExactGP(FactorisedGP):
             domain: The box of physical points.
         """
         prior = HyperparameterPrior.of(settings, domain)
-        lengthscales, outputscale, noise_variance = prior.unpack(prior.centre)
-        hyperparameters = Hyperparameters(settings.kernel, tuple(lengthscales.tolist()), outputscale, noise_variance)
-        return cls._empty(settings, domain, hyperparameters)
+        return cls._empty(settings, domain, hyperparameters_at(settings, prior, prior.centre))
 
     @classmethod
     def from_hyperparameters(
@@ -86,7 +85,7 @@ class ExactGP(FactorisedGP):
             settings: Kernel, priors, effort of later fits.
             domain: The box of physical points.
             hyperparameters: As recorded.
-            X: Data points (n, d), physical.
+            X: Data points (n, d), physical, with a time axis (n, d + 1): the round of each last.
             y: Outcomes (n,), physical.
 
         Raises:
@@ -102,7 +101,7 @@ class ExactGP(FactorisedGP):
 
     @classmethod
     def _empty(cls, settings: ExactGPSettings, domain: Domain, hyperparameters: Hyperparameters) -> "ExactGP":
-        no_points, none = np.zeros((0, domain.n_dims)), np.zeros(0)
+        no_points, none = np.zeros((0, domain.n_dims + (hyperparameters.time is not None))), np.zeros(0)
         return cls(
             settings=settings,
             domain=domain,
@@ -135,7 +134,8 @@ class ExactGP(FactorisedGP):
         """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
 
         Args:
-            X: New points (n, d), physical; they may lie outside the domain, and may repeat.
+            X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis they are
+                of the moment ``now``, or state theirs as a last coordinate.
             y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
 
         Returns:
@@ -144,7 +144,7 @@ class ExactGP(FactorisedGP):
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = self._points(X)
         outcomes = checked_outcomes(y, points.shape[0])
         if outcomes.size == 0:
             return self
@@ -180,7 +180,7 @@ class ExactGP(FactorisedGP):
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = self._points(X)
         L, jitter = self._extended(np.concatenate([self.X, self.pending]), self.L, points)
         return replace(
             self,
@@ -203,13 +203,13 @@ class ExactGP(FactorisedGP):
         hyperparameters = fit_hyperparameters(
             self.settings,
             self.domain,
-            self.domain.to_unit(self.X),
+            self._to_unit(self.X),
             self.y,
             rng,
             previous=self.hyperparameters if self.is_fitted else None,
         )
         refitted = replace(self, hyperparameters=hyperparameters)
-        U = self.domain.to_unit(self.X)
+        U = self._to_unit(self.X)
         L, jitter = factorise(refitted._prior_cov(U, U) + hyperparameters.noise_variance * np.eye(self.n_data))
         z = (self.y - hyperparameters.offset) / hyperparameters.scale
         mean = profiled_mean(L, z)
@@ -243,6 +243,7 @@ class ExactGP(FactorisedGP):
             "hyperparameters": msgspec.to_builtins(self.hyperparameters),
             "tells_since_fit": self.tells_since_fit,
             "is_fitted": self.is_fitted,
+            "now": self.now,
         }
         return write_state(plain, {name: getattr(self, name) for name in _STATE_ARRAYS})
 
@@ -267,4 +268,5 @@ class ExactGP(FactorisedGP):
             **arrays,
             tells_since_fit=int(plain["tells_since_fit"]),
             is_fitted=bool(plain["is_fitted"]),
+            now=float(plain.get("now", 0.0)),
         )

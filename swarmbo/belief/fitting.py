@@ -12,9 +12,9 @@ from scipy.linalg import lapack
 from scipy.optimize import Bounds, minimize
 
 from swarmbo.belief.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.hyperparameters import ExactGPSettings, Hyperparameters
+from swarmbo.belief.hyperparameters import ExactGPSettings, Hyperparameters, TimeCorrelation
 from swarmbo.belief.priors import HyperparameterPrior
-from swarmbo.kernels import correlation, correlation_slope
+from swarmbo.kernels import correlation_and_slopes
 from swarmbo.spaces import Domain
 
 _SCALE_FLOOR = 1e-60  # below it the square of the scale leaves float64
@@ -66,7 +66,7 @@ class LogPosterior:
     Args:
         settings: Which kernel.
         prior: Of theta.
-        U: Points (n, d) in the unit cube.
+        U: Points (n, d) in the unit cube, their times last where the belief has a time axis.
         z: Standardised outcomes (n,).
     """
 
@@ -97,10 +97,11 @@ class LogPosterior:
         """
         n = self.z.size
         lengthscales, outputscale, noise_variance = self.prior.unpack(theta)
-        name = self.settings.kernel
-        weights = lengthscales**-2.0
-        r = np.sqrt(weights @ self.squares).reshape(n, n)
-        K = outputscale * correlation(name, r)
+        weights, time = lengthscales**-2.0, self.settings.time
+        near, slopes = correlation_and_slopes(
+            self.settings.kernel, None if time is None else time.kernel, weights, self.squares
+        )
+        K = outputscale * near.reshape(n, n)
         K.flat[:: n + 1] += noise_variance
         L, jitter = factorise(K)
         # one right-hand side at a time: for two, BLAS starts its threads, which at these sizes only wait for each other
@@ -114,8 +115,9 @@ class LogPosterior:
             -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * n * float(np.log(2.0 * np.pi))
         )
         # W off the diagonal counts twice; on it the derivatives with respect to lengthscales are 0
-        W = np.tril(np.multiply.outer(alpha, alpha)) - K_inverse
-        by_lengthscale = outputscale * weights * (self.squares @ (W * correlation_slope(name, r)).ravel())
+        W = (np.tril(np.multiply.outer(alpha, alpha)) - K_inverse).ravel()
+        parts = [self.squares[rows] @ (W * slope) for rows, slope in slopes]
+        by_lengthscale = outputscale * weights * np.concatenate(parts)
         noise_part = noise_variance * (float(alpha @ alpha) - trace)
         fixed = jitter * (float(alpha @ alpha) - trace)  # jitter belongs to neither derivative
         by_outputscale = 0.5 * (float(whitened @ whitened) - n - noise_part - fixed)
@@ -141,7 +143,7 @@ def fit_hyperparameters(
     Args:
         settings: Kernel, priors, effort.
         domain: Where the points lie.
-        U: Points (n, d) in the unit cube.
+        U: Points (n, d) in the unit cube, their times last where the belief has a time axis.
         y: Outcomes (n,), physical, finite.
         rng: For the random starts.
         previous: The last optimum, if there is one.
@@ -158,14 +160,31 @@ def fit_hyperparameters(
         if previous is not None:
             starts.insert(0, warm_start(prior, previous, scale))
         theta = _maximise(log_posterior, starts, settings.max_iterations)
+    return hyperparameters_at(settings, prior, theta, offset, scale)
+
+
+def hyperparameters_at(
+    settings: ExactGPSettings,
+    prior: HyperparameterPrior,
+    theta: Float[np.ndarray, " p"],
+    offset: float = 0.0,
+    scale: float = 1.0,
+) -> Hyperparameters:
+    """The hyper-parameters that a theta stands for.
+
+    Args:
+        settings: Of the belief.
+        prior: That theta belongs to.
+        theta: See the top of ``priors``.
+        offset: Of outcomes.
+        scale: Of outcomes.
+    """
     lengthscales, outputscale, noise_variance = prior.unpack(theta)
+    places, time = lengthscales.tolist(), None
+    if settings.time is not None:
+        time = TimeCorrelation(settings.time.kernel, places.pop())
     return Hyperparameters(
-        kernel=settings.kernel,
-        lengthscales=tuple(lengthscales.tolist()),
-        outputscale=outputscale,
-        noise_variance=noise_variance,
-        offset=offset,
-        scale=scale,
+        settings.kernel, tuple(places), outputscale, noise_variance, offset=offset, scale=scale, time=time
     )
 
 
@@ -178,7 +197,7 @@ def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: flo
         scale: The new outcome scale.
     """
     ratio = float(np.clip(previous.scale / scale, 1e-6, 1e6)) ** 2  # further apart, the bounds hold anyway
-    return prior.pack(np.array(previous.lengthscales), previous.outputscale * ratio, previous.noise_variance * ratio)
+    return prior.pack(previous.prior.lengthscales, previous.outputscale * ratio, previous.noise_variance * ratio)
 
 
 def _maximise(

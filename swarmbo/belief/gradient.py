@@ -9,7 +9,6 @@ from jaxtyping import Float
 
 from swarmbo.belief.cache import PosteriorCache
 from swarmbo.belief.cholesky import solve_lower_transposed
-from swarmbo.kernels import kernel_matrix_gradient
 
 
 def posterior_gradient(
@@ -29,7 +28,7 @@ def posterior_gradient(
     Returns:
         Gradients of the mean (m, d) and of the variance (m, d), in the unit of the outcome and its square.
     """
-    D = kernel_matrix_gradient(cache.kernel, cache.U, U, cache.lengthscales, cache.outputscale)
+    D = cache.prior.gradient(cache.U, U)
     A = solve_lower_transposed(L, cache.V)
     mean_gradient = D @ solve_lower_transposed(L, whitened)
     var_gradient = -2.0 * np.einsum("jmn,nm->jm", D, A)
@@ -50,8 +49,8 @@ def covariance_gradient(
         Entry [i, j, a] is the derivative of cov[i, j] when coordinate a of point i moves and all other points stay. On
         the diagonal point i is both arguments, so the entry is the gradient of the variance.
     """
-    D = kernel_matrix_gradient(cache.kernel, cache.U, U, cache.lengthscales, cache.outputscale)
-    prior = kernel_matrix_gradient(cache.kernel, cache.U, cache.U, cache.lengthscales, cache.outputscale)
+    D = cache.prior.gradient(cache.U, U)
+    prior = cache.prior.gradient(cache.U, cache.U)
     gradient = prior - D @ solve_lower_transposed(L, cache.V)
     every = np.arange(cache.mean.size)
     gradient[:, every, every] *= 2.0  # both arguments move together, and the covariance is symmetric in them

@@ -3,11 +3,34 @@
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.kernels import Covariance, KernelName, require_kernel
 from swarmbo.settings import Settings, require
 
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
+
+
+class TimeAxis(Settings, frozen=True):
+    """How a belief about a field that changes forgets: the kernel over time that multiplies the one over places.
+
+    Times are counted in rounds. The lengthscale is fitted with the other hyper-parameters.
+
+    Args:
+        kernel: Covariance function over time. ``matern12`` fades like a field that wanders, with a kink at once;
+            ``matern32`` and smoother ones suit fields that drift.
+        lengthscale_median: Median > 0 of the prior on its lengthscale, in rounds.
+        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+    """
+
+    kernel: KernelName = "matern32"
+    lengthscale_median: float = 10.0
+    lengthscale_log_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        for field in ("lengthscale_median", "lengthscale_log_std"):
+            require(self, field, lambda value: value > 0.0, "a number > 0")
 
 
 class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
@@ -31,6 +54,7 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
             fields hold below the spacing of the samples; 1e-3 with a deviation of 1.5 suits noise-free functions.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
+        time: The belief's time axis; None for a field that stays as it is.
         refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit.
         restarts: Random starts, >= 0, drawn from the prior for each fit, besides the prior's mode and the last optimum.
         max_iterations: Of L-BFGS-B per start, >= 1.
@@ -46,6 +70,7 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     noise_median: float = 1e-2
     noise_log_std: float = 2.0
     noise_floor: float = 1e-6
+    time: TimeAxis | None = None
     refit_every: int = 1
     restarts: int = 2
     max_iterations: int = 100
@@ -67,6 +92,22 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
 
 
+class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The kernel over time of a belief with a time axis.
+
+    Args:
+        kernel: Covariance function.
+        lengthscale: In rounds, > 0.
+    """
+
+    kernel: KernelName
+    lengthscale: float
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
+
+
 class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
@@ -78,6 +119,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         mean: Constant prior mean of standardised outcomes.
         offset: Physical outcome = offset + scale * standardised outcome.
         scale: In the unit of the outcome, > 0.
+        time: Correlation over time; None for a field that stays as it is.
     """
 
     kernel: KernelName
@@ -87,6 +129,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mean: float = 0.0
     offset: float = 0.0
     scale: float = 1.0
+    time: TimeCorrelation | None = None
 
     def __post_init__(self) -> None:
         require_kernel(self)
@@ -96,6 +139,14 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         require(self, "mean", lambda _: True, "a finite number")
         require(self, "offset", lambda _: True, "a finite number")
         require(self, "scale", lambda value: value > 0.0, "a number > 0")
+
+    @property
+    def prior(self) -> Covariance:
+        """Covariance function of standardised outcomes over the unit cube, and over rounds."""
+        if self.time is None:
+            return Covariance(self.kernel, np.array(self.lengthscales), self.outputscale)
+        lengthscales = np.array([*self.lengthscales, self.time.lengthscale])
+        return Covariance(self.kernel, lengthscales, self.outputscale, self.time.kernel)
 
 
 def _all_positive(values: tuple[float, ...]) -> bool:

@@ -1,16 +1,17 @@
 """Predictions of a Gaussian process whose covariance is factorised."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from swarmbo.belief.cache import PosteriorCache
 from swarmbo.belief.cholesky import extend, solve_lower, solve_lower_transposed
 from swarmbo.belief.data import checked_points
 from swarmbo.belief.gradient import covariance_gradient, posterior_gradient
 from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
 
 _CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to _CHUNK times the number of data
@@ -22,14 +23,18 @@ class FactorisedGP:
 
     Source: Rasmussen & Williams 2006, alg. 2.1.
 
+    With a time axis, data points carry the round of their measurement as a last coordinate. Predictions and new data
+    are of the belief's own moment ``now``, unless points state theirs; ``at`` moves it.
+
     Args:
         domain: The box of physical points.
         hyperparameters: At present.
-        X: Data points (n, d), physical.
+        X: Data points (n, d), physical; (n, d + 1) with a time axis.
         pending: Points (p, d), physical, whose outcomes are still to come.
         L: Lower Cholesky factor (t, t), t = n + p, of the covariance of standardised outcomes, pending ones last.
         whitened: L⁻¹ times the standardised outcomes less their mean (t,); 0 for pending ones.
         jitter: Variance (t,) added to the diagonal where it was singular in float64; standardised, mostly 0.
+        now: The moment of points that don't state theirs, in rounds; of no meaning without a time axis.
     """
 
     domain: Domain
@@ -39,6 +44,7 @@ class FactorisedGP:
     L: Float[np.ndarray, "t t"]
     whitened: Float[np.ndarray, " t"]
     jitter: Float[np.ndarray, " t"]
+    now: float = 0.0
 
     def __post_init__(self) -> None:
         for array in (self.X, self.pending, self.L, self.whitened, self.jitter):
@@ -55,23 +61,52 @@ class FactorisedGP:
         return self.hyperparameters.outputscale * self.hyperparameters.scale**2
 
     @property
-    def _lengthscales(self) -> Float[np.ndarray, " d"]:
-        return np.array(self.hyperparameters.lengthscales)
+    def has_time(self) -> bool:
+        """Whether data fade."""
+        return self.hyperparameters.time is not None
 
-    def _prior_cov(self, U: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
+    def at(self, moment: float) -> Self:
+        """The same belief at another moment; itself where nothing fades.
+
+        Args:
+            moment: In rounds.
+        """
+        return replace(self, now=float(moment)) if self.has_time else self
+
+    def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
+        """Points checked, with their moments where the belief has a time axis."""
+        d, given = self.domain.n_dims, np.array(X, dtype=float)
+        if not self.has_time:
+            return checked_points(given, d)
+        if given.ndim == 2 and given.shape[1] == d + 1:
+            return checked_points(given, d + 1)
+        return np.insert(checked_points(given, d), d, self.now, axis=1)
+
+    def _to_unit(self, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
+        """Checked points in the unit cube; moments stay as they are."""
+        d = self.domain.n_dims
+        return self.domain.to_unit(X) if not self.has_time else np.hstack([self.domain.to_unit(X[:, :d]), X[:, d:]])
+
+    def _per_physical(self, gradient: Float[np.ndarray, "*m c"], X: ArrayLike) -> Float[np.ndarray, "*m c"]:
+        """A gradient per unit of the unit cube as one per physical unit, of the coordinates that were given."""
+        sides = self.domain.high - self.domain.low
+        n_given = np.shape(X)[1]
+        return gradient[..., :n_given] / np.append(sides, 1.0)[:n_given]
+
+    def _prior_cov(self, U: Float[np.ndarray, "n c"], Z: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "n m"]:
         """Standardised prior covariances between points of the unit cube."""
-        return kernel_matrix(self.hyperparameters.kernel, U, Z, self._lengthscales, self.hyperparameters.outputscale)
+        return self.hyperparameters.prior.matrix(U, Z)
 
-    def _conditioned_on(self) -> Float[np.ndarray, "t d"]:
+    def _conditioned_on(self) -> Float[np.ndarray, "t c"]:
         """Data and pending points, in the unit cube."""
-        return self.domain.to_unit(np.concatenate([self.X, self.pending]))
+        return self._to_unit(np.concatenate([self.X, self.pending]))
 
     def _extended(
-        self, X_old: Float[np.ndarray, "n d"], L: Float[np.ndarray, "n n"], X_new: Float[np.ndarray, "k d"]
+        self, X_old: Float[np.ndarray, "n c"], L: Float[np.ndarray, "n n"], X_new: Float[np.ndarray, "k c"]
     ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
-        U = self.domain.to_unit(X_new)
+        U = self._to_unit(X_new)
         noise = self.hyperparameters.noise_variance * np.eye(U.shape[0])
-        return extend(L, self._prior_cov(U, self.domain.to_unit(X_old)), self._prior_cov(U, U) + noise)
+        return extend(L, self._prior_cov(U, self._to_unit(X_old)), self._prior_cov(U, U) + noise)
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the field (without measurement noise).
@@ -85,7 +120,7 @@ class FactorisedGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points = self._points(X)
         mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
         for start in range(0, points.shape[0], _CHUNK):
             rows = slice(start, start + _CHUNK)
@@ -105,11 +140,11 @@ class FactorisedGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points, h = checked_points(X, self.domain.n_dims), self.hyperparameters
+        points, h = self._points(X), self.hyperparameters
         weights = solve_lower_transposed(self.L, self.whitened)
         mean = np.full(points.shape[0], h.mean)
         for start in range(0, points.shape[0], _CHUNK):
-            U = self.domain.to_unit(points[start : start + _CHUNK])
+            U = self._to_unit(points[start : start + _CHUNK])
             mean[start : start + _CHUNK] += self._prior_cov(U, self._conditioned_on()) @ weights
         return h.offset + h.scale * mean
 
@@ -122,11 +157,11 @@ class FactorisedGP:
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        U, h = self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.hyperparameters
+        U, h = self._to_unit(self._points(X)), self.hyperparameters
         V = solve_lower(self.L, self._prior_cov(self._conditioned_on(), U))
         mean = h.offset + h.scale * (h.mean + V.T @ self.whitened)
         var = h.scale**2 * np.maximum(h.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
-        return PosteriorCache(mean, var, V, U, h.kernel, self._lengthscales, h.outputscale, h.scale)
+        return PosteriorCache(mean, var, V, U, h.prior, h.scale)
 
     def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
         """Mean and joint covariance of the field.
@@ -162,8 +197,7 @@ class FactorisedGP:
         """
         cache = self.posterior_cache(X)
         mean_gradient, var_gradient = posterior_gradient(cache, self._conditioned_on(), self.L, self.whitened)
-        sides = self.domain.high - self.domain.low
-        return cache.mean, mean_gradient / sides, cache.var, var_gradient / sides
+        return cache.mean, self._per_physical(mean_gradient, X), cache.var, self._per_physical(var_gradient, X)
 
     def joint_posterior_gradient(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m d"]:
         """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
@@ -180,4 +214,4 @@ class FactorisedGP:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
         gradient = covariance_gradient(self.posterior_cache(X), self._conditioned_on(), self.L)
-        return gradient / (self.domain.high - self.domain.low)
+        return self._per_physical(gradient, X)

@@ -1,5 +1,9 @@
 """Stationary kernels with derivatives, and functions drawn from their Gaussian-process priors."""
 
+from swarmbo.kernels.covariance import (
+    Covariance as Covariance,
+    correlation_and_slopes as correlation_and_slopes,
+)
 from swarmbo.kernels.registry import (
     KERNEL_NAMES as KERNEL_NAMES,
     KernelName as KernelName,

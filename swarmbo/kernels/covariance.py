@@ -1,0 +1,92 @@
+"""The covariance function of a Gaussian process over space, or over space and time.
+
+Over space it is one stationary kernel. Over space and time it is separable, the product of a kernel over the places and
+one over the times, each with lengthscales of its own:
+
+    k((x, t), (z, u)) = s c(r) b(q),   r² = Σ_j ((x_j - z_j) / l_j)²,   q = |t - u| / l_t,
+
+so that what was measured long ago says less about the field now, and how fast it fades is b's matter alone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.kernels.registry import KernelName
+from swarmbo.kernels.stationary import (
+    correlation,
+    correlation_and_slope,
+    kernel_matrix,
+    kernel_matrix_gradient,
+    scaled_distance,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """A covariance function with its hyper-parameters.
+
+    Source: Rasmussen & Williams 2006, section 4.2.4: a product of kernels over different coordinates is a kernel.
+
+    Args:
+        kernel: c, over the places.
+        lengthscales: One per coordinate > 0, in its unit; that of time last where there is one.
+        outputscale: Prior variance s > 0.
+        time_kernel: b, over the last coordinate; None where all coordinates are places.
+
+    Example:
+        >>> prior = Covariance("rbf", np.array([1.0, 2.0]), 4.0, time_kernel="matern12")
+        >>> prior.matrix(np.array([[0.0, 0.0]]), np.array([[0.0, 2.0], [1.0, 2.0]])).round(3).tolist()
+        [[1.472, 0.893]]
+    """
+
+    kernel: KernelName
+    lengthscales: Float[np.ndarray, " d"]
+    outputscale: float
+    time_kernel: KernelName | None = None
+
+    def matrix(self, X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n m"]:
+        """Prior covariances k(X, Z)."""
+        if self.time_kernel is None:
+            return kernel_matrix(self.kernel, X, Z, self.lengthscales, self.outputscale)
+        places = kernel_matrix(self.kernel, X[:, :-1], Z[:, :-1], self.lengthscales[:-1], self.outputscale)
+        return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
+
+    def gradient(self, X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d n m"]:
+        """Derivatives of k(X, Z) with respect to the coordinates of X; see ``kernel_matrix_gradient``."""
+        if self.time_kernel is None:
+            return kernel_matrix_gradient(self.kernel, X, Z, self.lengthscales, self.outputscale)
+        (x, t), (z, u), (own, fade) = (np.split(part, [-1], axis=-1) for part in (X, Z, self.lengthscales))
+        by_place = kernel_matrix_gradient(self.kernel, x, z, own, self.outputscale)
+        by_time = kernel_matrix_gradient(self.time_kernel, t, u, fade, 1.0)
+        then = correlation(self.time_kernel, scaled_distance(t, u, fade))
+        return np.concatenate([by_place * then, by_time * kernel_matrix(self.kernel, x, z, own, self.outputscale)])
+
+
+def correlation_and_slopes(
+    kernel: KernelName,
+    time_kernel: KernelName | None,
+    weights: Float[np.ndarray, " d"],
+    squares: Float[np.ndarray, "d n"],
+) -> tuple[Float[np.ndarray, " n"], list[tuple[slice, Float[np.ndarray, " n"]]]]:
+    """Correlations of pairs of points, and what multiplies a coordinate's share in d c / d log lengthscale.
+
+    The derivative of the correlation with respect to log l_j is slope_j (x_j - z_j)² / l_j²; slope_j is w(r) of
+    ``correlation_slope``, times the other kernel of the product.
+
+    Args:
+        kernel: Over the places.
+        time_kernel: Over the last coordinate; None where all are places.
+        weights: 1 / l_j².
+        squares: (x_j - z_j)² of each pair, one row a coordinate.
+
+    Returns:
+        Correlations, and for each kernel the rows that it sees with their slope.
+    """
+    if time_kernel is None:
+        near, slope = correlation_and_slope(kernel, np.sqrt(weights @ squares))
+        return near, [(slice(None), slope)]
+    near, slope = correlation_and_slope(kernel, np.sqrt(weights[:-1] @ squares[:-1]))
+    then, fade = correlation_and_slope(time_kernel, np.sqrt(weights[-1] * squares[-1]))
+    return near * then, [(slice(None, -1), slope * then), (slice(-1, None), near * fade)]
