@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+Goal = Literal["peak", "map", "level"]
 Status = Literal["exact", "converged", "max_rounds", "sequential", "not_needed", "centralised"]
 
 
@@ -251,6 +252,9 @@ class GroundTruth:
         axis_unit: Unit of the locations, for labels.
         name: What the field is, for titles.
         value: The noise-free field at any locations (k, d) -> (k,).
+        goal: What the field is watched for: its ``peak``, a ``map`` of all of it, or where it exceeds a ``level``.
+        level: That level; None with other goals.
+        at_round: The truth of another round, of a field that changes; None where it stays as it is.
     """
 
     points: Float[np.ndarray, "m d"]
@@ -261,3 +265,10 @@ class GroundTruth:
     axis_unit: str
     name: str
     value: Callable[[Float[np.ndarray, "k d"]], Float[np.ndarray, " k"]] = field(repr=False)
+    goal: Goal = "peak"
+    level: float | None = None
+    at_round: "Callable[[int], GroundTruth] | None" = field(default=None, repr=False)
+
+    def at(self, round_number: int) -> "GroundTruth":
+        """The truth of a round; itself where nothing changes."""
+        return self if self.at_round is None else self.at_round(round_number)

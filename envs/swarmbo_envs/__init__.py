@@ -3,6 +3,7 @@
 _ENTRY_POINTS = {
     "swarmbo/function-v0": "swarmbo_envs.function_v0",
     "swarmbo/robot_team-v0": "swarmbo_envs.robot_team_v0",
+    "swarmbo/sensor_field-v0": "swarmbo_envs.sensor_field_v0",
     "swarmbo/wlan_power-v0": "swarmbo_envs.wlan_power_v0",
 }
 
@@ -16,7 +17,7 @@ def register_all() -> list[str]:
     Example:
         >>> import pettingzoo, swarmbo_envs
         >>> swarmbo_envs.register_all()
-        ['swarmbo/function-v0', 'swarmbo/robot_team-v0', 'swarmbo/wlan_power-v0']
+        ['swarmbo/function-v0', 'swarmbo/robot_team-v0', 'swarmbo/sensor_field-v0', 'swarmbo/wlan_power-v0']
         >>> env = pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=2)
         >>> observations, infos = env.reset(seed=0)
         >>> env.agents

@@ -4,8 +4,8 @@ import gymnasium
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.fields import Field
 
 _LAST = 3  # index of the last good measurement
 

@@ -17,11 +17,11 @@ from pettingzoo import ParallelEnv
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
-from swarmbo_envs.robot_team.actions import checked_actions
+from swarmbo_envs.actions import checked_actions
+from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.radio import links_in_range
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.landscape import build_field
 from swarmbo_envs.robot_team.observation import observation_box, observe
-from swarmbo_envs.robot_team.radio import links_in_range
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.snapshot import from_state, to_state
 from swarmbo_envs.robot_team.world import World
@@ -70,6 +70,7 @@ site nearest to that place) |
       nothing. A site at which a measurement failed stays open. With ``interpolated`` the field between the sites is
       kriged; no two sites may then be nearer than a thousandth of the usual distance between neighbours.
     * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
+    * ``{survey = "oxford-ph", sites = "only" | "interpolated"}``: measurements that come with swarmbo, as of a CSV.
 
     Starts, noise and failures come from streams of their own, named by seed, robot and round: two methods that are
     compared with the same seed meet the same luck, wherever they send the robots.
@@ -239,7 +240,7 @@ site nearest to that place) |
         """
         episode = self._current()
         agents = self.agents
-        places = checked_actions(actions, agents, self.field.low, self.field.high)
+        places = checked_actions(actions, agents, self._action_spaces, "a place [x, y]")
         if not agents:
             return {}, {}, {}, {}, {}
         episode.round += 1

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.robot_team.fields import Field
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 
 
@@ -33,33 +33,6 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
         if (start == starts[:i]).all(axis=1).any():
             raise ConfigError(f"got {start.tolist()} twice; wanted different places", at=f"$.starts[{i}]")
     return nearest_free_sites(starts, field.sites) if field.sites_only else starts
-
-
-def spread_starts(
-    rng: np.random.Generator, sites: Float[np.ndarray, "k 2"], robots: int
-) -> Float[np.ndarray, "robots 2"]:
-    """Random sites, kept apart from each other.
-
-    Sites are taken in random order, each at least half the side of a robot's share of the map from those before it;
-    where the sites do not allow that, the distance is lowered until they do.
-
-    Args:
-        rng: Where the randomness comes from.
-        sites: Places to choose from, at least one per robot, all different.
-        robots: How many.
-    """
-    order = sites[rng.permutation(len(sites))]
-    apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / robots))
-    while True:
-        chosen: list[Float[np.ndarray, " 2"]] = []
-        free = np.ones(len(order), dtype=bool)
-        while len(chosen) < robots and free.any():
-            site = order[free.argmax()]
-            chosen.append(site)
-            free &= (((order - site) ** 2).sum(axis=1) >= apart**2) & (order != site).any(axis=1)
-        if len(chosen) == robots:
-            return np.array(chosen)
-        apart *= 0.8
 
 
 def nearest_free_sites(

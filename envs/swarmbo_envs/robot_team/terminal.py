@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.fields import Field
 
 _SHADES = " .:-=+*#%@"
 _COLUMNS, _ROWS = 64, 24

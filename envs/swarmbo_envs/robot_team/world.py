@@ -8,11 +8,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo import rng
+from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.placing import spread
+from swarmbo_envs.fields.settings import field_settings
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.fields import Field
-from swarmbo_envs.robot_team.settings import RobotTeamSettings, field_settings
-from swarmbo_envs.robot_team.starts import checked_starts, spread_starts
+from swarmbo_envs.robot_team.settings import RobotTeamSettings
+from swarmbo_envs.robot_team.starts import checked_starts
 
 _SLACK = 1 + 1e-9  # a place exactly at the limit of time is within it, whatever the rounding
 
@@ -59,7 +61,7 @@ class World:
         generator = rng.stream(seed, "robot_team", "starts", episode=number)
         starts = self._starts
         if starts is None:
-            starts = spread_starts(generator, self.field.sites, self.settings.robots)
+            starts = spread(generator, self.field.sites, self.settings.robots)
         headings = generator.uniform(-np.pi, np.pi, size=len(starts))
         return Episode(
             seed=seed,

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.robot_team.drawn import Drawn
-from swarmbo_envs.robot_team.fields import lattice, summit
-from swarmbo_envs.robot_team.landscape import build_field
-from swarmbo_envs.robot_team.settings import DrawSettings
+from swarmbo_envs.fields.drawn import Drawn
+from swarmbo_envs.fields.field import lattice, summit
+from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.fields.settings import DrawSettings
 
 
 def test_the_same_seed_draws_the_same_field_and_another_seed_another():
@@ -93,7 +93,7 @@ def test_priors_at_the_ends_of_their_ranges_are_drawn(lengthscale_m, std, size_m
 @pytest.mark.parametrize("table", [{}, {"elevation": "jacksboro", "gp": {}}, {"cvs": "a.csv"}])
 def test_a_field_of_no_single_kind_is_refused(table):
     with pytest.raises(
-        ConfigError, match=r"\$\.field: got .*; wanted exactly one of the keys 'elevation', 'csv', 'gp'"
+        ConfigError, match=r"\$\.field: got .*; wanted exactly one of the keys 'elevation', 'csv', 'gp', 'survey'"
     ):
         build_field(table, 100)
 

@@ -3,9 +3,9 @@ import pytest
 from matplotlib.cbook import get_sample_data
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.robot_team.elevation import elevation_field, load
-from swarmbo_envs.robot_team.landscape import build_field
-from swarmbo_envs.robot_team.settings import ElevationSettings
+from swarmbo_envs.fields.elevation import elevation_field, load
+from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.fields.settings import ElevationSettings
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@ import pytest
 from scipy.spatial import Delaunay
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.robot_team.fields import lattice
-from swarmbo_envs.robot_team.landscape import build_field
-from swarmbo_envs.robot_team.measured import Kriging, thinned
+from swarmbo_envs.fields.field import lattice
+from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.fields.measured import Kriging, thinned
 
 
 @pytest.fixture

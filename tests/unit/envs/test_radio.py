@@ -2,7 +2,7 @@ import networkx as nx
 import numpy as np
 from hypothesis import given, strategies as st
 
-from swarmbo_envs.robot_team.radio import links_in_range
+from swarmbo_envs.radio import links_in_range
 
 places = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=1, max_size=8)
 

@@ -1,8 +1,9 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo_envs.robot_team.fields import lattice
-from swarmbo_envs.robot_team.starts import nearest_free_sites, spread_starts
+from swarmbo_envs.fields.field import lattice
+from swarmbo_envs.fields.placing import spread
+from swarmbo_envs.robot_team.starts import nearest_free_sites
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(45, 3000))
@@ -10,7 +11,7 @@ from swarmbo_envs.robot_team.starts import nearest_free_sites, spread_starts
 def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_sites):
     sites = lattice(np.zeros(2), np.array([300.0, 200.0]), n_sites)
     robots = min(robots, len(sites))
-    starts = spread_starts(np.random.default_rng(seed), sites, robots)
+    starts = spread(np.random.default_rng(seed), sites, robots)
     assert {tuple(start) for start in starts} <= {tuple(site) for site in sites}
     assert len({tuple(start) for start in starts}) == robots
     if robots > 1 and len(sites) > 30 * robots:
@@ -20,13 +21,13 @@ def test_drawn_starts_are_different_sites_apart_from_each_other(seed, robots, n_
 
 def test_as_many_robots_as_sites_take_all_of_them():
     sites = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]])  # on one line: no area at all
-    starts = spread_starts(np.random.default_rng(0), sites, 3)
+    starts = spread(np.random.default_rng(0), sites, 3)
     assert sorted(starts.tolist()) == sites.tolist()
 
 
 def test_the_same_generator_state_draws_the_same_starts():
     sites = lattice(np.zeros(2), np.ones(2), 100)
-    one, same, other = (spread_starts(np.random.default_rng(seed), sites, 5) for seed in (1, 1, 2))
+    one, same, other = (spread(np.random.default_rng(seed), sites, 5) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, same)
     assert (one != other).any()
 

@@ -1,8 +1,6 @@
 """Fields that somebody measured: points in a CSV file, used as they are or interpolated."""
 
-import csv
 import hashlib
-import math
 from pathlib import Path
 
 import numpy as np
@@ -12,30 +10,32 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.robot_team.fields import Field, lattice, summit
-from swarmbo_envs.robot_team.settings import MeasuredSettings
+from swarmbo_envs.fields.csv_file import read_columns
+from swarmbo_envs.fields.field import Field, lattice, summit
+from swarmbo_envs.fields.settings import MeasuredSettings
 
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
-_LARGEST = 1e12  # of coordinates and values; squares and products of a few stay far from overflow
 _NEAREST_M = 1e-6  # sites that are nearer are told apart by rounding at best
 _NEAREST_SHARE = 1e-3  # of the usual spacing; of two values at nearer sites, kriging makes up a summit hundreds as high
 
 
-def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field") -> Field:
+def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> Field:
     """The field of a CSV file. Rows at one place are averaged.
 
     Args:
         settings: The file, its columns, and how the sites are used.
         max_sites: Largest number of candidate sites of an interpolated field, of at most 4096.
         at: Path of the settings, for messages.
+        title: What to call it; by default after the file and the column.
 
     Raises:
         ConfigError: If the file can't be read, a column is missing, a cell is not a number below 1e12, two sites are
             less than a micrometre apart or (``interpolated``) a thousandth of the usual distance between neighbours, or
             the sites are too few: 2 for ``only``, 3 that are not on one line for ``interpolated``.
     """
-    sites, values = _distinct(*_read(settings, at))
+    table = read_columns(settings.csv, {"x": settings.x, "y": settings.y, "value": settings.value}, at)
+    sites, values = distinct(table[:, :2], table[:, 2])
     digest = hashlib.blake2b(np.column_stack([sites, values]).astype("<f8").tobytes(), digest_size=16).hexdigest()
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
@@ -43,7 +43,7 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
     size = sites.max(axis=0) - sites.min(axis=0)
     margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)  # sites on one line still span a map
     low, high = sites.min(axis=0) - margin, sites.max(axis=0) + margin
-    title = f"{Path(settings.csv).stem} {settings.value}"
+    title = title or f"{Path(settings.csv).stem} {settings.value}"
     if settings.sites == "only":
         spacing = _distance_to_next(sites)
         return Field(
@@ -221,7 +221,7 @@ def _distance_to_next(sites: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"
     return np.asarray(distances)[:, 1]
 
 
-def _distinct(
+def distinct(
     sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
     """Each place once, with the mean of its values, in the order of first appearance."""
@@ -229,48 +229,3 @@ def _distinct(
     means = np.bincount(which.ravel(), weights=values) / count
     order = np.argsort(first)
     return places[order], means[order]
-
-
-def _read(settings: MeasuredSettings, at: str) -> tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, " n"]]:
-    """Coordinates and values of all rows."""
-    if not settings.csv:
-        raise ConfigError(
-            "no file is given; wanted the path of a CSV file: --set environment.field.csv=FILE for the scenario "
-            "'measured', field={'csv': FILE, ...} in Python",
-            at=f"{at}.csv",
-        )
-    wanted = {"x": settings.x, "y": settings.y, "value": settings.value}
-    try:
-        with Path(settings.csv).open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, skipinitialspace=True)
-            header = [name.strip() for name in next(reader, [])]
-            for key, name in wanted.items():
-                if header and name not in header:
-                    raise ConfigError(f"no column {name!r}; columns: {', '.join(header)}", at=f"{at}.{key}")
-            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read {settings.csv!r}: {reason}; wanted a CSV file", at=f"{at}.csv") from None
-    if not rows:
-        raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
-    columns = [
-        [_number(row, header.index(name), line, name, f"{at}.{key}") for line, row in rows]
-        for key, name in wanted.items()
-    ]
-    table = np.array(columns).T
-    return table[:, :2], table[:, 2]
-
-
-def _number(row: list[str], column: int, line: int, name: str, at: str) -> float:
-    text = row[column].strip() if column < len(row) else ""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a finite number", at=at)
-    if abs(number) >= _LARGEST:
-        raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a number below 1e12 in size", at=at)
-    return number

@@ -8,8 +8,8 @@ from matplotlib.cbook import get_sample_data
 from scipy.interpolate import RegularGridInterpolator
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.robot_team.fields import Field
-from swarmbo_envs.robot_team.settings import ElevationSettings, Window
+from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.settings import ElevationSettings, Window
 
 _METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with the Earth's mean radius
 _SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)

@@ -1,0 +1,49 @@
+"""What agents ask for, held to the boxes of their actions."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from gymnasium.spaces import Box
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.errors import ConfigError
+
+
+def checked_actions(
+    actions: Mapping[str, ArrayLike], agents: list[str], boxes: Mapping[str, Box], what: str
+) -> Float[np.ndarray, "agents d"]:
+    """The actions of live agents, in their order.
+
+    Args:
+        actions: One per live agent.
+        agents: The live agents.
+        boxes: Action spaces of all agents, all of d coordinates.
+        what: The coordinates in words, for messages: ``[x, y]``.
+
+    Raises:
+        ConfigError: Naming the agent whose action is missing, not wanted, of another shape or not in its box.
+    """
+    for agent in actions:
+        if agent not in agents:
+            raise ConfigError(
+                f"got an action, but this agent is not live; live agents: {agents}", at=f"$.actions.{agent}"
+            )
+    d = next(iter(boxes.values())).shape[0]
+    checked = np.empty((len(agents), d))
+    for i, agent in enumerate(agents):
+        at = f"$.actions.{agent}"
+        if agent not in actions:
+            raise ConfigError("got no action; wanted one per live agent", at=at)
+        try:
+            action = np.asarray(actions[agent], dtype=float)
+        except (TypeError, ValueError):
+            raise ConfigError(f"got {actions[agent]!r}; wanted {what}", at=at) from None
+        if action.shape != (d,):
+            raise ConfigError(f"got shape {action.shape}; wanted {what}", at=at)
+        low, high = boxes[agent].low, boxes[agent].high
+        slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))  # an action may have been rounded to float32
+        if not ((action >= low - slack) & (action <= high + slack)).all():
+            raise ConfigError(f"got {action.tolist()}; wanted {what} from {low.tolist()} to {high.tolist()}", at=at)
+        checked[i] = np.clip(action, low, high)
+    return checked

@@ -1,0 +1,84 @@
+"""A picture of a field on its map, drawn without any display; worlds draw their agents over it."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from swarmbo_envs.fields.field import Field
+
+_PIXELS_PER_INCH = 100
+
+
+class FieldPicture:
+    """A map with a field on it.
+
+    Args:
+        field: What is measured.
+        limits: Values at the ends of the colours; None takes those of the field.
+    """
+
+    def __init__(self, field: Field, limits: tuple[float, float] | None = None) -> None:
+        self._field = field
+        self._figure = Figure(figsize=_size_in_inches(field), dpi=_PIXELS_PER_INCH, layout="constrained")
+        self._canvas = FigureCanvasAgg(self._figure)
+        self.axes = self._figure.subplots()
+        size, largest = (field.high - field.low).max(), np.abs(field.low).max()
+        self._unit_m, self._unit = (1000.0, "km") if size >= 5000 else (1.0, "m")
+        self._origin = field.low if largest > 100 * size else np.zeros(2)
+        bar = self._figure.colorbar(self._draw_field(*(limits or (None, None))), ax=self.axes, shrink=0.85, pad=0.02)
+        bar.set_label(f"{field.quantity} ({field.unit})" if field.unit else field.quantity)
+        bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+
+    def to_axes(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
+        """Places in metres as coordinates of the axes."""
+        return (X - self._origin) / self._unit_m
+
+    def finish(self, title: str) -> UInt8[np.ndarray, "height width 3"]:
+        """The picture, as red, green and blue from 0 to 255."""
+        axes, field = self.axes, self._field
+        axes.set_title(title, fontsize=10, loc="left")
+        offset = [f" − {value / self._unit_m:g} {self._unit}" if value else "" for value in self._origin]
+        axes.set_xlabel(f"east{offset[0]} ({self._unit})")
+        axes.set_ylabel(f"north{offset[1]} ({self._unit})")
+        (west, south), (east, north) = self.to_axes(np.stack([field.low, field.high]))
+        margin = 0.02 * max(east - west, north - south)
+        axes.set_xlim(west - margin, east + margin)
+        axes.set_ylim(south - margin, north + margin)
+        axes.set_aspect("equal")
+        axes.tick_params(labelsize=8)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        self._canvas.draw()
+        return np.asarray(self._canvas.buffer_rgba())[:, :, :3].copy()
+
+    def _draw_field(self, low: float | None, high: float | None) -> Any:
+        """The field as an image, or as coloured sites where nothing lies between them."""
+        field = self._field
+        colours: dict[str, Any] = {"cmap": "viridis", "vmin": low, "vmax": high}
+        if field.sites_only:
+            east, north = self.to_axes(field.sites).T
+            values = field.value(field.sites)
+            return self.axes.scatter(east, north, c=values, s=46, marker="s", linewidths=0, **colours)
+        (west, south), (east, north) = self.to_axes(np.stack([field.low, field.high]))
+        extent = (west, east, south, north)
+        return self.axes.imshow(field.raster, origin="lower", extent=extent, interpolation="bilinear", **colours)
+
+
+def outline(width: float) -> list[Any]:
+    """Path effects that keep a mark readable on any colour.
+
+    Args:
+        width: Of the black line around it, in points.
+    """
+    return [withStroke(linewidth=width, foreground="black")]
+
+
+def _size_in_inches(field: Field) -> tuple[float, float]:
+    """About six inches for the longer side of the map, and room for labels and the colour bar."""
+    width, height = field.high - field.low
+    longer = max(width, height)
+    return 1.9 + 6 * max(0.35, float(width / longer)), 1.1 + 6 * max(0.35, float(height / longer))

@@ -1,0 +1,236 @@
+"""Which field is measured: a landscape of matplotlib's, somebody's measurements, a draw from a prior, or a plume."""
+
+from typing import Any, Literal
+
+from swarmbo.errors import ConfigError
+from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.settings import Settings, convert, require
+
+Pair = tuple[float, float]
+Window = tuple[int, int, int, int]
+
+
+class ElevationSettings(Settings, frozen=True):
+    """A window of a real elevation model that comes with matplotlib.
+
+    Args:
+        elevation: ``jacksboro`` (Tennessee, 344 x 403 cells of about 74 m x 93 m) or ``topobathy`` (Vancouver Island
+            with the sea floor, 91 x 120 cells of about 2.4 km).
+        window: First row, first column, rows and columns in the model's own array. Default: for ``jacksboro``
+            [200, 128, 128, 128], which has the model's summit and several lesser peaks; for ``topobathy`` all of it.
+    """
+
+    elevation: Literal["jacksboro", "topobathy"]
+    window: Window | None = None
+
+
+class MeasuredSettings(Settings, frozen=True):
+    """Points measured by somebody, in a CSV file with a header line.
+
+    Args:
+        csv: Path of the file; relative to the current directory.
+        x: Column of the coordinate to the east, m, above -1e12 and below 1e12.
+        y: Column of the coordinate to the north, likewise.
+        value: Column of the measured value, likewise in its unit.
+        unit: Its unit, for labels.
+        sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
+            smooth interpolant (ordinary kriging) anywhere in the sites' bounding box.
+        time: Column of the time of measurement; None for a field that stays as it is. Every site then has a series of
+            its own, linear between its times and level before the first and after the last.
+        time_step: How much of the column's unit goes by in a round, 1e-9 to 1e12. Default: the median distance between
+            neighbouring times.
+    """
+
+    csv: str
+    x: str
+    y: str
+    value: str
+    unit: str = ""
+    sites: Literal["only", "interpolated"] = "only"
+    time: str | None = None
+    time_step: float | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            "time_step",
+            lambda value: value is None or (self.time is not None and 1e-9 <= value <= 1e12),
+            "a time from 1e-9 to 1e12, beside the column `time`",
+        )
+
+
+class SurveySettings(Settings, frozen=True):
+    """A survey that comes with swarmbo.
+
+    Args:
+        survey: ``oxford-ph``: acidity of the topsoil at 126 sites, 100 m apart.
+        sites: As of a CSV file.
+    """
+
+    survey: Literal["oxford-ph"]
+    sites: Literal["only", "interpolated"] = "only"
+
+
+class ChangeSettings(Settings, frozen=True):
+    """How a draw changes with time: the kernel over rounds that multiplies the one over places.
+
+    Args:
+        lengthscale_rounds: Its lengthscale, 1e-3 to 1e9 rounds.
+        kernel: Its covariance function.
+    """
+
+    lengthscale_rounds: float = 10.0
+    kernel: KernelName = "matern52"
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        require(self, "lengthscale_rounds", lambda value: 1e-3 <= value <= 1e9, "a time from 1e-3 to 1e9 rounds")
+
+
+class DrawSettings(Settings, frozen=True):
+    """A draw from a Gaussian process prior.
+
+    Args:
+        kernel: Its covariance function.
+        lengthscale_m: Its lengthscale, 1e-6 to 1e12 m.
+        std: Prior standard deviation, 1e-12 to 1e12.
+        mean: Prior mean, -1e12 to 1e12.
+        seed: Which draw; the field stays the same from reset to reset.
+        size_m: Width and height of the region, each 1e-6 to 1e12 m.
+        time: How it changes; None for a field that stays as it is.
+    """
+
+    kernel: KernelName = "matern52"
+    lengthscale_m: float = 500.0
+    std: float = 1.0
+    mean: float = 0.0
+    seed: int = 0
+    size_m: Pair = (3000.0, 3000.0)
+    time: ChangeSettings | None = None
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        require(self, "lengthscale_m", lambda value: 1e-6 <= value <= 1e12, "a length from 1e-6 to 1e12 m")
+        require(self, "std", lambda value: 1e-12 <= value <= 1e12, "a number from 1e-12 to 1e12")
+        require(self, "mean", lambda value: abs(value) <= 1e12, "a number from -1e12 to 1e12")
+        require(self, "seed", lambda value: value >= 0, "an integer >= 0")
+        require(
+            self,
+            "size_m",
+            lambda sides: all(1e-6 <= side <= 1e12 for side in sides),
+            "width and height from 1e-6 to 1e12 m",
+        )
+
+
+class DrawnSettings(Settings, frozen=True):
+    """The field table that asks for a draw: ``{gp = {...}}``."""
+
+    gp: DrawSettings
+
+
+class PlumeSettings(Settings, frozen=True):
+    """Puffs that sources let out, which the wind carries off while they spread and decay.
+
+    Args:
+        size_m: Width and height of the region, each 1e-6 to 1e12 m.
+        sources: Where they are, 1 to 16 places [x, y] in the region, m. Default: one, a tenth of the width from the
+            western edge, half-way up.
+        peak: Concentration at the middle of a plume that leaves a source in the mean wind, 1e-12 to 1e12.
+        unit: Its unit, for labels.
+        wind_m_per_round: Mean wind, to the east, >= 0, at most 1e12.
+        gusts: How much of the wind comes and goes, from all sides, 0 to 2.
+        radius_m: Standard deviation of a new puff, > 0, at most 1e12. Default: a twentieth of the longer side.
+        spread_m2_per_round: By how much the variance of a puff grows, >= 0. Default: ``radius_m`` squared over 4.
+        decay_rounds: Time in which a puff falls to 1/e of its content, 0.1 to 1000 rounds.
+        seed: Of the gusts.
+    """
+
+    size_m: Pair = (1200.0, 800.0)
+    sources: list[Pair] | None = None
+    peak: float = 100.0
+    unit: str = ""
+    wind_m_per_round: float = 60.0
+    gusts: float = 0.6
+    radius_m: float | None = None
+    spread_m2_per_round: float | None = None
+    decay_rounds: float = 12.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            "size_m",
+            lambda sides: all(1e-6 <= side <= 1e12 for side in sides),
+            "width and height from 1e-6 to 1e12 m",
+        )
+        require(
+            self,
+            "sources",
+            lambda places: (
+                places is None
+                or (
+                    1 <= len(places) <= 16
+                    and all(0 <= x <= self.size_m[0] and 0 <= y <= self.size_m[1] for x, y in places)
+                )
+            ),
+            "1 to 16 places [x, y] in the region",
+        )
+        require(self, "peak", lambda value: 1e-12 <= value <= 1e12, "a number from 1e-12 to 1e12")
+        require(self, "wind_m_per_round", lambda value: 0 <= value <= 1e12, "a number from 0 to 1e12")
+        require(self, "gusts", lambda value: 0 <= value <= 2, "a number from 0 to 2")
+        for field in ("radius_m", "spread_m2_per_round"):
+            lowest = 1e-9 if field == "radius_m" else 0.0
+            require(
+                self,
+                field,
+                lambda value, lowest=lowest: value is None or lowest <= value <= 1e12,
+                f"a number from {lowest:g} to 1e12, or nothing",
+            )
+        require(self, "decay_rounds", lambda value: 0.1 <= value <= 1000, "a time from 0.1 to 1000 rounds")
+        require(self, "seed", lambda value: value >= 0, "an integer >= 0")
+
+
+class CarriedSettings(Settings, frozen=True):
+    """The field table that asks for a plume: ``{plume = {...}}``."""
+
+    plume: PlumeSettings
+
+
+FieldSettings = ElevationSettings | MeasuredSettings | DrawnSettings | SurveySettings | CarriedSettings
+_STILL: dict[str, type[FieldSettings]] = {
+    "elevation": ElevationSettings,
+    "csv": MeasuredSettings,
+    "gp": DrawnSettings,
+    "survey": SurveySettings,
+}
+_MOVING = {**_STILL, "plume": CarriedSettings}
+
+
+def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bool = False) -> FieldSettings:
+    """The settings of a field table, whose kind is told by the key it has.
+
+    Args:
+        table: As in a scenario file; None for the default, the elevation model.
+        at: Path of the table, for messages.
+        moving: Whether the field may change from round to round.
+
+    Raises:
+        ConfigError: If the kind can't be told, or a value is wrong.
+    """
+    if table is None:
+        return ElevationSettings(elevation="jacksboro")
+    by_key = _MOVING if moving else _STILL
+    kinds = [key for key in by_key if key in table]
+    if len(kinds) != 1:
+        got = ", ".join(map(repr, table)) or "an empty table"
+        raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, by_key))}", at=at)
+    settings = convert(table, by_key[kinds[0]], at=at)
+    if not moving and (path := _path_of_time(settings)) is not None:
+        raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
+    return settings
+
+
+def _path_of_time(settings: FieldSettings) -> str | None:
+    if isinstance(settings, MeasuredSettings) and settings.time is not None:
+        return ".time"
+    return ".gp.time" if isinstance(settings, DrawnSettings) and settings.gp.time is not None else None

@@ -1,0 +1,104 @@
+"""States of worlds over a field, as ``get_state`` writes them: plain JSON and arrays, held to be whole when read."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from swarmbo.errors import StateVersionError
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The plain part of a state.
+
+    Args:
+        version: Of the form of the state.
+        world: What makes its world this one.
+        seed: Of the episode.
+        number: Of the episode with this seed.
+        round: Rounds that are over.
+        running: Whether agents are live.
+    """
+
+    version: int
+    world: dict[str, Any]
+    seed: _Count
+    number: _Count
+    round: _Count
+    running: bool
+
+
+class SavedState:
+    """A state that is being read.
+
+    Args:
+        state: As it was given.
+        what: What it should be of, in words: ``robot-team``.
+        version: The version that can be read.
+        world: What makes the world that it goes on in this one.
+
+    Raises:
+        StateVersionError: If another version or another world wrote it (the message says what differs).
+    """
+
+    def __init__(self, state: Any, what: str, version: int, world: dict[str, Any]) -> None:
+        self._what = what
+        plain, self._arrays = self._part(state, "json"), self._part(state, "arrays")
+        if plain.get("version") != version:
+            raise StateVersionError(f"got a {what} state of version {plain.get('version')!r}; wanted {version}")
+        try:
+            self.plain = msgspec.convert(plain, Plain)
+        except msgspec.ValidationError as error:
+            raise StateVersionError(f"got a {what} state that is not whole: its 'json': {error}") from None
+        if differing := [
+            f"{path}: {there!r:.60}, here {here!r:.60}" for path, there, here in _differences(self.plain.world, world)
+        ]:
+            raise StateVersionError(f"got a state of another world ({'; '.join(differing)}); use the same arguments")
+
+    def hold(self, claim: bool, wanted: str) -> None:
+        """Refuse the state unless a claim is true.
+
+        Raises:
+            StateVersionError: If it is not.
+        """
+        if not claim:
+            raise StateVersionError(
+                f"got a {self._what} state that is not whole; wanted {wanted}, as get_state() wrote it"
+            )
+
+    def array(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        """A copy of one array, of numpy's kind of number and a shape.
+
+        Raises:
+            StateVersionError: If it is another one, or none.
+        """
+        try:
+            array = np.array(self._arrays.get(name))
+        except ValueError:  # rows of different lengths
+            array = np.array(None)
+        self.hold(
+            array.dtype.kind == kind and array.shape == shape,
+            f"an array {name!r} of shape {shape} and numpy's kind {kind!r}, not {array.shape} and {array.dtype.kind!r}",
+        )
+        return array
+
+    def _part(self, state: Any, name: str) -> Mapping[str, Any]:
+        part = state.get(name) if isinstance(state, Mapping) else None
+        if not isinstance(part, Mapping):
+            raise StateVersionError(
+                f"got no {self._what} state; wanted {{'json': {{...}}, 'arrays': {{...}}}} of get_state()"
+            )
+        return part
+
+
+def _differences(there: object, here: object, path: str = "$") -> Iterator[tuple[str, object, object]]:
+    """Path and both values of everything that differs between two pieces of plain data."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in dict.fromkeys([*there, *here]):
+            yield from _differences(there.get(key), here.get(key), f"{path}.{key}")
+    elif there != here:
+        yield path, there, here

@@ -1,0 +1,377 @@
+"""The sensor field as a PettingZoo environment."""
+
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import gymnasium
+import msgspec
+import networkx as nx
+import numpy as np
+from gymnasium.error import ResetNeeded
+from jaxtyping import Float
+from numpy.typing import NDArray
+from pettingzoo import ParallelEnv
+
+from swarmbo.errors import ConfigError
+from swarmbo.records import GroundTruth
+from swarmbo.settings import convert
+from swarmbo_envs.actions import checked_actions
+from swarmbo_envs.fields.landscape import build_field_in_time
+from swarmbo_envs.radio import links_in_range
+from swarmbo_envs.sensor_field.episode import Episode
+from swarmbo_envs.sensor_field.observation import observation_box, observe
+from swarmbo_envs.sensor_field.settings import SensorFieldSettings
+from swarmbo_envs.sensor_field.snapshot import from_state, to_state
+from swarmbo_envs.sensor_field.stations import Stations
+from swarmbo_envs.sensor_field.world import World
+
+Array = NDArray[np.float64]
+Infos = dict[str, dict[str, Any]]
+
+_DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
+_MAX_SITES = 2048
+
+
+class SensorField(ParallelEnv[str, Array, Array]):
+    """Sensors that stand still look at a field, each within its own box, and choose when that is worth the energy.
+
+    In each round every sensor names the spot that it looks at, and whether it samples at all. A sample takes energy,
+    and energy has a price. Sensors hear each other by radio within a range. The field may change from round to round.
+
+    | | |
+    |---|---|
+    | Agents | ``sensor_0`` ... ``sensor_{n-1}``, fixed for the episode |
+    | Action | Box (3,), float64, each sensor its own: x to the east and y to the north of the spot in m, within its \
+reach, and from 0 to 1 the wish to sample: from 0.5 on it samples |
+    | Observation | Box (5,), float64: x and y of the spot (m), last good measurement (unit of the field; the lower \
+bound while there is none; clipped into the box), share of the battery left, share of rounds left |
+    | State | the observations of all sensors in turn: Box (5 n,) |
+    | Reward | own outcome less own cost. The outcome is with the task ``peak`` the measurement, with ``level`` 1 for \
+a measurement above the level, with ``map`` 0, for what a sample tells about a map no sensor can see alone; 0 where \
+none succeeded |
+    | End | all agents are truncated after ``max_cycles`` rounds |
+
+    ``infos[agent]``, from ``reset`` too (every sensor samples where it stands, for nothing):
+
+    | key | type | meaning |
+    |---|---|---|
+    | ``measurement`` | float | noisy value, unit of the field; NaN if it failed or there was none |
+    | ``location`` | array (2,) | the spot, m; that of before where the sensor did not sample |
+    | ``sampled`` | bool | whether it sampled; without the energy left it can't |
+    | ``energy_j`` | float | used in this round, J |
+    | ``left_j`` | float | left in the battery, J; infinite without |
+    | ``cost`` | float | ``energy_price`` times the energy, unit of the field |
+
+    The task says what the field is watched for: ``peak`` its maximum, ``map`` all of it, ``level`` where it exceeds a
+    level. It decides rewards and what ``ground_truth`` states, nothing else.
+
+    The field is told by the key its table has, time counted in rounds:
+
+    * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m, time = {lengthscale_rounds, kernel}}}``: a draw from a
+      Gaussian process prior over space, or with ``time`` over space and time (the kernels multiply).
+    * ``{plume = {size_m, sources, peak, unit, wind_m_per_round, gusts, radius_m, spread_m2_per_round, decay_rounds,
+      seed}}``: puffs that a source lets out, carried off by a wind that turns.
+    * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit, sites = "only" | "interpolated", time = COLUMN,
+      time_step}``: points that somebody measured, once or many times. With ``only`` a sensor's spots are the sites in
+      its box; it looks at the one nearest to the place asked for, as often as it likes.
+    * ``{survey = "oxford-ph", sites}``: the same of measurements that come with swarmbo.
+    * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.
+
+    The field is the same in every episode; noise and failures come from streams named by seed, sensor and round.
+
+    Args:
+        sensors: Number of sensors, 1 to 256.
+        field: Table as above. Default: a draw that changes within some 12 rounds.
+        task: ``peak``, ``map`` or ``level``.
+        level: The level that is watched, in the unit of the field; for the task ``level`` only, which needs it.
+        places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
+        place_seed: Of the default places, >= 0.
+        reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which all of the map is seen. A sensor
+            with no site in its box has the nearest one.
+        spots: Largest number of places that are offered to a sensor as candidates, 1 to 1024; where only sites can be
+            measured, it is offered all in its box.
+        radio_range_m: Largest distance at which two sensors hear each other, > 0. Default: a twentieth more than what
+            it takes for relays to connect all.
+        noise_std: Standard deviation of the measurement noise, unit of the field, 0 to 1e12.
+        failure_rate: Probability that a measurement fails, 0 to 1; it takes its energy all the same.
+        sample_energy_j: Energy of a sample, 0 to 1e12 J.
+        energy_price: Cost of a joule, unit of the field, 0 to 1e12.
+        battery_j: Energy that a sensor begins with, >= 0 J. Default: no end of it.
+        max_cycles: Rounds of an episode, >= 1.
+        render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
+
+    Raises:
+        ConfigError: If an argument is wrong; the message has its path, as in ``$.field.plume.gusts``.
+
+    Example:
+        >>> from swarmbo_envs import sensor_field_v0
+        >>> env = sensor_field_v0.parallel_env(sensors=3, sample_energy_j=2.0, energy_price=0.05, max_cycles=2)
+        >>> observations, infos = env.reset(seed=0)
+        >>> while env.agents:
+        ...     actions = {agent: [*env.candidates(agent)[0], agent != "sensor_1"] for agent in env.agents}
+        ...     observations, rewards, terminations, truncations, infos = env.step(actions)
+        >>> infos["sensor_0"]["cost"], infos["sensor_1"]["sampled"], rewards["sensor_1"]
+        (0.1, False, 0.0)
+
+    Version history:
+        * v0: first version (0.1.0).
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+        "name": "sensor_field_v0",
+        "render_modes": ["rgb_array", "ansi", "human"],
+        "is_parallelizable": True,
+        "render_fps": 4,
+    }
+
+    def __init__(
+        self,
+        *,
+        sensors: int = 24,
+        field: Mapping[str, Any] | None = None,
+        task: str = "map",
+        level: float | None = None,
+        places: Any = None,
+        place_seed: int = 0,
+        reach_m: float | None = None,
+        spots: int = 25,
+        radio_range_m: float | None = None,
+        noise_std: float = 0.0,
+        failure_rate: float = 0.0,
+        sample_energy_j: float = 1.0,
+        energy_price: float = 0.0,
+        battery_j: float | None = None,
+        max_cycles: int = 25,
+        render_mode: str | None = None,
+        **unknown: Any,
+    ) -> None:
+        given = {
+            "sensors": sensors,
+            "field": _DEFAULT_FIELD if field is None else field,
+            "task": task,
+            "level": level,
+            "places": places.tolist() if isinstance(places, np.ndarray) else places,
+            "place_seed": place_seed,
+            "reach_m": reach_m,
+            "spots": spots,
+            "radio_range_m": radio_range_m,
+            "noise_std": noise_std,
+            "failure_rate": failure_rate,
+            "sample_energy_j": sample_energy_j,
+            "energy_price": energy_price,
+            "battery_j": battery_j,
+            "max_cycles": max_cycles,
+            "render_mode": render_mode,
+            **unknown,  # refused with the names that are near
+        }
+        settings = convert(given, SensorFieldSettings)
+        self.settings = settings
+        self.field = build_field_in_time(settings.field, _MAX_SITES)
+        self.stations = Stations(settings, self.field.first)
+        self.render_mode = settings.render_mode
+        self.possible_agents = [f"sensor_{i}" for i in range(settings.sensors)]
+        self.agents: list[str] = []
+        self._world = World(settings, self.field, self.stations, self.possible_agents)
+        box = observation_box(self._world)
+        self._observation_spaces = {
+            agent: gymnasium.spaces.Box(box.low, box.high, dtype=np.float64) for agent in self.possible_agents
+        }
+        self._action_spaces = {
+            agent: gymnasium.spaces.Box(
+                np.append(self.stations.low[sensor], 0.0), np.append(self.stations.high[sensor], 1.0), dtype=np.float64
+            )
+            for sensor, agent in enumerate(self.possible_agents)
+        }
+        n = settings.sensors
+        self.state_space = gymnasium.spaces.Box(np.tile(box.low, n), np.tile(box.high, n), dtype=np.float64)
+        self._episode: Episode | None = None
+
+    @property
+    def max_cycles(self) -> int:
+        """Rounds of an episode; setting it changes the settings."""
+        return self.settings.max_cycles
+
+    @max_cycles.setter
+    def max_cycles(self, value: int) -> None:
+        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, SensorFieldSettings)
+        self._world = World(self.settings, self.field, self.stations, self.possible_agents)
+
+    @property
+    def level(self) -> float | None:
+        """The level that is watched; None for other tasks."""
+        return self.settings.level
+
+    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The box of an agent's observations; the same object on each call."""
+        return self._observation_spaces[agent]
+
+    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """An agent's own box, and its wish to sample; the same object on each call."""
+        return self._action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
+        """Point every sensor at its own place, where it samples once for nothing.
+
+        Args:
+            seed: Of noise and failures, >= 0. None goes on to the next episode of the last seed given; the very first
+                episode without any seed is random.
+            options: Not used.
+
+        Returns:
+            Observations, and infos with the first measurements.
+        """
+        old = self._episode
+        if seed is not None:
+            seed, number = int(seed), 0
+        elif old is not None:
+            seed, number = old.seed, old.number + 1
+        else:
+            seed, number = secrets.randbits(62), 0
+        self._episode = episode = self._world.begin(seed, number)
+        self.agents = self.possible_agents.copy()
+        infos = {agent: self._world.measure(episode, sensor) for sensor, agent in enumerate(self.agents)}
+        self._show_to_human()
+        return self._observe(episode), infos
+
+    def step(
+        self, actions: dict[str, Array]
+    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
+        """Let every sensor look where it is told, or save its energy.
+
+        Args:
+            actions: Spot and wish to sample for each live agent.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos. All empty once the episode is over, when no
+            agent is live and ``actions`` must be empty too.
+
+        Raises:
+            ConfigError: If a live agent's action is missing, has another shape, is not finite or lies outside its
+                space, or an action is for an agent that is not live, as none is once the episode is over.
+        """
+        episode, agents = self._current(), self.agents
+        asked = checked_actions(actions, agents, self._action_spaces, "a spot and a wish [x, y, 0 to 1]")
+        if not agents:
+            return {}, {}, {}, {}, {}
+        episode.round += 1
+        infos = {agent: self._world.look(episode, sensor, asked[sensor]) for sensor, agent in enumerate(agents)}
+        rewards = {agent: self._world.reward(info) for agent, info in infos.items()}
+        over = episode.round >= self.max_cycles
+        observations = self._observe(episode)
+        terminations, truncations = dict.fromkeys(agents, False), dict.fromkeys(agents, over)
+        if over:
+            episode.running, self.agents = False, []
+        self._show_to_human()
+        return observations, rewards, terminations, truncations, infos
+
+    def candidates(self, agent: str) -> Float[np.ndarray, "k 2"]:
+        """Spots that an agent can look at in this round; none once it lacks the energy.
+
+        Args:
+            agent: Its name.
+
+        Raises:
+            ConfigError: If there is no such agent.
+        """
+        episode, sensor = self._current(), self._number(agent)
+        return self.stations.spots[sensor][: None if self._world.can_sample(episode, sensor) else 0]
+
+    def sites(self) -> Float[np.ndarray, "k 2"]:
+        """Every place that is offered to anybody, once."""
+        return np.unique(np.concatenate(self.stations.spots), axis=0)
+
+    def prices(self) -> dict[str, float]:
+        """What a sample costs each agent, in the unit of the field; who declines pays nothing."""
+        return dict.fromkeys(self.possible_agents, self._world.price)
+
+    def standpoints(self) -> dict[str, Float[np.ndarray, " 2"]]:
+        """Where the agents stand, for good."""
+        return dict(zip(self.possible_agents, self.stations.places, strict=True))
+
+    def interaction_graph(self) -> "nx.Graph[str]":
+        """Who is in radio range of whom; edges carry their ``distance`` in metres."""
+        return links_in_range(self.possible_agents, self.stations.places, self.stations.radio_range_m)
+
+    def ground_truth(self) -> GroundTruth:
+        """The noise-free field of the present round, and of others by its ``at``; for metrics and figures."""
+        return self._truth(self._current().round)
+
+    def state(self) -> Array:
+        """The observations of all sensors, one after the other."""
+        return observe(self._current(), self._world, self._observation_spaces[self.possible_agents[0]]).ravel()
+
+    def get_state(self) -> dict[str, Any]:
+        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
+        return to_state(self._current(), self._world)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from a state that an environment with the same arguments wrote.
+
+        Args:
+            state: From ``get_state``.
+
+        Raises:
+            StateVersionError: If it was written by another version or with other arguments (the message says which), if
+                a CSV file has other data now, or if it is not a whole state. This environment stays as it was.
+        """
+        self._episode = episode = from_state(state, self._world)
+        self.agents = self.possible_agents.copy() if episode.running else []
+
+    def render(self) -> Any:
+        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
+        episode = self._current()
+        if self.render_mode is None:
+            raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
+        if self.render_mode == "rgb_array":
+            from swarmbo_envs.sensor_field.rendering import frame  # figures take a second to import
+
+            return frame(self._world, episode, self.interaction_graph(), self.max_cycles)
+        if self.render_mode == "ansi":
+            return self._text()
+        self._show_to_human()
+        return None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _truth(self, round_number: int) -> GroundTruth:
+        field = self.field.at(round_number)
+        values = field.value(field.points)
+        return GroundTruth(
+            field.points,
+            values,
+            field.maximum,
+            field.argmax,
+            field.unit,
+            "m",
+            field.name,
+            field.value,
+            goal=self.settings.task,
+            level=self.settings.level,
+            at_round=self._truth if self.field.moves else None,
+        )
+
+    def _number(self, agent: str) -> int:
+        if agent not in self._observation_spaces:
+            raise ConfigError(f"got {agent!r}; wanted one of {self.possible_agents}", at="$.agent")
+        return self.possible_agents.index(agent)
+
+    def _text(self) -> str:
+        from swarmbo_envs.sensor_field.terminal import text_table
+
+        return text_table(self._world, self._current(), self.max_cycles)
+
+    def _show_to_human(self) -> None:
+        if self.render_mode == "human":
+            sys.stdout.write(self._text())
+
+    def _current(self) -> Episode:
+        if self._episode is None:
+            raise ResetNeeded("call reset() first")
+        return self._episode
+
+    def _observe(self, episode: Episode) -> dict[str, Array]:
+        seen = observe(episode, self._world, self._observation_spaces[self.possible_agents[0]])
+        return dict(zip(self.possible_agents, seen, strict=True))

@@ -1,0 +1,54 @@
+"""An episode written down as plain JSON and arrays, and read back, in the same world only."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from swarmbo_envs.saved_state import Plain, SavedState
+from swarmbo_envs.sensor_field.episode import Episode
+from swarmbo_envs.sensor_field.world import World
+
+_VERSION = 1
+_ARRAYS = ("spots", "last", "spent_j", "sampled", "failed")
+
+
+def to_state(episode: Episode, world: World) -> dict[str, Any]:
+    """The episode as ``{"json": ..., "arrays": ...}``, with what makes its world this one.
+
+    Args:
+        episode: Where the sensors stand.
+        world: Where they do.
+    """
+    plain = Plain(_VERSION, world.description(), episode.seed, episode.number, episode.round, episode.running)
+    return {"json": msgspec.to_builtins(plain), "arrays": {name: getattr(episode, name).copy() for name in _ARRAYS}}
+
+
+def from_state(state: Mapping[str, Any], world: World) -> Episode:
+    """The episode that was written down.
+
+    Args:
+        state: From ``to_state``.
+        world: Where it goes on.
+
+    Raises:
+        StateVersionError: If the state was written by another version or in another world (the message says what
+            differs), or is not a whole state.
+    """
+    saved, n = SavedState(state, "sensor-field", _VERSION, world.description()), len(world.agents)
+    plain = saved.plain
+    spots, spent = saved.array("spots", "f", (n, 2)), saved.array("spent_j", "f", (n,))
+    saved.hold(bool(np.isfinite(spots).all()), "spots that are finite")
+    saved.hold(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
+    return Episode(
+        seed=plain.seed,
+        number=plain.number,
+        round=plain.round,
+        running=plain.running,
+        spots=spots,
+        last=saved.array("last", "f", (n,)),
+        spent_j=spent,
+        sampled=saved.array("sampled", "b", (n,)),
+        failed=saved.array("failed", "b", (n,)),
+    )

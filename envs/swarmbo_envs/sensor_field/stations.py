@@ -1,0 +1,102 @@
+"""Where sensors stand, and what each of them can look at."""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.sparse.csgraph import minimum_spanning_tree
+from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
+
+from swarmbo import rng
+from swarmbo.errors import ConfigError
+from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.measured import thinned
+from swarmbo_envs.fields.placing import spread
+from swarmbo_envs.sensor_field.settings import SensorFieldSettings
+
+_LLOYD_STEPS = 20
+_SLACK = 1.0 + 1e-9
+
+
+class Stations:
+    """The sensors' places and own boxes. They never change.
+
+    Args:
+        settings: Of the sensor field.
+        field: What is measured, for its map and sites.
+
+    Raises:
+        ConfigError: If a place lies outside the map, two are equal, or there are more sensors than sites.
+    """
+
+    def __init__(self, settings: SensorFieldSettings, field: Field) -> None:
+        self.places = _checked_places(settings, field) if settings.places else _even_places(settings, field)
+        self.reach_m = settings.reach_m or _covering_reach(self.places, field)
+        self.low = np.maximum(self.places - self.reach_m, field.low)
+        self.high = np.minimum(self.places + self.reach_m, field.high)
+        self.spots = [self._own_spots(sensor, field, settings.spots) for sensor in range(len(self.places))]
+        self.radio_range_m = settings.radio_range_m or _connecting_range(self.places)
+        # where only sites can be measured, a list may reach beyond the box: its sensor has none nearer
+        self.low = np.minimum(self.low, [spots.min(axis=0) for spots in self.spots])
+        self.high = np.maximum(self.high, [spots.max(axis=0) for spots in self.spots])
+
+    def _own_spots(self, sensor: int, field: Field, n_spots: int) -> Float[np.ndarray, "k 2"]:
+        """What a sensor can be pointed at: sites in its box, thinned evenly if these are only a lattice to choose from.
+
+        Args:
+            sensor: Its number.
+            field: For the sites.
+            n_spots: How many at most, of a lattice.
+        """
+        place = self.places[sensor]
+        own = field.sites[(np.abs(field.sites - place) <= self.reach_m * _SLACK).all(axis=1)]
+        if not len(own):
+            return field.sites[[((field.sites - place) ** 2).sum(axis=1).argmin()]]
+        return own if field.sites_only else thinned(own, n_spots)
+
+    def nearest_spot(self, sensor: int, place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, " 2"]:
+        """The spot of a sensor's list that is nearest to a place."""
+        own = self.spots[sensor]
+        return own[((own - place) ** 2).sum(axis=1).argmin()]
+
+
+def _checked_places(settings: SensorFieldSettings, field: Field) -> Float[np.ndarray, "n 2"]:
+    places = np.array(settings.places, dtype=float)
+    for i, place in enumerate(places):
+        if not ((place >= field.low) & (place <= field.high)).all():
+            raise ConfigError(
+                f"got {place.tolist()}; wanted a place on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
+                f"and y from {field.low[1]:g} to {field.high[1]:g} m",
+                at=f"$.places[{i}]",
+            )
+        if (place == places[:i]).all(axis=1).any():
+            raise ConfigError(f"got {place.tolist()} twice; wanted different places", at=f"$.places[{i}]")
+    return places
+
+
+def _even_places(settings: SensorFieldSettings, field: Field) -> Float[np.ndarray, "n 2"]:
+    """Places that share out the sites evenly: random ones, each moved to the middle of what is nearest to it.
+
+    Source: Lloyd 1982, Least squares quantization in PCM.
+    """
+    if settings.sensors > len(field.sites):
+        raise ConfigError(f"got {settings.sensors}; wanted at most one per site: {len(field.sites)}", at="$.sensors")
+    places = spread(rng.stream(settings.place_seed, "sensor_field", "places"), field.sites, settings.sensors)
+    for _ in range(_LLOYD_STEPS):
+        nearest = np.asarray(KDTree(places).query(field.sites)[1])
+        counts = np.bincount(nearest, minlength=len(places))
+        sums = np.stack([np.bincount(nearest, field.sites[:, axis], len(places)) for axis in range(2)], axis=1)
+        places = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], places)
+    return places
+
+
+def _covering_reach(places: Float[np.ndarray, "n 2"], field: Field) -> float:
+    """The smallest reach at which every site is in somebody's box, and no box is a point."""
+    to_nearest = np.asarray(KDTree(places).query(field.sites, p=np.inf)[0])
+    return max(float(to_nearest.max()), 0.01 * float((field.high - field.low).max()))
+
+
+def _connecting_range(places: Float[np.ndarray, "n 2"]) -> float:
+    """A little more than the smallest radio range at which relays connect all sensors."""
+    distances = cdist(places, places)
+    longest = float(minimum_spanning_tree(distances).toarray().max()) if len(places) > 1 else 1.0
+    return 1.05 * longest

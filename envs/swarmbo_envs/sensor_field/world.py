@@ -1,0 +1,135 @@
+"""What happens in a round: sensors point their spots, and sample or save their energy."""
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo import rng
+from swarmbo_envs.fields.moving import FieldInTime
+from swarmbo_envs.fields.settings import field_settings
+from swarmbo_envs.sensor_field.episode import Episode
+from swarmbo_envs.sensor_field.settings import SensorFieldSettings
+from swarmbo_envs.sensor_field.stations import Stations
+
+
+class World:
+    """The rules of the sensor field; it never changes. What changes is the episode that its methods are given.
+
+    Args:
+        settings: Noise, energy and task.
+        field: What is measured.
+        stations: Where the sensors stand.
+        agents: Their names.
+    """
+
+    def __init__(
+        self, settings: SensorFieldSettings, field: FieldInTime, stations: Stations, agents: list[str]
+    ) -> None:
+        self.settings, self.field, self.stations, self.agents = settings, field, stations, agents
+
+    def description(self) -> dict[str, Any]:
+        """What makes it this world, as plain JSON: all settings, with defaults filled in.
+
+        How it is shown is left out. A CSV file counts by its data, not by its path.
+        """
+        table = msgspec.to_builtins(field_settings(self.settings.field, moving=True))
+        if "csv" in table:
+            table["csv"] = f"data {self.field.first.digest}"
+        plain = {**msgspec.to_builtins(self.settings), "field": table}
+        del plain["render_mode"]
+        return json.loads(json.dumps(plain))  # tuples become lists, as in a state that was written to a file
+
+    def begin(self, seed: int, number: int) -> Episode:
+        """An episode with every sensor pointed at its own place and nothing measured yet.
+
+        Args:
+            seed: Of all its randomness, >= 0.
+            number: Which of the episodes with this seed.
+        """
+        n = len(self.agents)
+        own = np.array([self.at_home(sensor) for sensor in range(n)])
+        nobody = np.zeros(n, dtype=bool)
+        return Episode(seed, number, 0, True, own, np.full(n, np.nan), np.zeros(n), nobody, nobody.copy())
+
+    def at_home(self, sensor: int) -> Float[np.ndarray, " 2"]:
+        """What a sensor looks at before it is told anything: where it stands, or the nearest of its list."""
+        place = self.stations.places[sensor]
+        return self.stations.nearest_spot(sensor, place) if self.field.first.sites_only else place
+
+    def left_j(self, episode: Episode) -> Float[np.ndarray, " n"]:
+        """Energy that each sensor has left; infinite without batteries."""
+        return (np.inf if self.settings.battery_j is None else self.settings.battery_j) - episode.spent_j
+
+    def can_sample(self, episode: Episode, sensor: int) -> bool:
+        """Whether a sensor has the energy of one more sample."""
+        return bool(self.left_j(episode)[sensor] >= self.settings.sample_energy_j * (1.0 - 1e-12))
+
+    @property
+    def price(self) -> float:
+        """What a sample costs, in the unit of the field."""
+        return self.settings.energy_price * self.settings.sample_energy_j
+
+    def look(self, episode: Episode, sensor: int, action: Float[np.ndarray, " 3"]) -> dict[str, Any]:
+        """One sensor's round, written into the episode.
+
+        Args:
+            episode: Where the sensors stand.
+            sensor: Its number.
+            action: Spot x and y, in its box, and from 0.5 on the wish to sample.
+
+        Returns:
+            Its info.
+        """
+        if action[2] < 0.5 or not self.can_sample(episode, sensor):
+            episode.sampled[sensor] = episode.failed[sensor] = False
+            return self._info(episode, sensor, float("nan"), 0.0)
+        only_sites = self.field.first.sites_only
+        spot = self.stations.nearest_spot(sensor, action[:2]) if only_sites else action[:2]
+        episode.spots[sensor] = spot
+        episode.spent_j[sensor] += self.settings.sample_energy_j
+        return self.measure(episode, sensor, self.settings.sample_energy_j)
+
+    def measure(self, episode: Episode, sensor: int, energy_j: float = 0.0) -> dict[str, Any]:
+        """What one sensor measures at its spot, written into the episode.
+
+        Args:
+            episode: Where the sensors stand.
+            sensor: Its number.
+            energy_j: What it takes; the samples at reset are free.
+
+        Returns:
+            Its info.
+        """
+        settings, spot = self.settings, episode.spots[sensor]
+        where = {"agent": self.agents[sensor], "round": episode.round, "episode": episode.number}
+        failed = rng.stream(episode.seed, "sensor_field", "failure", **where).random() < settings.failure_rate
+        measurement = float("nan")
+        if not failed:
+            noise = settings.noise_std * rng.stream(episode.seed, "sensor_field", "noise", **where).standard_normal()
+            measurement = float(self.field.value(spot[None], episode.round)[0] + noise)
+            episode.last[sensor] = measurement
+        episode.sampled[sensor], episode.failed[sensor] = True, failed
+        return self._info(episode, sensor, measurement, energy_j)
+
+    def reward(self, info: dict[str, Any]) -> float:
+        """What a sensor's round was worth to it: see the table of SensorField."""
+        measurement, worth = info["measurement"], 0.0
+        if np.isfinite(measurement):
+            if self.settings.task == "peak":
+                worth = measurement
+            elif self.settings.level is not None:
+                worth = float(measurement > self.settings.level)
+        return worth - info["cost"]
+
+    def _info(self, episode: Episode, sensor: int, measurement: float, energy_j: float) -> dict[str, Any]:
+        return {
+            "measurement": measurement,
+            "location": episode.spots[sensor].copy(),
+            "sampled": bool(episode.sampled[sensor]),
+            "energy_j": energy_j,
+            "left_j": float(self.left_j(episode)[sensor]),
+            "cost": self.settings.energy_price * energy_j,
+        }
