@@ -95,6 +95,7 @@ class FieldTeam:
         self._asked = 0
         self._acting: str | None = None  # the query that the environment is carrying out
         self._world: World | None = None
+        self._asked_in: dict[str, int] = {}  # round of each pending query
         self._pending: dict[str, dict[str, np.ndarray]] = {}
         self._positions: dict[str, np.ndarray] = {}
         self._starts: dict[str, np.ndarray] = {}
@@ -134,9 +135,11 @@ class FieldTeam:
     def begin(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
         """Start an episode: learn from the infos of ``env.reset`` where the agents are and what they measured there.
 
-        ``act`` calls it before the first round. Call it yourself before a further episode; the belief is kept.
+        ``act`` calls it before the first round. Call it yourself before a further episode; the belief is kept. Rounds
+        are counted from 0 again: where data fade, those of an earlier episode count as of the same round of this one.
         """
-        self.round, self._acting, self._pending, self._positions, self._starts = 0, None, {}, {}, {}
+        self.round, self._acting, self._positions, self._starts = 0, None, {}, {}
+        self._pending, self._asked_in = {}, {}
         self._learn(infos, {})
 
     def act(
@@ -149,19 +152,23 @@ class FieldTeam:
             infos: Likewise; used in the first round only, where they are those of ``reset``.
 
         Returns:
-            For each agent where it measures next. An agent with nowhere to go is told to stay where it is.
+            For each agent where it measures next. An agent with nowhere to go is told to stay where it is, or to do
+            without a measurement where it can.
         """
         world = self._in_world
         if self.round == 0 and not self._positions and infos:
             self.begin(infos)
         if self._acting is not None:
-            self._pending.pop(self._acting, None)  # its outcomes were never observed, and now they can't be
+            self._forget(self._acting)  # its outcomes were never observed, and now they can't be
         agents = tuple(agent for agent in self.agents if agent in observations and agent in world.live)
-        query = self.ask(world.candidates(agents), links=world.links(), agents=agents)
+        query = self.ask(world.candidates(agents), links=world.links(), agents=agents, prices=world.prices(agents))
         self._acting = query.id
         middle = (self.domain.low + self.domain.high) / 2
         stay = {agent: self._positions.get(agent, middle) for agent in agents}
-        return {agent: world.action(agent, point) for agent, point in (stay | query.points).items()}
+        return {
+            agent: world.action(agent, point, measures=agent in query.points)
+            for agent, point in (stay | query.points).items()
+        }
 
     def observe(
         self,
@@ -175,7 +182,7 @@ class FieldTeam:
 
         A measurement that is missing or not finite counts as failed; the others are learned from.
         """
-        points = self._pending.pop(self._acting, {}) if self._acting is not None else {}
+        points = self._forget(self._acting) if self._acting is not None else {}
         self._acting = None
         self._learn(infos, points)
 
@@ -185,6 +192,7 @@ class FieldTeam:
         *,
         links: "nx.Graph[str] | None" = None,
         agents: Sequence[str] | None = None,
+        prices: Mapping[str, float] | None = None,
     ) -> Query:
         """A joint batch: one place for each agent that has somewhere to go, chosen together.
 
@@ -195,27 +203,33 @@ class FieldTeam:
                 default 512 random ones in the box for each.
             links: Who hears whom; None means everyone.
             agents: Who takes part; by default all.
+            prices: What a measurement costs agents, in the unit of the outcome. These may decline: an agent whose
+                measurement is not worth its price has no place in the query. Others measure in any case.
 
         Raises:
-            ConfigError: If an agent is unknown, or links are directed.
+            ConfigError: If an agent is unknown, links are directed, or a price is no finite number >= 0.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         takes_part = self._known(self.agents if agents is None else agents)
         if links is not None and links.is_directed():
             raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
-        places = self._places(takes_part, candidates, self.round + 1)
+        places, prices = self._places(takes_part, candidates, self.round + 1), dict(prices or {})
+        self._known(list(prices))
+        for agent, price in prices.items():
+            if not (np.isfinite(price) and price >= 0.0):
+                raise ConfigError(f"got {price}; wanted a finite number >= 0", at=f"$.prices.{agent}")
         self.round += 1
         self._asked += 1
         self.refit()
-        belief = self.belief
-        pending = [point for points in self._pending.values() for point in points.values()]
-        if pending:
-            belief = belief.condition_on_pending(np.array(pending))
+        self.belief = belief = self.belief.at(self.round)
+        for asked, points in self._pending.items():
+            belief = belief.at(self._asked_in[asked]).condition_on_pending(np.array(list(points.values())))
+        belief = belief.at(self.round)
         decision = decide(
             Situation(
                 agents=takes_part,
                 candidates=places,
-                positions=self._positions,
+                positions=self._positions | (self._world.standpoints() if self._world else {}),
                 starts=self._starts,
                 belief=belief,
                 links=links,
@@ -223,6 +237,8 @@ class FieldTeam:
                 round=self.round,
                 horizon=self.horizon,
                 seed=self.seed,
+                prices=prices,
+                level=self._world.level if self._world else None,
             ),
             self.acquisition,
             self.coordination,
@@ -236,7 +252,9 @@ class FieldTeam:
             means={agent: float(mean[0]) for agent, (mean, _) in zip(points, predictions, strict=True)},
             stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in zip(points, predictions, strict=True)},
         )
-        self._pending[query.id] = {agent: point.copy() for agent, point in points.items()}
+        if points:
+            self._pending[query.id] = {agent: point.copy() for agent, point in points.items()}
+            self._asked_in[query.id] = self.round
         self.last_query, self.last_report = query, decision.report
         return query
 
@@ -270,24 +288,26 @@ class FieldTeam:
         if strangers := [agent for agent in locations if agent not in outcomes]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
         places = {agent: self._location(agent, locations.get(agent, points[agent])) for agent in outcomes}
-        self._add(places, {agent: _number(outcome) for agent, outcome in outcomes.items()})
+        self._add(places, {agent: _number(outcome) for agent, outcome in outcomes.items()}, self._asked_in[query_id])
         left = {agent: point for agent, point in points.items() if agent not in outcomes}
         if failed:
             self.failures += len(left)
         if left and not failed:
             self._pending[query_id] = left
         else:
-            del self._pending[query_id]
+            self._forget(query_id)
 
     def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
         """Learn measurements that were never asked for: earlier surveys, other instruments.
 
         Args:
-            locations: Where (n, d), in physical units.
+            locations: Where (n, d), in physical units. Of a belief with a time axis they are of the present round, or
+                state theirs as a last coordinate.
             outcomes: What (n,); entries that are not finite count as failed.
         """
         X, y = np.atleast_2d(np.asarray(locations, dtype=float)), np.asarray(outcomes, dtype=float).reshape(-1)
-        if X.shape != (len(y), self.domain.n_dims):
+        d = self.domain.n_dims
+        if X.shape != (len(y), d) and not (self.belief.has_time and X.shape == (len(y), d + 1)):
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
         good = np.isfinite(y)
         if good.any():
@@ -311,8 +331,9 @@ class FieldTeam:
         places = self._world.sites() if self._world else None
         if places is None:
             sobol = qmc.Sobol(self.domain.n_dims, rng=stream(self.seed, "recommendation"))
-            inside = ((self.domain.low <= self.belief.X) & (self.domain.high >= self.belief.X)).all(axis=1)
-            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), self.belief.X[inside]])
+            measured = self.belief.X[:, : self.domain.n_dims]
+            inside = ((self.domain.low <= measured) & (self.domain.high >= measured)).all(axis=1)
+            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), measured[inside]])
         best = places[int(self.belief.posterior_mean(places).argmax())]
         mean, var = self.belief.posterior(best[None])
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
@@ -338,6 +359,7 @@ class FieldTeam:
             "acting": self._acting,
             "failures": self.failures,
             "pending": {key: {a: p.tolist() for a, p in points.items()} for key, points in self._pending.items()},
+            "asked_in": dict(self._asked_in),
             "positions": {agent: position.tolist() for agent, position in self._positions.items()},
             "starts": {agent: start.tolist() for agent, start in self._starts.items()},
             "belief": belief["json"],
@@ -385,6 +407,7 @@ class FieldTeam:
         self._pending = {
             key: {agent: np.array(point) for agent, point in points.items()} for key, points in plain["pending"].items()
         }
+        self._asked_in = {key: int(plain.get("asked_in", {}).get(key, self.round)) for key in self._pending}
         self._positions = {agent: np.array(position) for agent, position in plain["positions"].items()}
         self._starts = {agent: np.array(start) for agent, start in plain["starts"].items()}
         belief_arrays = {name.removeprefix("belief/"): array for name, array in arrays.items()}
@@ -411,7 +434,8 @@ class FieldTeam:
         d = self.domain.n_dims
         if candidates is None:
             streams = {agent: stream(self.seed, "candidates", agent=agent, round=round_number) for agent in agents}
-            return {a: self.domain.from_unit(rng.random((_N_DEFAULT_CANDIDATES, d))) for a, rng in streams.items()}
+            boxes = self._world.boxes if self._world else dict.fromkeys(agents, self.domain)
+            return {a: boxes[a].from_unit(rng.random((_N_DEFAULT_CANDIDATES, d))) for a, rng in streams.items()}
         self._known(list(candidates))
         checked: dict[str, Float[np.ndarray, "k d"]] = {}
         for agent in agents:
@@ -433,6 +457,8 @@ class FieldTeam:
         places: dict[str, np.ndarray] = {}
         outcomes: dict[str, float] = {}
         for agent in self.agents:
+            if World.declined(infos.get(agent, {})):
+                continue
             location, outcome = World.report(infos.get(agent, {}))
             number = _number(outcome)
             if location is not None and (np.isfinite(number) or np.isfinite(np.asarray(location, dtype=float)).all()):
@@ -441,15 +467,21 @@ class FieldTeam:
             elif agent in points:  # it does not say where it is: where it was sent, as far as anybody knows
                 places[agent] = points[agent]
                 outcomes[agent] = number
-        self._add(places, outcomes)
+        self._add(places, outcomes, self.round)
 
-    def _add(self, places: Mapping[str, np.ndarray], outcomes: Mapping[str, float]) -> None:
-        """Learn what agents measured and move them to where they did, in the team's order."""
+    def _forget(self, query_id: str) -> dict[str, np.ndarray]:
+        """What a query still waits for, which from now on it does no longer."""
+        self._asked_in.pop(query_id, None)
+        return self._pending.pop(query_id, {})
+
+    def _add(self, places: Mapping[str, np.ndarray], outcomes: Mapping[str, float], moment: int) -> None:
+        """Learn what agents measured in a round and move them to where they did, in the team's order."""
         told = [agent for agent in self.agents if agent in outcomes]
         good = [agent for agent in told if np.isfinite(outcomes[agent])]
         if good:  # first what may be refused, so that nothing has changed if it is
             y = np.array([outcomes[agent] for agent in good])
-            self.belief = self.belief.update(np.array([places[agent] for agent in good]), y)
+            learned = self.belief.at(moment).update(np.array([places[agent] for agent in good]), y)
+            self.belief = learned.at(self.round)
         self.failures += len(told) - len(good)
         for agent in told:
             self._positions[agent] = places[agent]

@@ -18,11 +18,13 @@ from swarmbo.acquisition import (
     Decision,
     DuMBO,
     ExpectedImprovement,
+    Information,
     JointAcquisition,
     JointSituation,
     Learned,
     Model,
     Situation,
+    Straddle,
     Thompson,
 )
 from swarmbo.acquisition.ensemble_model import learn_ensemble
@@ -59,7 +61,7 @@ from swarmbo.transport import InProcess, Routes
 TransportSettings = InProcess
 
 FieldBelief = ExactGPSettings
-FieldAcquisition = DBGPUCB
+FieldAcquisition = DBGPUCB | Information | Straddle
 FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 
 JointBelief = AdditiveGPSettings | EnsembleSettings
@@ -183,6 +185,8 @@ def decide(
     points: dict[str, np.ndarray] = {}
     for agent, index in solution.assignment.items():
         point = problem.shortlists[agent][index]
+        if np.isnan(point).any():
+            continue  # it declines
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
     return Decision(points, solution.report)

@@ -5,21 +5,24 @@ from swarmbo.acquisition.auto import Auto as Auto
 from swarmbo.acquisition.belief_functions import BeliefFunctions as BeliefFunctions
 from swarmbo.acquisition.box_functions import BoxFunctions as BoxFunctions
 from swarmbo.acquisition.chain import chains as chains, shortest_path_order as shortest_path_order
-from swarmbo.acquisition.db_gp_ucb import (
-    DBGPUCB as DBGPUCB,
-    LocalProblem as LocalProblem,
-    local_acquisition as local_acquisition,
-)
+from swarmbo.acquisition.db_gp_ucb import DBGPUCB as DBGPUCB
 from swarmbo.acquisition.dec_hbo import DECHBO as DECHBO
 from swarmbo.acquisition.dumbo import DuMBO as DuMBO
 from swarmbo.acquisition.egp import EGPEI as EGPEI, EGPTS as EGPTS
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement as ExpectedImprovement
 from swarmbo.acquisition.incumbents import incumbent as incumbent
+from swarmbo.acquisition.information import Information as Information
 from swarmbo.acquisition.joint_situation import (
     History as History,
     JointSituation as JointSituation,
     OutcomeMode as OutcomeMode,
 )
+from swarmbo.acquisition.local_problem import (
+    ChainAcquisition as ChainAcquisition,
+    LocalProblem as LocalProblem,
+    local_acquisition as local_acquisition,
+)
+from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth
 from swarmbo.acquisition.model import (
     JointAcquisition as JointAcquisition,
     Learned as Learned,
@@ -29,5 +32,6 @@ from swarmbo.acquisition.model import (
 from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta as beta
 from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
+from swarmbo.acquisition.straddle import Straddle as Straddle
 from swarmbo.acquisition.thompson import Thompson as Thompson
 from swarmbo.acquisition.trust_box import Restarts as Restarts, TrustBox as TrustBox

@@ -1,7 +1,7 @@
 """What is known when a round is decided, and what was decided."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import networkx as nx
 import numpy as np
@@ -28,6 +28,9 @@ class Situation:
         round: 1 for the first decision.
         horizon: Number of rounds planned; None if unknown.
         seed: The team's seed, for named random streams.
+        prices: What a measurement costs agents that may decline it, in the unit of the field; others measure in any
+            case.
+        level: The level that the world is watched for; None where there is none.
     """
 
     agents: tuple[str, ...]
@@ -40,11 +43,17 @@ class Situation:
     round: int
     horizon: int | None
     seed: int
+    prices: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
+    level: float | None = None
 
     @property
     def movers(self) -> tuple[str, ...]:
         """The agents that have somewhere to go."""
         return tuple(agent for agent in self.agents if len(self.candidates[agent]))
+
+    def best_mean(self) -> float:
+        """The largest posterior mean over everything that anybody can measure in this round."""
+        return max(float(self.belief.posterior_mean(self.candidates[agent]).max()) for agent in self.movers)
 
     @property
     def moment(self) -> Moment:

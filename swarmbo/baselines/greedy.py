@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swarmbo.acquisition import DBGPUCB, Decision, Situation
+from swarmbo.acquisition import ChainAcquisition, Decision, Situation
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.settings import Settings
 from swarmbo.transport import Routes, multicast_traffic
@@ -11,16 +11,17 @@ from swarmbo.transport import Routes, multicast_traffic
 class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """Sequential greedy batch: GP-BUCB (Desautels et al. 2014).
 
-    Agents choose in the environment's order. Each maximises mean + sqrt(beta) std with the variance (not the mean)
+    Agents choose in the environment's order. Each maximises mean + sqrt(beta) std, or what else the acquisition says a
+    place is worth, with the variance (not the mean)
     conditioned on the choices before it; no place is chosen twice. Each choice is told to all agents that come later:
     counted with 8 bytes a coordinate, relayed over the links, by a base station where no relay reaches (two
     transmissions). Nothing is maximised jointly, hence no value.
     """
 
-    def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
-        """Choose in turn, with the acquisition's schedule of beta."""
+    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
+        """Choose in turn, by what the acquisition says of single places."""
         belief = situation.belief
-        sqrt_beta = acquisition.sqrt_beta(situation)
+        worth = acquisition.worth(situation)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             places = situation.candidates[agent]
@@ -30,8 +31,10 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
                 places = places[free]
             if len(places):
                 mean, var = belief.posterior(places)
-                points[agent] = places[int((mean + sqrt_beta * np.sqrt(var)).argmax())]
-                belief = belief.condition_on_pending(points[agent][None])
+                chosen = worth.best(mean, var, situation.prices.get(agent))
+                if chosen is not None:
+                    points[agent] = places[chosen]
+                    belief = belief.condition_on_pending(points[agent][None])
         routes = Routes(situation.agents, situation.links)
         traffic = Traffic()
         for n, sender in enumerate(situation.movers):

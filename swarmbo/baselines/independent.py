@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swarmbo.acquisition import DBGPUCB, Decision, Situation
+from swarmbo.acquisition import ChainAcquisition, Decision, Situation
 from swarmbo.records import SolveReport
 from swarmbo.settings import Settings
 
@@ -13,11 +13,13 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
     The belief is shared all the same; nothing is negotiated, so two agents may choose neighbouring places, or one.
     """
 
-    def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
-        """Choose by mean + sqrt(beta) std, with the acquisition's schedule of beta."""
-        sqrt_beta = acquisition.sqrt_beta(situation)
+    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
+        """Choose by mean + sqrt(beta) std, or what else the acquisition says a place is worth."""
+        worth = acquisition.worth(situation)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             mean, var = situation.belief.posterior(situation.candidates[agent])
-            points[agent] = situation.candidates[agent][int((mean + sqrt_beta * np.sqrt(var)).argmax())]
+            chosen = worth.best(mean, var, situation.prices.get(agent))
+            if chosen is not None:
+                points[agent] = situation.candidates[agent][chosen]
         return Decision(points, SolveReport(status="not_needed"))

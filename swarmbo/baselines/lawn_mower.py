@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import DBGPUCB, Decision, Situation
+from swarmbo.acquisition import ChainAcquisition, Decision, Situation
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
 from swarmbo.settings import Settings
@@ -17,7 +17,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
     the reachable place nearest to its way-point of that round. Needs two dimensions and a known number of rounds.
     """
 
-    def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
+    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
         """Follow the way-points; the acquisition is not looked at."""
         if situation.domain.n_dims != 2:
             raise ConfigError(

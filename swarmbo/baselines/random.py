@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import DBGPUCB, Decision, Situation
+from swarmbo.acquisition import ChainAcquisition, Decision, Situation
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.records import SolveReport
@@ -16,7 +16,7 @@ from swarmbo.settings import Settings
 class Random(Settings, frozen=True, tag_field="kind", tag="random"):
     """Each agent picks one of the places it can reach, or values of its own variables, uniformly."""
 
-    def decide(self, situation: Situation, acquisition: DBGPUCB) -> Decision:
+    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
         """Choose with one named random stream per agent and round; the acquisition is not looked at."""
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.acquisition import DBGPUCB, Situation, local_acquisition, shortlist
+from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, local_acquisition, shortlist
 from swarmbo.acquisition.markov import log_det_terms
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
@@ -25,6 +25,10 @@ def some_belief(seed: int = 0, n: int = 12) -> ExactGP:
     return ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y).fit(rng)
 
 
+def by_ucb(sqrt_beta) -> LocalWorth:
+    return LocalWorth(sqrt_beta, bonus=1.0, noise_variance=1.0)
+
+
 def situation(belief, candidates, positions=None, links=None, round_number=1) -> Situation:
     agents = tuple(candidates)
     return Situation(agents, candidates, positions or {}, {}, belief, links, DOMAIN, round_number, 10, 0)
@@ -39,7 +43,9 @@ def test_tables_sum_to_equation_5_at_every_joint_choice(seed, n_robots, order):
     places = [DOMAIN.from_unit(rng.random((3, 2))) for _ in range(n_robots)]
     bonus = 7.0
     noise = 2.0 * belief.noise_variance
-    tables = [local_acquisition(belief, places[n : n + order + 1], bonus, noise) for n in range(n_robots)]
+    tables = [
+        local_acquisition(belief, places[n : n + order + 1], LocalWorth(1.0, bonus, noise)) for n in range(n_robots)
+    ]
     for choice in itertools.product(range(3), repeat=n_robots):
         batch = np.array([places[n][c] for n, c in enumerate(choice)])
         mean, cov = belief.joint_posterior(batch)
@@ -64,7 +70,7 @@ def test_a_lone_robot_gets_the_ucb_bonus_of_the_schedule_at_an_unexplored_place(
 def test_equal_places_are_forbidden_within_a_factor():
     belief = some_belief()
     places = DOMAIN.from_unit(np.random.default_rng(1).random((4, 2)))
-    table = local_acquisition(belief, [places, places], 1.0, 1.0)
+    table = local_acquisition(belief, [places, places], LocalWorth(1.0, 1.0, 1.0))
     assert (np.isneginf(table) == np.eye(4, dtype=bool)).all()
 
 
@@ -130,7 +136,7 @@ def test_a_robot_with_nowhere_to_go_takes_no_part():
 def test_shortlist_holds_the_best_place_is_free_of_repeats_and_spreads_out():
     belief = some_belief()
     places = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
-    picks = shortlist(belief, places, 32, 2.0)
+    picks = shortlist(belief, places, 32, by_ucb(2.0))
     mean, var = belief.posterior(places)
     upper = mean + 2.0 * np.sqrt(var)
     assert picks[0] == upper.argmax()
@@ -141,7 +147,7 @@ def test_shortlist_holds_the_best_place_is_free_of_repeats_and_spreads_out():
 
 def test_without_data_the_first_half_of_a_shortlist_fills_the_space():
     places = np.array([(x, y) for x in np.linspace(0, 100, 40) for y in np.linspace(0, 50, 25)])
-    picks = shortlist(ExactGP.create(ExactGPSettings(), DOMAIN), places, 32, 2.0)[:16]
+    picks = shortlist(ExactGP.create(ExactGPSettings(), DOMAIN), places, 32, by_ucb(2.0))[:16]
     gaps = np.linalg.norm(DOMAIN.to_unit(places)[:, None] - DOMAIN.to_unit(places[picks])[None], axis=-1).min(axis=1)
     assert gaps.max() < 0.3  # 16 points on a square grid would leave 0.18
 
@@ -149,7 +155,7 @@ def test_without_data_the_first_half_of_a_shortlist_fills_the_space():
 def test_greedy_picks_equal_conditioning_the_belief_pick_by_pick():
     belief = some_belief()
     places = DOMAIN.from_unit(np.random.default_rng(5).random((60, 2)))
-    picks = shortlist(belief, places, 12, 1.5)[:6]
+    picks = shortlist(belief, places, 12, by_ucb(1.5))[:6]
     conditioned, wanted = belief, []
     for _ in range(6):
         mean, var = conditioned.posterior(places)

@@ -1,0 +1,40 @@
+"""Mapping a field: places are worth what they tell, whatever the value there."""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.local_problem import ChainAcquisition
+from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.situation import Situation
+
+
+class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="information"):
+    """The information term of distributed batch GP-UCB alone (Daxberger & Low 2017, eq. (5)).
+
+    w_n = s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)), with s_f^2 the prior variance and s^2 the noise variance over it: in
+    the unit of the field, and s_f for a place of which nothing is known. Where measurements have a price, one is worth
+    it if w_n is above that. The settings are those of ``ChainAcquisition``.
+    """
+
+    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+        """What places tell, and nothing else."""
+        noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
+        return LocalWorth(1.0, bonus, noise_variance, _nothing)
+
+
+def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[float, float]:
+    """Noise variance for Psi, and the weight of sqrt(log Psi) that makes a place nobody knows worth its prior std.
+
+    Args:
+        situation: With the belief.
+        noise_ratio_floor: Least share of the prior variance that the noise variance is taken for.
+    """
+    prior = situation.belief.prior_variance
+    noise_variance = max(situation.belief.noise_variance, noise_ratio_floor * prior)
+    return noise_variance, math.sqrt(prior / math.log1p(prior / noise_variance))
+
+
+def _nothing(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    return np.zeros_like(mean)

@@ -1,0 +1,176 @@
+"""Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.chain import chains
+from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.markov import conditional_variances
+from swarmbo.acquisition.shortlist import shortlist
+from swarmbo.acquisition.situation import Situation
+from swarmbo.acquisition.territory import divide, seat
+from swarmbo.belief import ExactGP
+from swarmbo.graph import FactorGraph
+from swarmbo.settings import Settings, require
+
+
+@dataclass(frozen=True)
+class LocalProblem:
+    """What the agents have to agree on.
+
+    Args:
+        graph: One variable per agent, named after it (the place it measures), and one factor, its local acquisition
+            ``w_<agent>``; it owns both. Groups of agents that no links connect are parts of their own.
+        tables: The factors over the shortlists, one axis per variable of the scope.
+        shortlists: For each variable the places (s, d) that its values stand for. Agents whose measurements have a
+            price may decline: their last row is NaN.
+    """
+
+    graph: FactorGraph
+    tables: dict[str, np.ndarray]
+    shortlists: dict[str, Float[np.ndarray, "s d"]]
+
+
+class ChainAcquisition(Settings, frozen=True):
+    """Base of acquisitions that split over a chain of agents by the Markov approximation (Daxberger & Low 2017).
+
+    Agent n owns block n of the batch and the local function
+    w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB), with Psi_n|nB the conditional variance of its scaled residual
+    given those of the next B agents of the chain. Subclasses say by ``worth`` what a place is good for.
+
+    An agent whose measurement has a price may decline: then w_n is what idleness is worth, its place tells nobody
+    anything, and any place is worth w_n less the price.
+
+    Args:
+        markov_order: B, how many agents further along the chain a local acquisition sees, >= 0. With 0 agents only
+            keep out of each other's places.
+        noise_ratio_floor: The gain is computed as if the noise variance were at least this share of the prior
+            variance, 0 to 100. With a good sensor log(1 + variance/noise) hardly tells a place that is nearly known
+            from one that is unknown; the floor keeps the difference. 0 is the paper's rule.
+        candidates: Length of an agent's shortlist, 1 to 4096.
+        table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
+            root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
+            what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
+    """
+
+    markov_order: int = 2
+    noise_ratio_floor: float = 1.0
+    candidates: int = 64
+    table_entries: int = 2**18
+
+    def __post_init__(self) -> None:
+        require(self, "noise_ratio_floor", lambda v: 0 <= v <= 100, "a number from 0 to 100")
+        require(self, "candidates", lambda v: 1 <= v <= 4096, "an integer from 1 to 4096")
+        require(self, "table_entries", lambda v: 2**10 <= v <= 2**28, "an integer from 2^10 to 2^28")
+        require(
+            self,
+            "markov_order",
+            # from order 8 on no table is large enough, and the power of a huge one would take for ever
+            lambda v: 0 <= v < 8 and (2 * v + 1) ** (v + 1) <= self.table_entries,
+            f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
+        )
+
+    @abstractmethod
+    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+        """What a place is good for in a round.
+
+        Args:
+            situation: What is known.
+            n_agents: How many measure; by default all that have somewhere to go.
+        """
+
+    def local_problem(self, situation: Situation) -> LocalProblem | None:
+        """The local acquisitions of one round; None if nobody has anywhere to go.
+
+        Two agents never end at one place: within a factor equal places get -inf; agents that share no factor get
+        disjoint shortlists. An agent for which that leaves no place sits the round out; for the others there is always
+        a joint choice without a clash.
+        """
+        belief, order = situation.belief, self.markov_order
+        groups, places = self._territories(situation)
+        if not groups:
+            return None
+        worth = self.worth(situation, len(places))
+        arity = min(order + 1, max(map(len, groups)))
+        size = min(max(self.candidates, 2 * order + 1), int(round(self.table_entries ** (1 / arity), 9)))
+        shortlists = {agent: own[shortlist(belief, own, size, worth)] for agent, own in places.items()}
+        for agent in shortlists.keys() & situation.prices.keys():
+            shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
+        scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
+        owners = {f"w_{agent}": agent for agent in places}
+        graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
+        tables = {
+            factor: local_acquisition(
+                belief, [shortlists[agent] for agent in scope], worth, situation.prices.get(scope[0], 0.0)
+            )
+            for factor, scope in scopes.items()
+        }
+        return LocalProblem(graph, tables, shortlists)
+
+    def _territories(self, situation: Situation) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
+        """The chains, and for each robot in them the places it may bargain for, at least one."""
+        agents = situation.movers
+        while True:
+            links = None if situation.links is None else situation.links.subgraph(agents)
+            groups = chains(agents, situation.positions, links)
+            places = divide(groups, self.markov_order, situation.candidates, situation.positions)
+            seated, idle = seat(agents, places, enough=2 * self.markov_order + 1)
+            if not idle:
+                return groups, places
+            agents = tuple(seated)  # a chain without the idle ones is another chain
+
+
+def local_acquisition(
+    belief: ExactGP, options: Sequence[Float[np.ndarray, "_ d"]], worth: LocalWorth, price: float = 0.0
+) -> np.ndarray:
+    """Table of w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB) - price over options of agent n and its successors.
+
+    Args:
+        belief: The team's.
+        options: Candidates of agent n, then of each successor, in physical units; a last row of NaN is to decline.
+        worth: What a place is good for.
+        price: Of a measurement of agent n, in the unit of the outcome.
+
+    Returns:
+        One axis per agent; -inf where two of them would be at one place. Where agent n declines, what idleness is
+        worth.
+
+    Source:
+        Daxberger & Low 2017, eqs. (3) and (5).
+    """
+    places = [own[~np.isnan(own[:, 0])] for own in options]
+    cache = belief.posterior_cache(np.concatenate(places))
+    ends = np.cumsum([0, *map(len, places)])
+    rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
+    # who declines has no residual: Psi of 1, by itself, changes nobody's conditional variance
+    declines = [len(own) - len(looked) for own, looked in zip(options, places, strict=True)]
+    variances = [
+        np.pad(1.0 + cache.var[own] / worth.noise_variance, (0, more), constant_values=1.0)
+        for own, more in zip(rows, declines, strict=True)
+    ]
+    covariances = [
+        [
+            np.pad(cache.cov(rows[i], rows[j]) / worth.noise_variance, ((0, declines[i]), (0, declines[j])))
+            if j > i
+            else np.empty((0, 0))
+            for j in range(len(rows))
+        ]
+        for i in range(len(rows))
+    ]
+    # Psi >= I, so a conditional variance below 1 is rounding
+    gain = np.log(np.maximum(conditional_variances(covariances, variances), 1.0))
+    on_first = (-1,) + (1,) * (len(options) - 1)
+    merit = np.pad(worth.merit(cache.mean[rows[0]]) - price, (0, declines[0]), constant_values=worth.idle)
+    table = merit.reshape(on_first) + worth.bonus * np.sqrt(gain)
+    for i in range(len(options)):
+        for j in range(i + 1, len(options)):
+            clash = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1)
+            shape = [1] * len(options)
+            shape[i], shape[j] = clash.shape
+            table = np.where(clash.reshape(shape), -np.inf, table) if clash.any() else table
+    return table

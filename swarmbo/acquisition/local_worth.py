@@ -1,0 +1,55 @@
+"""What one measurement is worth by itself, in the unit of the field."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
+
+
+def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """The merit of looking for a peak: the mean itself."""
+    return mean
+
+
+@dataclass(frozen=True)
+class LocalWorth:
+    """The rule by which places are ranked.
+
+    A single place is worth merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by what the place
+    tells beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi), Psi the conditional variance of its
+    residual in units of ``noise_variance``.
+
+    Args:
+        sqrt_beta: Weight of the standard deviation, >= 0.
+        bonus: Weight of the root of the information, in the unit of the field.
+        noise_variance: What Psi is scaled by, in the square of that unit.
+        merit: What the expected value is worth.
+        idle: What it is worth not to measure: a measurement is declined if it brings no more than this and its price.
+    """
+
+    sqrt_beta: float
+    bonus: float
+    noise_variance: float
+    merit: Merit = plain
+    idle: float = 0.0
+
+    def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """What places are worth one by one."""
+        return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
+
+    def best(
+        self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"], price: float | None = None
+    ) -> int | None:
+        """The place that is worth most by itself; None where declining is worth more.
+
+        Args:
+            mean: Of at least one place.
+            var: Likewise.
+            price: Of a measurement, in the unit of the field; None for an agent that measures in any case.
+        """
+        worth = self.single(mean, var)
+        chosen = int(worth.argmax())
+        return None if price is not None and worth[chosen] - price <= self.idle else chosen

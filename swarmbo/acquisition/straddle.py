@@ -1,0 +1,64 @@
+"""Watching a level: places are worth measuring where it is open whether the field exceeds it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.information import information_scale
+from swarmbo.acquisition.local_problem import ChainAcquisition
+from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.situation import Situation
+from swarmbo.errors import ConfigError
+from swarmbo.settings import require
+
+
+class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
+    """The straddle score, 1.96 std - |mean - level|, split over the chain (Bryan et al. 2005, section 4).
+
+    Batch by batch the standard deviation is that of the information term:
+    w_n = width s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)) - |mean(x_n) - level|, see ``Information``. It is above 0 where
+    the level lies within the interval; where measurements have a price, one is worth it if w_n is above that. The other
+    settings are those of ``ChainAcquisition``.
+
+    Args:
+        level: In the unit of the field; None takes that of the world.
+        width: Of the interval, in standard deviations, > 0.
+    """
+
+    level: float | None = None
+    width: float = 1.96
+
+    def __post_init__(self) -> None:
+        require(self, "level", lambda _: True, "a finite number, or nothing")
+        require(self, "width", lambda v: v > 0, "a number > 0")
+        super().__post_init__()
+
+    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+        """How open it is whether the field exceeds the level.
+
+        Raises:
+            ConfigError: If neither the settings nor the world states a level.
+        """
+        level = situation.level if self.level is None else self.level
+        if level is None:
+            raise ConfigError(
+                "got none, and the world states none; wanted the level that is watched", at="$.acquisition.level"
+            )
+        noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
+        return LocalWorth(self.width, self.width * bonus, noise_variance, NearLevel(level))
+
+
+@dataclass(frozen=True)
+class NearLevel:
+    """Minus the distance to a level.
+
+    Args:
+        level: Which.
+    """
+
+    level: float
+
+    def __call__(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """Of means, in their unit."""
+        return -np.abs(mean - self.level)
