@@ -417,6 +417,11 @@ class FieldTeam:
         return self
 
     @property
+    def world(self) -> World | None:
+        """The world it acts in; None for a team that is asked and told."""
+        return self._world
+
+    @property
     def _in_world(self) -> World:
         if self._world is None:
             raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")

@@ -140,6 +140,7 @@ class Sample(msgspec.Struct, frozen=True):
         cost: What it cost, in the unit of the outcome.
         mean: The belief's prediction at the target before measuring; None where there was none.
         std: The prediction's standard deviation.
+        declined: Whether the agent did without a measurement; ``location`` and ``target`` say nothing new then.
     """
 
     agent: str
@@ -150,6 +151,7 @@ class Sample(msgspec.Struct, frozen=True):
     cost: float = 0.0
     mean: float | None = None
     std: float | None = None
+    declined: bool = False
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -183,13 +185,16 @@ class Score(msgspec.Struct, frozen=True):
     """How a round fares against the truth; all in the unit of the outcome.
 
     Args:
-        simple_regret: Maximum of the field less the best true value at any location measured so far.
+        simple_regret: Maximum of the field less the best true value at any location measured so far. Of a field that
+            changes, that of the last round in which anything was measured.
         batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017);
             None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
         recommendation_regret: Maximum less the true value at the recommendation; None before there is one.
         map_rmse: Root mean squared error of the belief's mean on the world's evaluation points; None without belief,
             and where agents set variables of one function, of which there is no map.
+        level_f1: How well the belief's mean says where the field exceeds the level that is watched: harmonic mean of
+            precision and recall over the evaluation points, 1 where both sets are empty; None without level or belief.
     """
 
     simple_regret: float
@@ -197,6 +202,7 @@ class Score(msgspec.Struct, frozen=True):
     total_regret: float
     recommendation_regret: float | None = None
     map_rmse: float | None = None
+    level_f1: float | None = None
 
 
 class RoundRecord(msgspec.Struct, frozen=True):
@@ -233,10 +239,11 @@ class RoundRecord(msgspec.Struct, frozen=True):
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """What was looked at in this round: the joint point, or every agent's own place."""
+        """What was looked at in this round: the joint point, or the own places of agents that did not decline."""
         if self.joint is not None:
             return [self.joint]
-        return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std) for s in self.samples]
+        looked = [sample for sample in self.samples if not sample.declined]
+        return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std) for s in looked]
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,12 @@ def world_of(folder: RunFolder) -> World:
         argmax=None if record.argmax is None else np.array(record.argmax),
         variables=tuple(record.variables),
         graph=_graph_of(record),
+        standpoints={agent: np.array(place) for agent, place in record.standpoints.items()},
+        goal=record.goal,
+        level=record.level,
+        frames=arrays.get("frames"),
+        maxima=arrays.get("maxima"),
+        argmaxes=arrays.get("argmaxes"),
     )
 
 

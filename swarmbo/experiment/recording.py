@@ -15,6 +15,7 @@ from swarmbo.field_team import FieldTeam
 from swarmbo.metrics import score_round
 from swarmbo.records import Evaluation, GroundTruth, Query, Recommendation, RoundRecord, Sample
 from swarmbo.team import Team
+from swarmbo.world import World
 
 
 def record_reset(team: Policy, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
@@ -46,7 +47,7 @@ def record_round(
         actions: Where each agent was told to measure, or its part of the joint point.
         infos: What ``env.step`` returned; an agent that is missing has failed, and stays where it was.
         links: Who heard whom when the round was decided.
-        truth: The world's, where it tells.
+        truth: The world's, where it tells; that of any round.
     """
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
@@ -91,6 +92,7 @@ def _sample(
         cost=float(info.get("cost", 0.0)),
         mean=prediction[0],
         std=prediction[1],
+        declined=World.declined(info),
     )
 
 
@@ -130,6 +132,7 @@ def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
 def _complete(
     previous: RoundRecord | None, team: Policy, truth: GroundTruth | None, record: RoundRecord
 ) -> RoundRecord:
+    truth = None if truth is None else truth.at(record.round)
     believed, evaluations = _believed(team, truth), record.evaluations
     recommendation = believed.recommendation
     return msgspec.structs.replace(

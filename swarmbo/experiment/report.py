@@ -41,16 +41,21 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("regret at the recommendation", quantity(score.recommendation_regret, unit)))
         if score.map_rmse is not None:
             rows.append(("map RMSE", quantity(score.map_rmse, unit)))
+        if score.level_f1 is not None:
+            rows.append(("F1 of where the level is exceeded", f"{score.level_f1:.3f}"))
     if summary.source:
         rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
     failed = f", {summary.failures} failed" if summary.failures else ""
     if summary.is_joint:
         rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))
     else:
-        rows += [
-            ("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"),
-            ("distance travelled", quantity(sum(summary.distance.values()), summary.axis_unit)),
-        ]
+        rows.append(("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"))
+        if summary.declined:
+            rows.append(("not worth their price", f"{summary.declined} measurements"))
+        if travelled := sum(summary.distance.values()):
+            rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
+        if summary.cost:
+            rows.append(("cost", quantity(summary.cost, unit)))
     rows += [
         ("messages to agree", traffic_text(summary.agreement)),
         ("messages to share", traffic_text(summary.sharing)),

@@ -8,7 +8,14 @@ import msgspec
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.folder import RunFolder, Timing
 from swarmbo.experiment.scenario import Scenario
-from swarmbo.metrics import agreement_traffic, distance_travelled, mean_regret, sharing_traffic
+from swarmbo.metrics import (
+    agreement_traffic,
+    declined,
+    distance_travelled,
+    mean_regret,
+    sharing_traffic,
+    total_cost,
+)
 from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Score, Traffic
 
 
@@ -25,7 +32,7 @@ class Summary(msgspec.Struct, frozen=True):
         recommendation: The belief's maximum.
         score: The last round's, where the truth is known.
         mean_regret: Mean over all chosen measurements of maximum less true value.
-        maximum: The field's true maximum, where it is known.
+        maximum: The field's true maximum, where it is known; in the last round, of a field that changes.
         distance: Distance travelled by each agent.
         agreement: Traffic of agreeing on where to measure.
         sharing: Traffic of sharing measurements.
@@ -35,6 +42,8 @@ class Summary(msgspec.Struct, frozen=True):
         is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
         source: What was measured and what by, where the world says: what all rounds have in common.
         references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
+        declined: How often an agent did without a measurement.
+        cost: Of all measurements and ways to them, in the unit of the outcome.
     """
 
     name: str
@@ -56,6 +65,8 @@ class Summary(msgspec.Struct, frozen=True):
     is_joint: bool = False
     references: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     source: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    declined: int = 0
+    cost: float = 0.0
 
 
 def summarise(
@@ -79,7 +90,7 @@ def summarise(
         recommendation=last.recommendation,
         score=last.score,
         mean_regret=None if last.score is None else mean_regret(records),
-        maximum=None if truth is None else float(truth.maximum),
+        maximum=None if truth is None else float(truth.at(last.round).maximum),
         distance=distance_travelled(records),
         agreement=agreement_traffic(records),
         sharing=sharing_traffic(records),
@@ -89,6 +100,8 @@ def summarise(
         is_joint=any(record.joint is not None for record in records),
         references=dict(references),
         source=_common([record.source for record in records if record.source is not None]),
+        declined=declined(records),
+        cost=total_cost(records),
     )
 
 

@@ -13,13 +13,16 @@ from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.policy import Policy
 from swarmbo.experiment.scenario import Scenario
 from swarmbo.field_team import FieldTeam
-from swarmbo.records import GroundTruth
+from swarmbo.records import Goal, GroundTruth
 from swarmbo.spaces import Domain
 from swarmbo.team import Team
 
 
 class WorldRecord(msgspec.Struct, frozen=True):
     """``world.json``. ``world.npz`` holds ``points`` (m, d) and ``values`` (m,) of the truth, where there is one.
+
+    Of a field that changes it also holds ``frames`` (rounds + 1, m), ``maxima`` (rounds + 1,) and ``argmaxes``
+    (rounds + 1, d); what is here is then that of round 0.
 
     Args:
         id: Of the environment.
@@ -36,6 +39,9 @@ class WorldRecord(msgspec.Struct, frozen=True):
         variable_owners: Agent of each variable.
         scopes: Variables of each factor; None where agents are not told.
         owners: Agent of each factor.
+        standpoints: Where agents stand that never move; empty where the world does not say.
+        goal: What the field is watched for.
+        level: The level that is, with the goal ``level``.
     """
 
     id: str
@@ -52,6 +58,9 @@ class WorldRecord(msgspec.Struct, frozen=True):
     variable_owners: dict[str, str] = {}
     scopes: dict[str, list[str]] | None = None
     owners: dict[str, str] | None = None
+    standpoints: dict[str, list[float]] = {}
+    goal: Goal = "peak"
+    level: float | None = None
 
 
 def keep_world(
@@ -86,9 +95,17 @@ def keep_world(
         },
         maximum=None if truth is None else float(truth.maximum),
         argmax=None if truth is None else np.asarray(truth.argmax, dtype=float).tolist(),
+        standpoints={agent: place.tolist() for agent, place in _standpoints(team).items()},
+        goal="peak" if truth is None else truth.goal,
+        level=None if truth is None else truth.level,
         **joint,
     )
     arrays = {} if truth is None else {"points": truth.points, "values": truth.values}
+    if truth is not None and truth.at_round is not None:
+        every = [truth.at(round_number) for round_number in range(scenario.rounds + 1)]
+        arrays["frames"] = np.array([then.values for then in every])
+        arrays["maxima"] = np.array([then.maximum for then in every])
+        arrays["argmaxes"] = np.array([then.argmax for then in every])
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)
@@ -125,6 +142,11 @@ def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
         return folder.read_arrays("world.npz")
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise _unreadable(folder.path / "world.npz", error) from error
+
+
+def _standpoints(team: Policy) -> dict[str, np.ndarray]:
+    world = team.world if isinstance(team, FieldTeam) else None
+    return {} if world is None else world.standpoints()
 
 
 def _places(team: Policy) -> tuple[Domain, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What is read off the records of a run: regret, map error, traffic, travel, and statistics over seeds."""
 
-from swarmbo.metrics.field_error import map_rmse as map_rmse
+from swarmbo.metrics.energy import declined as declined, total_cost as total_cost
+from swarmbo.metrics.field_error import level_f1 as level_f1, map_rmse as map_rmse
 from swarmbo.metrics.regret import (
     cumulative_regret as cumulative_regret,
     mean_regret as mean_regret,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.metrics.field_error import map_rmse
+from swarmbo.metrics.field_error import level_f1, map_rmse
 from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample, Score
 
 
@@ -21,7 +21,7 @@ def score_round(
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
 
     Args:
-        truth: The world's.
+        truth: The world's, of this round.
         previous: The round before; None for the one at reset.
         samples: This round's; where agents set variables of one function, the one evaluation of it.
         recommendation: The belief's maximum after this round.
@@ -36,6 +36,8 @@ def score_round(
         return None
     regrets = truth.maximum - truth.value(places) if len(places) else np.empty(0)
     batch = float(regrets.min()) if len(places) else None
+    if truth.at_round is not None and batch is not None:
+        before = None  # the maximum of an earlier round is not this one's
     so_far = [regret for regret in (before, batch) if regret is not None]
     recommended = None
     if recommendation is not None:
@@ -46,6 +48,7 @@ def score_round(
         total_regret=float(regrets.sum()),
         recommendation_regret=recommended,
         map_rmse=None if mean is None else map_rmse(mean, truth.values),
+        level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
     )
 
 

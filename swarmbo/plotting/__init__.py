@@ -4,6 +4,7 @@ from swarmbo.plotting.animation import render_frames as render_frames, write_ani
 from swarmbo.plotting.belief_map import (
     belief_map_figure as belief_map_figure,
     plot_findings as plot_findings,
+    plot_level as plot_level,
     plot_mean as plot_mean,
     plot_paths as plot_paths,
     plot_std as plot_std,
@@ -24,11 +25,14 @@ from swarmbo.plotting.factor_graph import (
 from swarmbo.plotting.history import World as World
 from swarmbo.plotting.regret import (
     plot_best as plot_best,
+    plot_declined as plot_declined,
+    plot_level_score as plot_level_score,
     plot_map_error as plot_map_error,
     plot_regret as plot_regret,
     regret_figure as regret_figure,
 )
 from swarmbo.plotting.run_figures import write_figures as write_figures
+from swarmbo.plotting.sensors import plot_sensors as plot_sensors
 from swarmbo.plotting.style import applied as applied
 from swarmbo.plotting.traffic import plot_traffic as plot_traffic, traffic_figure as traffic_figure
 from swarmbo.plotting.variables import (

@@ -1,6 +1,6 @@
 """A run as a moving picture: the belief sharpens, paths grow, radio links come and go, regret falls."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Normalize, to_hex
+from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -21,8 +21,9 @@ from swarmbo.plotting.gif import write_gif
 from swarmbo.plotting.history import World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
 from swarmbo.plotting.regret import scale_regret
-from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_over
-from swarmbo.records import RoundRecord
+from swarmbo.plotting.sensors import SensorMap, sensor_legend
+from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_order, lattice_over
+from swarmbo.records import Goal, RoundRecord, Score
 
 _RESOLUTION = 56
 _DPI = 100
@@ -77,17 +78,51 @@ def render_frames(
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
     means = [None if posterior is None else posterior[0] for posterior in posteriors]
     stds = [None if posterior is None else np.sqrt(np.maximum(posterior[1], 0.0)) for posterior in posteriors]
+    layers = [_Layer("Mean", lattice, means), _Layer("Std. deviation", lattice, stds, is_deviation=True)]
+    if (truth := _moving_truth(records, world, shown)) is not None:
+        layers.insert(0, truth)
     with style.applied():
-        scene = _Scene.lay_out(records, world, lattice, means, stds)
+        scene = _Scene.lay_out(records, world, layers)
         return [
             scene.draw(
                 records,
                 place,
-                [_picture(lattice, mean), _picture(lattice, std)],
+                [_picture(layer.lattice, layer.frames[frame]) for layer in layers],
                 _caption(records, place, world, stride),
             )
-            for place, mean, std in zip(shown, means, stds, strict=True)
+            for frame, place in enumerate(shown)
         ]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """One map of the animation.
+
+    Args:
+        title: Over it.
+        lattice: Where it is known.
+        frames: Its values in each frame; None where there is none yet.
+        is_deviation: Whether they are standard deviations, which have colours of their own that begin at 0.
+    """
+
+    title: str
+    lattice: Lattice
+    frames: Sequence[np.ndarray | None]
+    is_deviation: bool = False
+
+    @property
+    def colours(self) -> Colormap:
+        """Its colour map."""
+        return style.STD_COLOURS if self.is_deviation else style.MEAN_COLOURS
+
+
+def _moving_truth(records: Sequence[RoundRecord], world: World, shown: Sequence[int]) -> _Layer | None:
+    """The field itself, where it changes and is known on a lattice."""
+    found = None if world.points is None else lattice_order(world.points)
+    if world.frames is None or found is None:
+        return None
+    lattice, order = found
+    return _Layer("Truth", lattice, [world.frames[records[place].round][order] for place in shown])
 
 
 @dataclass
@@ -97,7 +132,7 @@ class _Scene:
     figure: Figure
     canvas: FigureCanvasAgg
     background: Any
-    maps: tuple[MovingMap, MovingMap]
+    maps: list[MovingMap | SensorMap]
     curve: Line2D
     head: Line2D
     heights: Float[np.ndarray, " rounds"]
@@ -108,46 +143,46 @@ class _Scene:
         cls,
         records: Sequence[RoundRecord],
         world: World,
-        lattice: Lattice,
-        means: Sequence[np.ndarray | None],
-        stds: Sequence[np.ndarray | None],
+        layers: Sequence[_Layer],
     ) -> "_Scene":
         """Make the figure, with scales wide enough for all frames, and draw its fixed part."""
         width, height = world.domain.high - world.domain.low
         aspect = float(np.clip(height / width, 0.45, 2.2))
         map_height = min(2.7 * max(1.0, aspect**0.5), 3.6 * aspect)
         map_width = max(map_height / aspect, 1.8)
-        figure = style.new_figure(2 * (map_width + 0.95) + 2.6, map_height + 1.3)
+        n = len(layers)
+        figure = style.new_figure(n * (map_width + 0.95) + 2.6, map_height + 1.3)
         figure.set_dpi(_DPI)
-        left, middle, right = figure.subplots(1, 3, width_ratios=[map_width, map_width, 2.0])
-        agents = agents_of(records)
-        mean_map = MovingMap.on(left, lattice, agents, style.MEAN_COLOURS, _range(means, lattice), "white")
-        std_map = MovingMap.on(middle, lattice, agents, style.STD_COLOURS, _range(stds, lattice, low=0.0), style.INK)
-        for ax, title, moving in ((left, "Mean", mean_map), (middle, "Std. deviation", std_map)):
-            ax.set_title(style.with_unit(title, world.unit))
+        *left, right = figure.subplots(1, n + 1, width_ratios=[map_width] * n + [2.0])
+        maps = [_moving_map(ax, layer, records, world) for ax, layer in zip(left, layers, strict=True)]
+        for ax, layer, moving in zip(left, layers, maps, strict=True):
+            ax.set_title(style.with_unit(layer.title, world.unit))
             frame_map(ax, world)
             add_colour_bar(ax, moving.image, "")
-        middle.set_ylabel("")
-        heights, label = _curve(records)
-        right.set_title(style.with_unit(label, world.unit))
+        for ax in left[1:]:
+            ax.set_ylabel("")
+        heights, label, unit = _curve(records, world)
+        right.set_title(style.with_unit(label, unit))
         right.set_xlabel("round")
         right.set_ylabel("")
         right.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
-        _scale_curve(right, heights, is_regret=records[-1].score is not None)
+        _scale_curve(right, heights, is_regret=records[-1].score is not None and world.goal == "peak")
         (curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)
         (head,) = right.plot([], [], "o", color=style.BLUE, markersize=7, markeredgecolor="white", animated=True)
         caption = figure.text(0.012, 0.985, "", fontsize=11, va="top", animated=True)
         figure.legend(
-            handles=_legend_handles(records), loc="outside lower center", ncols=8, handlelength=1.8, columnspacing=1.4
+            handles=_legend_handles(records, world),
+            loc="outside lower center",
+            ncols=8,
+            handlelength=1.8,
+            columnspacing=1.4,
         )
         figure.suptitle(" ", fontsize=11)  # room for the caption
         canvas = figure.canvas
         assert isinstance(canvas, FigureCanvasAgg)
         canvas.draw()
-        return cls(
-            figure, canvas, canvas.copy_from_bbox(figure.bbox), (mean_map, std_map), curve, head, heights, caption
-        )
+        return cls(figure, canvas, canvas.copy_from_bbox(figure.bbox), maps, curve, head, heights, caption)
 
     def draw(
         self, records: Sequence[RoundRecord], place: int, pictures: Sequence[np.ma.MaskedArray], caption: str
@@ -166,7 +201,7 @@ class _Scene:
         self.head.set_data(rounds[-1:], self.heights[place : place + 1])
         self.caption.set_text(caption)
         for artist in (self.curve, self.head):
-            self.figure.axes[2].draw_artist(artist)
+            self.figure.axes[len(self.maps)].draw_artist(artist)
         self.figure.draw_artist(self.caption)
         return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
 
@@ -181,21 +216,36 @@ def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: i
     return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
 
 
-def _range(fields: Sequence[np.ndarray | None], lattice: Lattice, low: float | None = None) -> Normalize:
+def _moving_map(ax: Axes, layer: _Layer, records: Sequence[RoundRecord], world: World) -> MovingMap | SensorMap:
+    link_colour = style.INK if layer.is_deviation else "white"
+    if world.standpoints:
+        marks_peak = world.goal == "peak"
+        return SensorMap.on(ax, layer.lattice, world.standpoints, layer.colours, _range(layer), link_colour, marks_peak)
+    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, _range(layer), link_colour)
+
+
+def _range(layer: _Layer) -> Normalize:
     """One colour range for all frames."""
-    values = [values[lattice.shown.ravel()] for values in fields if values is not None]
+    values = [values[layer.lattice.shown.ravel()] for values in layer.frames if values is not None]
     if not values:
         return Normalize(0.0, 1.0)
-    least = min(float(value.min()) for value in values) if low is None else low
+    least = min(float(value.min()) for value in values) if not layer.is_deviation else 0.0
     most = max(float(value.max()) for value in values)
     return Normalize(least, most if most > least else least + 1.0)
 
 
-def _curve(records: Sequence[RoundRecord]) -> tuple[np.ndarray, str]:
-    """Simple regret where the truth is known, else the best measurement so far."""
-    if records[-1].score is not None:
-        return np.array([np.nan if r.score is None else r.score.simple_regret for r in records]), "Simple regret"
-    return np.array([np.nan if r.best is None else r.best.mean for r in records]), "Best measurement"
+def _curve(records: Sequence[RoundRecord], world: World) -> tuple[np.ndarray, str, str]:
+    """What the run is about, where the truth is known, else the best measurement so far; its name and unit."""
+    if records[-1].score is None:
+        return np.array([np.nan if r.best is None else r.best.mean for r in records]), "Best measurement", world.unit
+    kept: dict[Goal, tuple[Callable[[Score], float | None], str, str]] = {
+        "peak": (lambda score: score.simple_regret, "Simple regret", world.unit),
+        "map": (lambda score: score.map_rmse, "Map error", world.unit),
+        "level": (lambda score: score.level_f1, "F1 of the level", ""),
+    }
+    part, label, unit = kept[world.goal]
+    values = [None if record.score is None else part(record.score) for record in records]
+    return np.array([np.nan if value is None else value for value in values], dtype=float), label, unit
 
 
 def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
@@ -210,7 +260,10 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
         ax.set_ylim(float(finite.min()) - margin, float(finite.max()) + margin)
 
 
-def _legend_handles(records: Sequence[RoundRecord]) -> list[Line2D]:
+def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
+    if world.standpoints:
+        peak = [style.legend_mark(style.RECOMMENDATION)] if world.goal == "peak" else []
+        return [*(mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"), *peak]
     handles = [
         Line2D([], [], marker="o", color=style.MUTED, markersize=8, linewidth=1.4, label="robot and its path"),
         Line2D([], [], color=style.INK, linewidth=1.1, linestyle=(0, (2, 1.5)), label="radio link"),

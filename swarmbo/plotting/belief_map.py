@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World, agents_of, belief_after, failures, measurements, path_of
-from swarmbo.plotting.surface import Lattice, frame_map, lattice_over, plot_field, plot_lattice
+from swarmbo.plotting.sensors import plot_sensors, sensor_legend
+from swarmbo.plotting.surface import Lattice, frame_map, lattice_order, lattice_over, plot_field, plot_lattice
 from swarmbo.records import RoundRecord
 
 
@@ -40,7 +41,8 @@ def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
     plot_field(ax, world.points, world.values, limits=limits, label=style.with_unit("true value", world.unit))
-    return _mark_maximum(frame_map(ax, world), world)
+    frame_map(ax, world)
+    return _mark_maximum(ax, world) if world.goal == "peak" else ax
 
 
 def plot_mean(
@@ -132,12 +134,35 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     return ax
 
 
-def plot_findings(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = None) -> Axes:
+    """Draw the line where a field, or the mean of a belief about it, is at a level.
+
+    Args:
+        ax: Where to draw.
+        world: The world; of the truth the line is drawn where it is known on a lattice.
+        level: In the unit of the outcome.
+        belief: None draws the truth.
+
+    Returns:
+        The axes.
+    """
+    lattice, values = lattice_over(world), None
+    if belief is not None:
+        values = belief.posterior(lattice.points)[0]
+    elif world.points is not None and world.values is not None and (found := lattice_order(world.points)) is not None:
+        lattice, values = found[0], world.values[found[1]]
+    if values is not None and values.min() < level < values.max():
+        ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **style.LEVEL)
+    return ax
+
+
+def plot_findings(ax: Axes, records: Sequence[RoundRecord], with_best: bool = True) -> Axes:
     """Mark the best measurement and the recommendation after the last of these rounds.
 
     Args:
         ax: Where to draw.
         records: The rounds, from the first on.
+        with_best: Whether to mark the best measurement; where the field changes, it says little.
 
     Returns:
         The axes.
@@ -145,7 +170,7 @@ def plot_findings(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     best, recommendation = records[-1].best, records[-1].recommendation
     if recommendation is not None:
         ax.plot(*recommendation.location[:2], **style.RECOMMENDATION)
-    if best is not None:
+    if best is not None and with_best:
         ax.plot(*best.location[:2], **style.BEST)
     return ax
 
@@ -165,6 +190,7 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
         ShapeError: If the world has another number of axes than two.
     """
     world.require_plane()
+    world = world.at(records[-1].round)
     belief = belief_after(records, settings, world.domain)
     lattice = lattice_over(world)
     has_truth = world.values is not None and world.values.size > 0
@@ -176,14 +202,21 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
         plot_mean(panels[-2], belief, world, lattice, limits)
         plot_std(panels[-1], belief, world, lattice)
         for ax in panels[-2:]:
-            plot_paths(ax, records)
-            plot_findings(ax, records)
-        if has_truth:
+            if world.standpoints:
+                plot_sensors(ax, records, world.standpoints)
+            else:
+                plot_paths(ax, records)
+            if world.goal == "peak":
+                plot_findings(ax, records, with_best=world.frames is None)
+        if world.level is not None:
+            for ax, values in zip(panels[:-1], (*((None,) if has_truth else ()), belief), strict=True):
+                plot_level(ax, world, world.level, values)
+        if has_truth and world.goal == "peak":
             _mark_maximum(panels[-2], world)
         for ax in panels[1:]:
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
-        handles = _legend_handles(records, has_truth)
+        handles = _legend_handles(records, world, has_truth)
         columns = min(len(handles), int(figure.get_figwidth() / 1.45))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.4)
     return figure
@@ -226,14 +259,19 @@ def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
 
 def _headline(records: Sequence[RoundRecord], world: World) -> str:
     _, y = measurements(records)
-    n_failed = len(failures(records))
-    n_robots = len(agents_of(records))
+    n_failed, agents = len(failures(records)), agents_of(records)
     parts = [world.name] if world.name else []
-    parts += [f"round {records[-1].round}", style.counted(n_robots, "robot"), style.counted(len(y), "measurement")]
+    team = style.counted(len(agents), style.role_of(agents))
+    parts += [f"round {records[-1].round}", team, style.counted(len(y), "measurement")]
     return " · ".join([*parts, f"{n_failed} failed"] if n_failed else parts)
 
 
-def _legend_handles(records: Sequence[RoundRecord], has_truth: bool) -> list[Line2D]:
+def _legend_handles(records: Sequence[RoundRecord], world: World, has_truth: bool) -> list[Line2D]:
+    if world.standpoints:
+        marks = sensor_legend(len(failures(records)) > 0)
+        if world.level is not None:
+            marks.append(style.legend_level(f"level {world.level:g} {world.unit}".rstrip()))
+        return marks if world.goal != "peak" else [*marks, *_found_handles(records, world, has_truth)]
     robots = [
         Line2D([], [], color=style.agent_colour(index), linestyle=style.agent_dashes(index), linewidth=2.4, label=agent)
         for index, agent in enumerate(agents_of(records))
@@ -245,10 +283,15 @@ def _legend_handles(records: Sequence[RoundRecord], has_truth: bool) -> list[Lin
     ]
     if len(failures(records)):
         marks.append(Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.8, label="failed"))
-    if records[-1].best is not None:
+    return [*robots, *marks, *_found_handles(records, world, has_truth)]
+
+
+def _found_handles(records: Sequence[RoundRecord], world: World, has_truth: bool) -> list[Line2D]:
+    marks: list[Line2D] = []
+    if records[-1].best is not None and world.frames is None:
         marks.append(style.legend_mark(style.BEST))
     if records[-1].recommendation is not None:
         marks.append(style.legend_mark(style.RECOMMENDATION))
     if has_truth:
         marks.append(style.legend_mark(style.MAXIMUM))
-    return [*robots, *marks]
+    return marks

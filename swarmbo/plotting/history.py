@@ -1,7 +1,7 @@
 """What a figure needs of a run, drawn from its records: paths, measurements, failures, and the belief of a round."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import RoundRecord
+from swarmbo.records import Goal, RoundRecord
 from swarmbo.spaces import Domain
 
 
@@ -30,6 +30,12 @@ class World:
         variables: Names of the coordinates, where agents set the variables of one function together; empty where every
             agent measures a place of its own.
         graph: That function's factors, where agents are told them.
+        standpoints: Where agents stand that never move; empty for others.
+        goal: What the field is watched for.
+        level: The level that is, with the goal ``level``.
+        frames: Values in every round (rounds + 1, m) of a field that changes; ``values`` are then those of round 0.
+        maxima: Its maximum in every round.
+        argmaxes: Where that is (rounds + 1, d).
     """
 
     domain: Domain
@@ -42,6 +48,23 @@ class World:
     argmax: Float[np.ndarray, " d"] | None = None
     variables: tuple[str, ...] = ()
     graph: FactorGraph | None = None
+    standpoints: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
+    goal: Goal = "peak"
+    level: float | None = None
+    frames: Float[np.ndarray, "rounds m"] | None = None
+    maxima: Float[np.ndarray, " rounds"] | None = None
+    argmaxes: Float[np.ndarray, "rounds d"] | None = None
+
+    def at(self, round_number: int) -> "World":
+        """The world as it is in a round; itself where nothing changes."""
+        if self.frames is None or self.maxima is None or self.argmaxes is None:
+            return self
+        return replace(
+            self,
+            values=self.frames[round_number],
+            maximum=float(self.maxima[round_number]),
+            argmax=self.argmaxes[round_number],
+        )
 
     @property
     def has_map(self) -> bool:
@@ -66,9 +89,9 @@ def agents_of(records: Sequence[RoundRecord]) -> list[str]:
 
 
 def path_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
-    """The places where an agent measured or tried to, one a round, the start first."""
-    places = [sample.location for record in records for sample in record.samples if sample.agent == agent]
-    return np.asarray(places, dtype=float)
+    """The places where an agent measured or tried to, one a round unless it declined, the start first."""
+    samples = [sample for record in records for sample in record.samples if sample.agent == agent]
+    return np.asarray([sample.location for sample in samples if not sample.declined], dtype=float)
 
 
 def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
@@ -107,4 +130,7 @@ def belief_after(records: Sequence[RoundRecord], settings: ExactGPSettings, doma
     if not len(y) or records[-1].hyperparameters is None:
         return None
     hyperparameters = msgspec.convert(records[-1].hyperparameters, Hyperparameters)
-    return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y)
+    if hyperparameters.time is not None:
+        taken = [[r.round] * sum(one.measurement is not None for one in r.evaluations) for r in records]
+        X = np.column_stack([X, np.concatenate(taken)])
+    return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y).at(records[-1].round)

@@ -74,7 +74,54 @@ def plot_map_error(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> 
     return _rounds_axis(ax, rounds)
 
 
-def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = None, unit: str = "") -> Axes:
+def plot_level_score(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+    """Draw how well the belief's mean says where the field exceeds the level that is watched.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds; those without a score leave gaps.
+
+    Returns:
+        The axes.
+    """
+    rounds, score = _rounds(records), _scores(records, lambda score: score.level_f1)
+    ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of where the level is exceeded")
+    ax.set_ylim(min(0.5, float(np.nanmin(score, initial=1.0))) - 0.02, 1.02)
+    ax.set_title("Level")
+    ax.set_ylabel("F1 score")
+    _legend_above(ax)
+    return _rounds_axis(ax, rounds)
+
+
+def plot_declined(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+    """Draw how many agents measured in each round, and how many did without.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds.
+
+    Returns:
+        The axes.
+    """
+    rounds = _rounds(records)
+    measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
+    without = np.array([sum(sample.declined for sample in record.samples) for record in records])
+    ax.bar(rounds, measured, width=0.8, color=style.SKY, label="measured")
+    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="not worth its price")
+    ax.set_title("Energy")
+    ax.set_ylabel("agents")
+    ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    _legend_above(ax)
+    return _rounds_axis(ax, rounds)
+
+
+def plot_best(
+    ax: Axes,
+    records: Sequence[RoundRecord],
+    maximum: float | None = None,
+    unit: str = "",
+    maxima: Float[np.ndarray, " rounds"] | None = None,
+) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
     Where the worst third of the measurements would take nearly all of the axis, it ends above them, and triangles on
@@ -85,11 +132,14 @@ def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = 
         records: The rounds.
         maximum: The true maximum, where it is known.
         unit: Unit of the outcome.
+        maxima: The true maximum in every round, where it changes; then there is no best so far, and none is drawn.
 
     Returns:
         The axes.
     """
     rounds = _rounds(records)
+    if maxima is not None:
+        maximum = float(np.max(maxima))
     taken = [(r.round, s.measurement) for r in records for s in r.evaluations if s.measurement is not None]
     best = np.array([np.nan if r.best is None else r.best.mean for r in records])
     mean = np.array([np.nan if r.recommendation is None else r.recommendation.mean for r in records])
@@ -106,12 +156,16 @@ def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = 
         "zorder": 3.5,
     }  # over the best, where both agree
     ax.plot(rounds, mean, label="recommendation ± 2 std", **thin, **steps)
-    ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **steps)
-    ax.plot(rounds[-1:], best[-1:], "o", color=style.BLUE, markersize=6, zorder=4)
+    if maxima is None:
+        ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **steps)
+        ax.plot(rounds[-1:], best[-1:], "o", color=style.BLUE, markersize=6, zorder=4)
     last: dict[str, Any] = {"fmt": "o", "color": style.VERMILLION, "markersize": 3.5, "elinewidth": 1.2, "zorder": 4}
     ax.errorbar(rounds[-1:], mean[-1:], 2 * std[-1:], **last)
-    if maximum is not None:
-        ax.axhline(maximum, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), label="true maximum", zorder=1.6)
+    truth: dict[str, Any] = {"color": style.INK, "linewidth": 1.1, "linestyle": (0, (4, 3)), "zorder": 1.6}
+    if maxima is not None:
+        ax.plot(rounds, maxima[rounds], label="true maximum", drawstyle="steps-post", **truth)
+    elif maximum is not None:
+        ax.axhline(maximum, label="true maximum", **truth)
     if taken:
         _leave_out_the_worst_third(ax, np.array(taken), maximum)
     bottom, top = ax.get_ylim()
@@ -126,23 +180,33 @@ def plot_best(ax: Axes, records: Sequence[RoundRecord], maximum: float | None = 
 def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
     """What was found, and where the truth is known regret and, of a field, map error, against rounds.
 
+    Of a field that is not watched for its peak: map error, and how well it is told where a level is exceeded. Where
+    agents declined to measure, also how many did.
+
     Args:
         records: The rounds of a run.
         world: The world of the run.
 
     Returns:
-        A figure of one panel, two or three.
+        A figure of one panel to four.
     """
-    has_scores = any(record.score is not None for record in records)
-    n_panels = 1 if not has_scores else 2 if world.variables else 3
+    panels: list[Callable[[Axes], Axes]] = []
+    if world.goal == "peak":
+        panels.append(lambda ax: plot_best(ax, records, world.maximum, world.unit, world.maxima))
+    if any(record.score is not None for record in records):
+        if world.goal == "peak":
+            panels.append(lambda ax: plot_regret(ax, records, world.unit))
+        if not world.variables:
+            panels.append(lambda ax: plot_map_error(ax, records, world.unit))
+        if world.goal == "level":
+            panels.append(lambda ax: plot_level_score(ax, records))
+    if any(sample.declined for record in records for sample in record.samples):
+        panels.append(lambda ax: plot_declined(ax, records))
+    panels = panels or [lambda ax: plot_best(ax, records, world.maximum, world.unit)]
     with style.applied():
-        figure = style.new_figure((6.4, 9.6, 13.2)[n_panels - 1], 4.1)
-        panels = figure.subplots(1, n_panels, squeeze=False)[0]
-        plot_best(panels[0], records, world.maximum, world.unit)
-        if has_scores:
-            plot_regret(panels[1], records, world.unit)
-        if n_panels == 3:
-            plot_map_error(panels[2], records, world.unit)
+        figure = style.new_figure((6.4, 9.6, 13.2, 17.0)[len(panels) - 1], 4.1)
+        for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            draw(ax)
     return figure
 
 

@@ -4,7 +4,7 @@ Colours are those of Okabe and Ito (2008), told apart under the common forms of 
 rise evenly in lightness, so they also survive a grey print.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -134,6 +134,12 @@ def say(ax: Axes, message: str) -> Axes:
     return ax
 
 
+def role_of(agents: Sequence[str]) -> str:
+    """What the agents of a team are called: ``sensor`` for ``sensor_0`` and so on, else ``agent``."""
+    roles = {agent.rpartition("_")[0] for agent in agents}
+    return roles.pop() if len(roles) == 1 and all(roles) else "agent"
+
+
 def counted(number: int, noun: str) -> str:
     """``1 robot``, ``2 robots``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
@@ -174,6 +180,14 @@ MAXIMUM: dict[str, Any] = {
     "clip_on": False,
     "zorder": 6.5,
 }
+
+
+LEVEL: dict[str, Any] = {"colors": [VERMILLION], "linewidths": 1.8, "zorder": 3}
+
+
+def legend_level(label: str) -> Line2D:
+    """The line of a level as it stands in a legend."""
+    return Line2D([], [], color=VERMILLION, linewidth=1.8, label=label)
 
 
 def legend_mark(mark: dict[str, Any]) -> Line2D:

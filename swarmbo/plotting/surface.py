@@ -61,7 +61,7 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
     nx, ny = (max(2, round(float(length) / float(side)) + 1) for length in high - low)
-    if world.points is None or len(world.points) < 3 or _lattice_order(world.points) is not None:
+    if world.points is None or len(world.points) < 3 or lattice_order(world.points) is not None:
         return Lattice(
             np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny), np.ones((ny, nx), dtype=bool)
         )
@@ -74,7 +74,7 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
     return Lattice(x, y, (distance <= max(_REACH * spacing, 2 * side)).reshape(2 * ny, 2 * nx))
 
 
-def _lattice_order(points: Float[np.ndarray, "m 2"]) -> tuple[Lattice, np.ndarray] | None:
+def lattice_order(points: Float[np.ndarray, "m 2"]) -> tuple[Lattice, np.ndarray] | None:
     """The lattice that points form and their order on it; None if they form none."""
     x, column = np.unique(points[:, 0], return_inverse=True)
     y, row = np.unique(points[:, 1], return_inverse=True)
@@ -175,7 +175,7 @@ def plot_field(
 
     Arguments and result are those of ``plot_sites``.
     """
-    found = _lattice_order(points)
+    found = lattice_order(points)
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
         return plot_lattice(ax, lattice, values[order], colours, limits, label)
