@@ -154,7 +154,12 @@ class _Scene:
         figure = style.new_figure(n * (map_width + 0.95) + 2.6, map_height + 1.3)
         figure.set_dpi(_DPI)
         *left, right = figure.subplots(1, n + 1, width_ratios=[map_width] * n + [2.0])
-        maps = [_moving_map(ax, layer, records, world) for ax, layer in zip(left, layers, strict=True)]
+        ranges = [_range([layer]) for layer in layers]
+        if n == 3:  # truth and mean in one scale
+            ranges[0] = ranges[1] = _range(layers[:2])
+        maps = [
+            _moving_map(ax, layer, norm, records, world) for ax, layer, norm in zip(left, layers, ranges, strict=True)
+        ]
         for ax, layer, moving in zip(left, layers, maps, strict=True):
             ax.set_title(style.with_unit(layer.title, world.unit))
             frame_map(ax, world)
@@ -216,20 +221,24 @@ def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: i
     return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
 
 
-def _moving_map(ax: Axes, layer: _Layer, records: Sequence[RoundRecord], world: World) -> MovingMap | SensorMap:
+def _moving_map(
+    ax: Axes, layer: _Layer, norm: Normalize, records: Sequence[RoundRecord], world: World
+) -> MovingMap | SensorMap:
     link_colour = style.INK if layer.is_deviation else "white"
     if world.standpoints:
-        marks_peak = world.goal == "peak"
-        return SensorMap.on(ax, layer.lattice, world.standpoints, layer.colours, _range(layer), link_colour, marks_peak)
-    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, _range(layer), link_colour)
+        level = None if layer.is_deviation else world.level
+        return SensorMap.on(
+            ax, layer.lattice, world.standpoints, layer.colours, norm, link_colour, world.goal == "peak", level
+        )
+    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, norm, link_colour)
 
 
-def _range(layer: _Layer) -> Normalize:
-    """One colour range for all frames."""
-    values = [values[layer.lattice.shown.ravel()] for values in layer.frames if values is not None]
+def _range(layers: Sequence[_Layer]) -> Normalize:
+    """One colour range for all frames of some maps."""
+    values = [values[layer.lattice.shown.ravel()] for layer in layers for values in layer.frames if values is not None]
     if not values:
         return Normalize(0.0, 1.0)
-    least = min(float(value.min()) for value in values) if not layer.is_deviation else 0.0
+    least = min(float(value.min()) for value in values) if not layers[0].is_deviation else 0.0
     most = max(float(value.max()) for value in values)
     return Normalize(least, most if most > least else least + 1.0)
 
@@ -263,7 +272,9 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
 def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
     if world.standpoints:
         peak = [style.legend_mark(style.RECOMMENDATION)] if world.goal == "peak" else []
-        return [*(mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"), *peak]
+        level = [] if world.level is None else [style.legend_level(f"level {world.level:g} {world.unit}".rstrip())]
+        marks = [mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
+        return [*marks, *peak, *level]
     handles = [
         Line2D([], [], marker="o", color=style.MUTED, markersize=8, linewidth=1.4, label="robot and its path"),
         Line2D([], [], color=style.INK, linewidth=1.1, linestyle=(0, (2, 1.5)), label="radio link"),

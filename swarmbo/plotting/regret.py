@@ -19,7 +19,7 @@ _FAINT = "#aab4be"
 _MEASUREMENTS = "measurements"
 
 
-def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axes:
+def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "", moves: bool = False) -> Axes:
     """Draw simple, recommendation and, where a round has several measurements, batch regret against rounds.
 
     The scale is logarithmic where the values span more than a decade; it is linear around zero, so that a regret of
@@ -29,6 +29,7 @@ def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axe
         ax: Where to draw.
         records: The rounds; those without a score leave gaps.
         unit: Unit of the outcome.
+        moves: Whether the field changes: then simple regret is that of each round, and batch regret is not drawn.
 
     Returns:
         The axes.
@@ -38,10 +39,11 @@ def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axe
     batch = _scores(records, lambda score: score.batch_regret)
     recommended = _scores(records, lambda score: score.recommendation_regret)
     steps: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
-    ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label="simple: best so far", zorder=3, **steps)
+    label = "simple: best of this round" if moves else "simple: best so far"
+    ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label=label, zorder=3, **steps)
     ax.plot(rounds, recommended, color=style.VERMILLION, linewidth=1.2, label="recommendation", zorder=3.5, **steps)
     shown = [simple, recommended]
-    if all(record.joint is None for record in records):
+    if not moves and all(record.joint is None for record in records):
         ax.plot(rounds, batch, "o", color=style.SKY, markersize=3.8, label="batch: best of this round", zorder=2)
         shown.append(batch)
     for values, colour, size in ((simple, style.BLUE, 6.0), (recommended, style.VERMILLION, 3.5)):
@@ -195,7 +197,7 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
         panels.append(lambda ax: plot_best(ax, records, world.maximum, world.unit, world.maxima))
     if any(record.score is not None for record in records):
         if world.goal == "peak":
-            panels.append(lambda ax: plot_regret(ax, records, world.unit))
+            panels.append(lambda ax: plot_regret(ax, records, world.unit, world.frames is not None))
         if not world.variables:
             panels.append(lambda ax: plot_map_error(ax, records, world.unit))
         if world.goal == "level":

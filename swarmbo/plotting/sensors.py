@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from contourpy import contour_generator
 from jaxtyping import Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -114,6 +115,9 @@ class SensorMap:
     spots: PathCollection
     failed: Line2D
     recommendation: Line2D | None
+    lattice: Lattice
+    level: float | None
+    boundary: LineCollection
 
     @classmethod
     def on(
@@ -125,6 +129,7 @@ class SensorMap:
         norm: Normalize,
         link_colour: str,
         marks_peak: bool,
+        level: float | None = None,
     ) -> "SensorMap":
         """Add empty artists to a map.
 
@@ -136,6 +141,7 @@ class SensorMap:
             norm: Its range, the same for all frames.
             link_colour: Of the radio links.
             marks_peak: Whether the recommendation is shown.
+            level: Where the field is at it, a line is drawn; None draws none.
         """
         image = ax.imshow(
             np.ma.masked_all(lattice.shown.shape),
@@ -149,7 +155,10 @@ class SensorMap:
         )
         links = LineCollection([], colors=link_colour, linewidths=0.5, alpha=0.7, animated=True, zorder=4)
         beams = LineCollection([], colors=style.INK, linewidths=1.0, animated=True, zorder=4.5)
-        for lines in (links, beams):
+        boundary = LineCollection(
+            [], colors=style.LEVEL["colors"], linewidths=style.LEVEL["linewidths"], animated=True, zorder=3
+        )
+        for lines in (links, beams, boundary):
             ax.add_collection(lines)
         stands = ax.scatter(*np.array(list(standpoints.values())).T, s=22, color=_AWAKE, animated=True, **_STANDS)
         spots = ax.scatter([], [], s=30, animated=True, **_SPOTS)
@@ -157,7 +166,9 @@ class SensorMap:
         recommendation = None
         if marks_peak:
             (recommendation,) = ax.plot([], [], animated=True, **style.RECOMMENDATION)
-        made = cls(ax, image, standpoints, links, beams, stands, spots, failed, recommendation)
+        made = cls(
+            ax, image, standpoints, links, beams, stands, spots, failed, recommendation, lattice, level, boundary
+        )
         for artist in made.artists():
             artist.set_in_layout(False)  # what moves must not push the axes about
         return made
@@ -165,6 +176,9 @@ class SensorMap:
     def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> None:
         """Bring all artists to the last of these records."""
         self.image.set_data(picture)
+        if self.level is not None and picture.count():
+            lines = contour_generator(self.lattice.x, self.lattice.y, picture).lines(self.level)
+            self.boundary.set_segments([np.asarray(line) for line in lines])
         looks, places = Looks.of(records[-1], list(self.standpoints)), self.standpoints
         self.links.set_segments([np.stack([places[a], places[b]]) for a, b in links])
         self.beams.set_segments(_segments(looks, places))
@@ -179,7 +193,7 @@ class SensorMap:
 
     def artists(self) -> list[Artist]:
         """In the order of drawing."""
-        drawn: list[Artist] = [self.image, self.links, self.beams, self.stands, self.spots, self.failed]
+        drawn: list[Artist] = [self.image, self.boundary, self.links, self.beams, self.stands, self.spots, self.failed]
         return drawn if self.recommendation is None else [*drawn, self.recommendation]
 
 

@@ -1,6 +1,7 @@
 """A scalar field over the plane: an image with contours where it is known everywhere, discs where only at sites."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -13,6 +14,7 @@ from scipy.spatial import cKDTree
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World
 
+_CONTOURS: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.55, "linestyles": "solid", "zorder": 1}
 _FEWEST_LINES = 16  # a coarser lattice of evaluation points is a set of sites, not a picture
 _REACH = 1.6  # times the usual distance between sites: how far around them a belief is shown
 
@@ -117,9 +119,7 @@ def plot_lattice(
         levels = MaxNLocator(n_contours).tick_values(float(norm.vmin or 0.0), float(norm.vmax or 1.0))
         inside = levels[(levels > picture.min()) & (levels < picture.max())]
         if len(inside):
-            ax.contour(
-                lattice.x, lattice.y, picture, levels=inside, colors="white", linewidths=0.6, alpha=0.55, zorder=1
-            )
+            ax.contour(lattice.x, lattice.y, picture, levels=inside, **_CONTOURS)
     if label:
         add_colour_bar(ax, image, label)
     return ax

@@ -57,7 +57,7 @@ none succeeded |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | noisy value, unit of the field; NaN if it failed or there was none |
+    | ``measurement`` | float | noisy value, unit of the field; NaN if it failed; missing where there was no sample |
     | ``location`` | array (2,) | the spot, m; that of before where the sensor did not sample |
     | ``sampled`` | bool | whether it sampled; without the energy left it can't |
     | ``energy_j`` | float | used in this round, J |

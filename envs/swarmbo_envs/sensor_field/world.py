@@ -85,7 +85,7 @@ class World:
         """
         if action[2] < 0.5 or not self.can_sample(episode, sensor):
             episode.sampled[sensor] = episode.failed[sensor] = False
-            return self._info(episode, sensor, float("nan"), 0.0)
+            return self._info(episode, sensor, None, 0.0)
         only_sites = self.field.first.sites_only
         spot = self.stations.nearest_spot(sensor, action[:2]) if only_sites else action[:2]
         episode.spots[sensor] = spot
@@ -116,7 +116,7 @@ class World:
 
     def reward(self, info: dict[str, Any]) -> float:
         """What a sensor's round was worth to it: see the table of SensorField."""
-        measurement, worth = info["measurement"], 0.0
+        measurement, worth = info.get("measurement", float("nan")), 0.0
         if np.isfinite(measurement):
             if self.settings.task == "peak":
                 worth = measurement
@@ -124,9 +124,10 @@ class World:
                 worth = float(measurement > self.settings.level)
         return worth - info["cost"]
 
-    def _info(self, episode: Episode, sensor: int, measurement: float, energy_j: float) -> dict[str, Any]:
+    def _info(self, episode: Episode, sensor: int, measurement: float | None, energy_j: float) -> dict[str, Any]:
+        measured = {} if measurement is None else {"measurement": measurement}
         return {
-            "measurement": measurement,
+            **measured,
             "location": episode.spots[sensor].copy(),
             "sampled": bool(episode.sampled[sensor]),
             "energy_j": energy_j,

@@ -1,6 +1,7 @@
-"""The robot team keeps PettingZoo's contract and ours, on every kind of field."""
+"""Worlds over a field keep PettingZoo's contract and ours, on every kind of field."""
 
 import copy
+import importlib
 import json
 import pickle
 
@@ -14,40 +15,59 @@ from pettingzoo.utils.conversions import aec_to_parallel
 import swarmbo as sb
 import swarmbo_envs
 from swarmbo.errors import StateVersionError
-from swarmbo_envs import robot_team_v0
 
-FIELDS = ["elevation", "only", "interpolated", "gp"]
+WORLDS = [
+    *[("robot_team", field) for field in ("elevation", "only", "interpolated", "gp")],
+    *[("sensor_field", field) for field in ("moving gp", "plume", "only", "survey", "series")],
+]
 
 
-@pytest.fixture(params=FIELDS)
-def arguments(request, tmp_path):
-    """Keyword arguments of a small world; every measurement succeeds, since PettingZoo holds NaN unequal to itself."""
-    path = tmp_path / "grid.csv"
-    rows = [f"{x},{y},{np.sin(x / 9) + y / 50}" for x in range(0, 120, 10) for y in range(0, 120, 10)]
-    path.write_text("\n".join(["x,y,v", *rows]))
+@pytest.fixture(params=WORLDS, ids=" ".join)
+def world(request, tmp_path):
+    """A world and keyword arguments of a small one; nothing fails, since PettingZoo holds NaN unequal to itself."""
+    path, name = tmp_path / "grid.csv", request.param[0]
+    rows = [(x, y, np.sin(x / 9) + y / 50) for x in range(0, 120, 10) for y in range(0, 120, 10)]
+    path.write_text("\n".join(["x,y,v,t", *[f"{x},{y},{v + t},{t}" for x, y, v in rows for t in (0, 4)]]))
     table = {"csv": str(path), "x": "x", "y": "y", "value": "v"}
-    return {
-        "elevation": {"field": {"elevation": "jacksboro", "window": [0, 0, 20, 20]}, "noise_std": 3.0},
-        "only": {"field": {**table, "sites": "only"}, "round_time_s": 60.0, "noise_std": 0.1},
-        "interpolated": {"field": {**table, "sites": "interpolated"}, "noise_std": 0.1, "travel_cost": 0.01},
-        "gp": {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100},
+    energy = {"sensors": 5, "energy_price": 0.3, "sample_energy_j": 0.5, "noise_std": 0.1}
+    return name, {
+        ("robot_team", "elevation"): {"field": {"elevation": "jacksboro", "window": [0, 0, 20, 20]}, "noise_std": 3.0},
+        ("robot_team", "only"): {"field": {**table, "sites": "only"}, "round_time_s": 60.0, "noise_std": 0.1},
+        ("robot_team", "interpolated"): {
+            "field": {**table, "sites": "interpolated"},
+            "noise_std": 0.1,
+            "travel_cost": 0.01,
+        },
+        ("robot_team", "gp"): {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100},
+        ("sensor_field", "moving gp"): {**energy, "field": {"gp": {"size_m": [900, 700], "time": {}}}},
+        ("sensor_field", "plume"): {**energy, "field": {"plume": {}}, "task": "level", "level": 20.0, "battery_j": 2.0},
+        ("sensor_field", "only"): {**energy, "field": {**table, "sites": "only"}, "task": "peak"},
+        ("sensor_field", "survey"): {**energy, "field": {"survey": "oxford-ph", "sites": "interpolated"}},
+        ("sensor_field", "series"): {**energy, "field": {**table, "time": "t", "sites": "only"}, "task": "peak"},
     }[request.param]
 
 
 @pytest.fixture
-def module(arguments):
+def module(world):
     """The world with these arguments, as the kind of module that PettingZoo's tests take."""
+    name, arguments = world
+    versioned = importlib.import_module(f"swarmbo_envs.{name}_v0")
 
     class Module:
         @staticmethod
         def parallel_env(**more):
-            return robot_team_v0.parallel_env(**{**arguments, **more})
+            return versioned.parallel_env(**{**arguments, **more})
 
         @staticmethod
         def env(**more):
-            return robot_team_v0.env(**{**arguments, **more})
+            return versioned.env(**{**arguments, **more})
 
     return Module
+
+
+def random_actions(env, generator):
+    boxes = {agent: env.action_space(agent) for agent in env.agents}
+    return {agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()}
 
 
 def rollout(env, seed=None, rounds=None):
@@ -55,9 +75,7 @@ def rollout(env, seed=None, rounds=None):
     generator = np.random.default_rng(0)
     told = [] if seed is None else [env.reset(seed=seed)]
     while env.agents and (rounds is None or len(told) < rounds):
-        box = env.action_space(env.agents[0])
-        actions = {agent: generator.uniform(box.low, box.high) for agent in env.agents}
-        told.append(env.step(actions))
+        told.append(env.step(random_actions(env, generator)))
         told.append(env.state())
     return told
 
@@ -144,8 +162,7 @@ def test_aec_and_parallel_interfaces_tell_the_same(module):
     rewards = dict.fromkeys(parallel.agents, 0)
     over = False
     while not over:
-        box = parallel.action_space("robot_0")
-        actions = {agent: generator.uniform(box.low, box.high) for agent in parallel.agents}
+        actions = random_actions(parallel, generator)
         for agent, action in actions.items():
             assert aec.agent_selection == agent
             observation, reward, _, truncated, info = aec.last()
@@ -177,13 +194,15 @@ def test_round_trip_to_aec_and_back_passes(module):
     parallel_api_test(aec_to_parallel(module.env()), num_cycles=5)
 
 
-def test_spaces_are_equal_and_a_reward_is_the_outcome_less_the_cost(module):
+def test_robots_have_equal_spaces_and_a_reward_is_the_outcome_less_the_cost(module, world):
     env = module.parallel_env(failure_rate=0.3)
-    assert all(env.action_space(agent) == env.action_space("robot_0") for agent in env.possible_agents)
+    if world[0] == "robot_team":
+        assert all(env.action_space(agent) == env.action_space("robot_0") for agent in env.possible_agents)
+    elif world[1].get("task") != "peak":
+        return
     for _, rewards, _, _, infos in rollout(env, seed=3)[1::2]:
         for agent, info in infos.items():
-            outcome = 0.0 if np.isnan(info["measurement"]) else info["measurement"]
-            assert rewards[agent] == outcome - info["cost"]
+            assert rewards[agent] == np.nan_to_num(info.get("measurement", 0.0)) - info["cost"]
 
 
 def test_all_agents_are_truncated_together(module):
@@ -192,25 +211,29 @@ def test_all_agents_are_truncated_together(module):
     assert [set(truncations.values()) for _, _, _, truncations, _ in told] == [{False}, {False}, {True}]
     assert env.agents == []
     assert env.step({}) == ({}, {}, {}, {}, {})
-    assert len(env.interaction_graph()) == 4
+    assert len(env.interaction_graph()) == len(env.possible_agents)
 
 
-def test_states_of_other_worlds_and_versions_are_refused(module):
+def test_states_of_other_worlds_and_versions_are_refused(module, world):
     env = module.parallel_env()
     env.reset(seed=0)
     state = env.get_state()
-    with pytest.raises(StateVersionError, match=r"another world \(\$\.robots: 4, here 3\); use the same arguments"):
-        module.parallel_env(robots=3).set_state(state)
-    with pytest.raises(StateVersionError, match="version 99; wanted 2"):
+    agents = "robots" if world[0] == "robot_team" else "sensors"
+    n = len(env.possible_agents)
+    message = rf"another world \(\$\.{agents}: {n}, here 3\); use the same arguments"
+    with pytest.raises(StateVersionError, match=message):
+        module.parallel_env(**{agents: 3}).set_state(state)
+    with pytest.raises(StateVersionError, match="version 99; wanted"):
         env.set_state({"json": {**state["json"], "version": 99}, "arrays": state["arrays"]})
 
 
-def test_registering_again_is_silent_and_make_builds_both_forms(arguments):
+def test_registering_again_is_silent_and_make_builds_both_forms(world):
+    name, arguments = world
     assert swarmbo_envs.register_all() == swarmbo_envs.register_all()
-    assert "swarmbo/robot_team-v0" in swarmbo_envs.register_all()
-    parallel = pettingzoo.make("parallel", "swarmbo/robot_team-v0", **arguments, max_cycles=7)
+    assert f"swarmbo/{name}-v0" in swarmbo_envs.register_all()
+    parallel = pettingzoo.make("parallel", f"swarmbo/{name}-v0", **arguments, max_cycles=7)
     assert parallel.unwrapped.max_cycles == 7
-    aec = pettingzoo.make("aec", "swarmbo/robot_team-v0", **arguments)
+    aec = pettingzoo.make("aec", f"swarmbo/{name}-v0", **arguments)
     aec.reset(seed=0)
     assert aec.agents == parallel.possible_agents
-    assert parallel.metadata["name"] == str(parallel) == "robot_team_v0"
+    assert parallel.metadata["name"] == str(parallel) == f"{name}_v0"

@@ -1,0 +1,141 @@
+"""Fields that change: draws over time, plumes and series of measurements."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs import robot_team_v0
+from swarmbo_envs.fields import build_field, build_field_in_time
+from swarmbo_envs.fields.drawn import DrawnInTime
+from swarmbo_envs.fields.plume import Plume
+from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
+
+PLACES = np.array([[100.0, 100.0], [700.0, 400.0], [1100.0, 50.0]])
+
+
+@pytest.mark.parametrize("table", [{"gp": {"time": {}}}, {"plume": {}}])
+def test_equal_seeds_give_equal_fields_in_every_round_and_others_do_not(table):
+    (kind,) = table
+    one, same, other = (build_field_in_time({kind: {**table[kind], "seed": seed}}, 200) for seed in (3, 3, 4))
+    assert one.moves
+    for round_number in (9, 0, 4):
+        np.testing.assert_array_equal(one.at(round_number).value(PLACES), same.at(round_number).value(PLACES))
+        np.testing.assert_array_equal(one.value(PLACES, round_number), one.at(round_number).value(PLACES))
+    assert np.abs(one.at(4).value(PLACES) - one.at(9).value(PLACES)).max() > 1e-3
+    assert np.abs(one.at(4).value(PLACES) - other.at(4).value(PLACES)).max() > 1e-3
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(again.at(7).value(PLACES), one.at(7).value(PLACES))
+
+
+def test_draws_have_the_covariance_of_the_product_kernel():
+    """Over many draws: one place at two times, and two places at two times."""
+    change = ChangeSettings(lengthscale_rounds=5.0, kernel="matern12")
+    draws = []
+    for seed in range(1500):
+        field = DrawnInTime(DrawSettings(kernel="rbf", lengthscale_m=100.0, std=2.0, mean=3.0, seed=seed), change)
+        here, there = np.array([[0.0, 0.0]]), np.array([[100.0, 0.0]])
+        draws.append([field.surface(0)(here)[0], field.surface(4)(here)[0], field.surface(4)(there)[0]])
+    draws = np.array(draws)
+    covariance = np.cov(draws.T)
+    np.testing.assert_allclose(draws.mean(axis=0), 3.0, atol=0.25)
+    np.testing.assert_allclose(covariance.diagonal(), 4.0, rtol=0.15)
+    assert covariance[0, 1] == pytest.approx(4.0 * np.exp(-4 / 5), abs=0.35)
+    assert covariance[0, 2] == pytest.approx(4.0 * np.exp(-4 / 5) * np.exp(-0.5), abs=0.35)
+
+
+def test_a_plume_in_a_steady_wind_peaks_at_its_source_line_and_reaches_the_stated_peak():
+    field = build_field_in_time({"plume": {"gusts": 0.0, "peak": 50.0, "decay_rounds": 20.0}}, 200)
+    source = np.array([[120.0, 400.0]])
+    assert field.at(8).value(source)[0] == pytest.approx(50.0, rel=1e-6)
+    downwind = field.at(8).value(np.array([[300.0, 400.0], [600.0, 400.0], [300.0, 600.0], [300.0, 200.0]]))
+    assert downwind[0] > downwind[1] > 0.0
+    assert downwind[2] == pytest.approx(downwind[3], rel=1e-9)
+    assert downwind[2] < 0.2 * downwind[0]
+    assert field.at(8).maximum >= 50.0
+
+
+def test_a_puff_is_carried_by_the_integral_of_the_wind():
+    """The closed form of the path against the wind itself, by differences; each puff moves with it."""
+    plume = Plume(PlumeSettings(gusts=1.0, seed=5))
+    times = np.linspace(0.0, 30.0, 30001)
+    path = plume.carried(times)
+    assert np.abs(path[0]).max() == 0.0
+    puffs = plume.surface(12.0)
+    age = 3.0
+    middle = (
+        np.array([0.1 * 1200.0, 0.5 * 800.0]) + plume.carried(np.array([12.0]))[0] - plume.carried(np.array([9.0]))[0]
+    )
+    number = round(age * 4)
+    np.testing.assert_allclose(puffs.middles[number], middle, rtol=1e-12)
+    assert puffs.variances[number] == pytest.approx(60.0**2 * (1 + age / 4))
+    far = plume.carried(np.array([1e5]))[0] / 1e5
+    np.testing.assert_allclose(far, [60.0, 0.0], atol=0.1)  # gusts come and go, the mean wind stays
+
+
+def series(tmp_path, **more):
+    path = tmp_path / "series.csv"
+    rows = ["x,y,t,v"]
+    for x, y, offset in ((0, 0, 0.0), (100, 0, 10.0), (0, 100, 20.0), (100, 100, 30.0)):
+        rows += [f"{x},{y},{t},{offset + 2 * t}" for t in (10, 12, 14, 20)]
+    rows += ["50,50,12,99", "50,50,12,101"]  # one time only, told twice
+    path.write_text("\n".join(rows))
+    return {"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t", **more}
+
+
+@pytest.mark.parametrize("sites", ["only", "interpolated"])
+def test_series_are_linear_between_their_times_and_level_beyond(tmp_path, sites):
+    field = build_field_in_time(series(tmp_path, sites=sites, time_step=1.0), 50)
+    corner = np.array([[100.0, 0.0], [50.0, 50.0]])
+    for round_number, value in ((0, 30.0), (1, 32.0), (3, 36.0), (10, 50.0), (99, 50.0)):
+        np.testing.assert_allclose(field.at(round_number).value(corner), [value, 100.0], rtol=1e-9)
+    assert (field.minimum, field.maximum) == (20.0, 101.0)
+
+
+def test_a_round_lasts_by_default_as_long_as_times_are_usually_apart(tmp_path):
+    field = build_field_in_time(series(tmp_path), 50)  # steps of 2, 2 and 6
+    assert field.at(1).value(np.zeros((1, 2)))[0] == pytest.approx(24.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"time": "when"}, r"\$\.field\.time: no column 'when'; columns: x, y, t, v"),
+        ({"time": "x", "x": "t"}, None),
+        (
+            {"time_step": 0.0},
+            r"\$\.field\.time_step: got 0\.0; wanted a time from 1e-9 to 1e12, beside the column `time`",
+        ),
+        ({"time": None, "time_step": 1.0}, r"\$\.field\.time_step: got 1\.0; wanted a time from 1e-9 to 1e12, beside"),
+    ],
+)
+def test_wrong_columns_of_times_are_named(tmp_path, more, message):
+    table = series(tmp_path, **more)
+    if message is None:
+        assert build_field_in_time(table, 50).moves
+        return
+    with pytest.raises(ConfigError, match=message):
+        build_field_in_time(table, 50)
+
+
+def test_one_time_is_no_series(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("x,y,t,v\n0,0,1,2\n9,9,1,3\n")
+    with pytest.raises(ConfigError, match=r"\$\.field\.time: got 1 time; wanted at least 2, or no column of times"):
+        build_field_in_time({"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t"}, 50)
+
+
+@pytest.mark.parametrize(("table", "at"), [({"gp": {"time": {}}}, "gp.time"), ({"plume": {}}, None)])
+def test_robots_take_no_field_that_moves(table, at):
+    message = rf"\$\.field\.{at}: got a field that changes" if at else r"\$\.field: got 'plume'; wanted exactly one of"
+    with pytest.raises(ConfigError, match=message):
+        robot_team_v0.parallel_env(field=table)
+
+
+def test_the_survey_that_comes_along_is_the_oxford_grid_and_robots_take_it_too():
+    field = build_field({"survey": "oxford-ph"}, 500)
+    assert (len(field.sites), field.unit, field.name) == (126, "pH", "Oxford soil, pH (measured sites only)")
+    assert (field.low.tolist(), field.high.tolist()) == ([100.0, 100.0], [600.0, 2100.0])
+    assert (field.minimum, field.maximum) == (4.2, 7.7)
+    assert robot_team_v0.parallel_env(field={"survey": "oxford-ph"}).field.sites_only

@@ -1,0 +1,246 @@
+import networkx as nx
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs import sensor_field_v0
+
+STILL = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0]}}
+MOVING = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 4.0}}}
+ENERGY = {"sample_energy_j": 0.5, "energy_price": 0.2}
+
+
+def world(**changed):
+    env = sensor_field_v0.parallel_env(**{"sensors": 4, "field": STILL, **changed})
+    env.reset(seed=3)
+    return env
+
+
+def act(env, *awake):
+    """One round in which the numbered sensors sample the first of their candidates."""
+    actions = {agent: np.append(env.stations.spots[n][0], n in awake) for n, agent in enumerate(env.agents)}
+    return env.step(actions)
+
+
+def test_every_joule_is_accounted_for():
+    env = world(**ENERGY)
+    spent = np.zeros(4)
+    for awake in ((0, 1), (1,), (), (1, 2)):
+        _, rewards, *_, infos = act(env, *awake)
+        for n, agent in enumerate(env.agents):
+            used = 0.5 if n in awake else 0.0
+            spent[n] += used
+            info = infos[agent]
+            assert (info["energy_j"], info["cost"], info["sampled"]) == (used, 0.2 * used, n in awake)
+            assert ("measurement" in info) == (n in awake)
+            assert (rewards[agent], info["left_j"]) == (-0.2 * used, np.inf)
+    assert env.get_state()["arrays"]["spent_j"].tolist() == spent.tolist() == [0.5, 1.5, 0.5, 0.0]
+    assert env.prices() == dict.fromkeys(env.agents, 0.1)
+
+
+def test_an_empty_battery_ends_sampling_and_is_seen():
+    env = world(battery_j=1.2, **ENERGY)
+    for left, can in ((0.7, True), (0.2, False), (0.2, False)):
+        observations, *_, infos = act(env, 0)
+        assert infos["sensor_0"]["left_j"] == pytest.approx(left)
+        assert observations["sensor_0"][3] == pytest.approx(left / 1.2)
+        assert (len(env.candidates("sensor_0")) > 0) == can
+    assert infos["sensor_0"]["sampled"] is False
+    assert infos["sensor_1"]["left_j"] == 1.2
+
+
+def test_the_samples_at_reset_are_free_and_a_failed_one_is_not():
+    env = sensor_field_v0.parallel_env(sensors=4, field=STILL, failure_rate=1.0, **ENERGY)
+    _, infos = env.reset(seed=0)
+    assert all(info["cost"] == 0.0 and np.isnan(info["measurement"]) for info in infos.values())
+    _, rewards, *_, infos = act(env, 0)
+    assert np.isnan(infos["sensor_0"]["measurement"])
+    assert rewards["sensor_0"] == -0.1
+
+
+@pytest.mark.parametrize("task", ["peak", "map", "level"])
+def test_rewards_follow_the_task(task):
+    level = {"level": 0.0} if task == "level" else {}
+    env = world(task=task, **level, **ENERGY)
+    _, rewards, *_, infos = act(env, 0, 1, 2)
+    for agent in env.agents[:3]:
+        value = infos[agent]["measurement"]
+        worth = {"peak": value, "map": 0.0, "level": float(value > 0.0)}[task]
+        assert rewards[agent] == worth - 0.1
+    assert rewards["sensor_3"] == 0.0
+    truth = env.ground_truth()
+    assert (truth.goal, truth.level, env.level) == (task, level.get("level"), level.get("level"))
+
+
+def test_a_sensor_that_saves_its_energy_keeps_its_spot():
+    env = world()
+    act(env, 0)
+    before = env.get_state()["arrays"]["spots"]
+    _, _, _, _, infos = env.step({agent: env.action_space(agent).low for agent in env.agents})
+    np.testing.assert_array_equal(env.get_state()["arrays"]["spots"], before)
+    np.testing.assert_array_equal(infos["sensor_0"]["location"], before[0])
+
+
+def test_all_of_the_map_is_seen_and_relays_connect_all_sensors():
+    env = world(sensors=17)
+    low, high = env.stations.low, env.stations.high
+    sites = env.field.first.sites
+    assert ((sites[:, None] >= low - 1e-6) & (sites[:, None] <= high + 1e-6)).all(axis=2).any(axis=1).all()
+    assert nx.is_connected(env.interaction_graph())
+    env.stations.radio_range_m /= 1.06
+    assert not nx.is_connected(env.interaction_graph())
+
+
+def test_places_share_out_the_map_and_follow_their_seed():
+    env, same, other = world(sensors=9), world(sensors=9), world(sensors=9, place_seed=1)
+    places = env.stations.places
+    np.testing.assert_array_equal(places, same.stations.places)
+    assert np.abs(places - other.stations.places).max() > 1.0
+    share = np.sqrt(900 * 600 / 9)
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2)[~np.eye(9, dtype=bool)]
+    assert apart.min() > 0.5 * share
+    given = [[10.0, 20.0], [800.0, 500.0]]
+    assert world(sensors=2, places=given).stations.places.tolist() == given
+    assert {agent: place.tolist() for agent, place in world(sensors=2, places=given).standpoints().items()} == {
+        "sensor_0": [10.0, 20.0],
+        "sensor_1": [800.0, 500.0],
+    }
+
+
+def test_boxes_are_within_reach_and_on_the_map():
+    env = world(places=[[10, 10], [450, 300], [890, 590], [450, 590]], reach_m=120.0, spots=7)
+    box = env.action_space("sensor_0")
+    assert (box.low.tolist(), box.high.tolist()) == ([0.0, 0.0, 0.0], [130.0, 130.0, 1.0])
+    assert env.action_space("sensor_1").low.tolist() == [330.0, 180.0, 0.0]
+    for agent in env.agents:
+        spots, box = env.candidates(agent), env.action_space(agent)
+        assert len(spots) == 7
+        assert ((spots >= box.low[:2]) & (spots <= box.high[:2])).all()
+
+
+def test_where_only_sites_can_be_measured_a_sensor_looks_at_its_own_again_and_again():
+    env = world(field={"survey": "oxford-ph"}, task="peak", reach_m=110.0)
+    own = env.stations.spots[1]
+    x, y = own[0]
+    for _ in range(2):
+        _, _, _, _, infos = env.step(
+            {a: [*env.action_space(a).low[:2], 0.0] for a in env.agents} | {"sensor_1": [x + 20.0, y - 20.0, 1.0]}
+        )
+        np.testing.assert_array_equal(infos["sensor_1"]["location"], own[0])
+        assert infos["sensor_1"]["measurement"] == env.field.first.value(own[:1])[0]
+    assert len(env.candidates("sensor_1")) == len(own)
+    assert (np.abs(own - env.stations.places[1]) <= 110.0 + 1e-6).all()
+
+
+def test_a_sensor_with_no_site_in_reach_has_the_nearest():
+    env = world(field={"survey": "oxford-ph"}, places=[[150, 150], [350, 1050], [550, 2050], [250, 550]], reach_m=1.0)
+    assert [len(env.candidates(agent)) for agent in env.agents] == [1] * 4
+    assert env.action_space("sensor_0").contains(np.append(env.candidates("sensor_0")[0], 1.0))
+
+
+def test_measurements_are_of_the_field_of_their_round():
+    env = world(field=MOVING, noise_std=0.0)
+    values = []
+    for round_number in (1, 2, 3):
+        _, _, _, _, infos = act(env, 2)
+        spot = infos["sensor_2"]["location"][None]
+        assert infos["sensor_2"]["measurement"] == env.field.at(round_number).value(spot)[0]
+        values.append(infos["sensor_2"]["measurement"])
+        truth = env.ground_truth()
+        assert truth.maximum >= truth.values.max() - 1e-9
+        np.testing.assert_array_equal(truth.at(round_number).values, truth.values)
+        assert np.abs(truth.at(0).values - truth.values).max() > 0.1
+    assert len(set(values)) == 3
+
+
+def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
+    def measured(**changed):
+        env = world(noise_std=1.0, **changed)
+        still = [act(env, 1)[4]["sensor_1"]["measurement"] for _ in range(2)]
+        return np.array(still) - env.field.first.value(env.stations.spots[1][:1])[0]
+
+    np.testing.assert_allclose(measured(), measured(energy_price=3.0, spots=9), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sensors": 0}, r"\$\.sensors: got 0; wanted an integer from 1 to 256"),
+        ({"sensor": 3}, r"unknown key 'sensor'; did you mean 'sensors'"),
+        ({"task": "peek"}, r"\$\.task: got 'peek'; wanted one of 'peak', 'map', 'level'; did you mean 'peak'"),
+        ({"task": "level"}, r"\$\.level: got None; wanted the level that is watched, for the task 'level'"),
+        ({"task": "map", "level": 2.0}, r"\$\.level: got 2\.0; wanted no level, or the task 'level'"),
+        ({"energy_price": -1.0}, r"\$\.energy_price: got -1\.0; wanted a price per joule from 0 to 1e12"),
+        ({"battery_j": -0.5}, r"\$\.battery_j: got -0\.5; wanted an energy >= 0 J, or nothing"),
+        ({"reach_m": 0.0}, r"\$\.reach_m: got 0\.0; wanted a distance > 0 m, or nothing"),
+        ({"spots": 0}, r"\$\.spots: got 0; wanted an integer from 1 to 1024"),
+        ({"places": [[0, 0]]}, r"\$\.places: got \[\(0\.0, 0\.0\)\]; wanted one \[x, y\] per sensor: 4"),
+        (
+            {"sensors": 2, "places": [[0, 0], [901, 3]]},
+            r"\$\.places\[1\]: got \[901\.0, 3\.0\]; wanted a place on the map, x from 0 to 900 m",
+        ),
+        ({"sensors": 2, "places": [[5, 5], [5, 5]]}, r"\$\.places\[1\]: got \[5\.0, 5\.0\] twice; wanted different"),
+        (
+            {"field": {"plumes": {}}},
+            r"\$\.field: got 'plumes'; wanted exactly one of the keys 'elevation', 'csv', 'gp', 'survey', 'plume'",
+        ),
+        ({"field": {"plume": {"gusts": 3.0}}}, r"\$\.field\.plume\.gusts: got 3\.0; wanted a number from 0 to 2"),
+        ({"field": {"plume": {"sources": []}}}, r"\$\.field\.plume\.sources: got \[\]; wanted 1 to 16 places"),
+        ({"field": {"survey": "oxford"}}, r"\$\.field\.survey: got 'oxford'; wanted one of 'oxford-ph'; did you mean"),
+        (
+            {"field": {"gp": {"time": {"lengthscale_rounds": 0.0}}}},
+            r"\$\.field\.gp\.time\.lengthscale_rounds: got 0\.0; wanted a time from 1e-3 to 1e9 rounds",
+        ),
+        ({"sensors": 200, "field": {"survey": "oxford-ph"}}, r"\$\.sensors: got 200; wanted at most one per site: 126"),
+    ],
+)
+def test_wrong_arguments_say_where_what_and_what_is_wanted(changed, message):
+    with pytest.raises(ConfigError, match=message):
+        sensor_field_v0.parallel_env(**{"sensors": 4, "field": STILL, **changed})
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        ([1.0, 2.0], r"got shape \(2,\); wanted a spot and a wish \[x, y, 0 to 1\]"),
+        ([1e5, 0.0, 1.0], r"got \[100000\.0, 0\.0, 1\.0\]; wanted a spot and a wish"),
+        ([np.nan, 0.0, 1.0], r"got \[nan, 0\.0, 1\.0\]; wanted a spot and a wish"),
+    ],
+)
+def test_wrong_actions_are_refused_and_change_nothing(action, message):
+    env = world()
+    before = env.state()
+    actions = {agent: env.action_space(agent).low for agent in env.agents} | {"sensor_2": action}
+    with pytest.raises(ConfigError, match=r"\$\.actions\.sensor_2: " + message):
+        env.step(actions)
+    np.testing.assert_array_equal(env.state(), before)
+    with pytest.raises(ConfigError, match=r"\$\.agent: got 'nobody'; wanted one of"):
+        env.candidates("nobody")
+
+
+def test_states_that_are_not_whole_are_refused():
+    env = world()
+    state = env.get_state()
+    for name, array, message in (
+        ("spots", np.full((4, 2), np.nan), "wanted spots that are finite"),
+        ("spent_j", np.full(4, -1.0), "wanted 'spent_j' of 0 or more"),
+        ("last", np.zeros(3), r"wanted an array 'last' of shape \(4,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            env.set_state({"json": state["json"], "arrays": {**state["arrays"], name: array}})
+
+
+def test_pictures_and_texts_show_the_round():
+    env = world(field={"plume": {}}, render_mode="ansi", task="level", level=10.0)
+    act(env, 0)
+    lines = env.render().splitlines()
+    assert lines[0] == "plume 0: round 1 of 25, 1 sampled"
+    assert "saved its energy" in lines[2]
+    assert lines[1].endswith("1 J spent")
+    pictured = world(field={"plume": {}}, render_mode="rgb_array")
+    first = pictured.render()
+    act(pictured, 0, 1, 2, 3)
+    second = pictured.render()
+    assert first.shape == second.shape
+    assert first.dtype == np.uint8
+    assert (first != second).any()
