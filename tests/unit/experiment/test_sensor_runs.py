@@ -1,0 +1,127 @@
+"""Runs of sensor fields: what their records, summaries, world records and figures say."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from swarmbo.experiment import load, run
+from swarmbo.experiment.figures import draw_run, world_of
+from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.report import read_report, report_rows
+from swarmbo.experiment.scenario import available
+from swarmbo.metrics import declined, level_f1, score_round, total_cost
+from swarmbo.plotting.history import belief_after
+from swarmbo.records import Evaluation, GroundTruth, RoundRecord, Sample, Score
+from swarmbo_envs import sensor_field_v0
+
+CHEAP = ["rounds=4", "environment.sensors=5", "belief.restarts=0", "environment.failure_rate=0.15"]
+
+
+@pytest.fixture(scope="module", params=["field", "field-soil", "field-plume"])
+def done(request, tmp_path_factory):
+    """The scenario's name and the folder of a short run of it."""
+    folder = tmp_path_factory.mktemp("sensors") / "run"
+    run(load(request.param, CHEAP), folder)
+    return request.param, folder
+
+
+def test_records_tell_who_declined_and_what_measuring_cost(done):
+    _, path = done
+    folder = RunFolder(path)
+    records, summary = folder.records(), read_report(path)
+    price = folder.scenario().environment["energy_price"]
+    for record in records:
+        assert len(record.samples) == 5
+        for sample in record.samples:
+            assert sample.cost == (0.0 if sample.declined or record.round == 0 else price)
+            assert sample.measurement is None or not sample.declined
+        assert len(record.evaluations) == sum(not sample.declined for sample in record.samples)
+    n_declined = sum(sample.declined for record in records for sample in record.samples)
+    assert summary.declined == declined(records) == n_declined
+    assert summary.measurements + summary.failures + n_declined == 5 * 5
+    assert summary.cost == pytest.approx(total_cost(records)) == pytest.approx(price * (20 - n_declined))
+    labels = [label for label, _ in report_rows(summary)]
+    assert "distance travelled" not in labels
+    assert ("not worth their price" in labels) == (n_declined > 0)
+    assert "cost" in labels
+
+
+def test_the_world_is_kept_for_every_round_with_its_goal(done):
+    name, path = done
+    folder = RunFolder(path)
+    world = world_of(folder)
+    settings = {key: value for key, value in folder.scenario().environment.items() if key != "id"}
+    env = sensor_field_v0.parallel_env(**settings, max_cycles=4)
+    env.reset(seed=0)
+    truth = env.ground_truth()
+    assert (world.goal, world.level) == (truth.goal, truth.level)
+    assert list(world.standpoints) == env.possible_agents
+    np.testing.assert_array_equal(world.standpoints["sensor_4"], env.stations.places[4])
+    assert (world.frames is not None) == (name != "field-soil")
+    for number in range(5):
+        then, kept = truth.at(number), world.at(number)
+        np.testing.assert_array_equal(kept.values, then.values)
+        assert kept.maximum == then.maximum
+        np.testing.assert_array_equal(kept.argmax, then.argmax)
+
+
+def test_scores_are_against_the_field_of_their_round_by_the_belief_of_their_round(done):
+    _, path = done
+    folder = RunFolder(path)
+    records, world, settings = folder.records(), world_of(folder), folder.scenario().belief
+    for number, record in enumerate(records):
+        belief, then = belief_after(records[: number + 1], settings, world.domain), world.at(number)
+        assert belief is not None
+        assert record.score is not None
+        mean = belief.posterior(then.points)[0]
+        assert record.score.map_rmse == pytest.approx(np.sqrt(np.mean((mean - then.values) ** 2)), rel=1e-6)
+        assert (record.score.level_f1 is None) == (world.level is None)
+        if world.level is not None:
+            assert record.score.level_f1 == pytest.approx(level_f1(mean, then.values, world.level), abs=1e-3)
+
+
+def test_figures_are_drawn_and_repeat(done):
+    _, path = done
+    files = draw_run(path)
+    assert {file.name for file in files} == {"belief.png", "regret.png", "traffic.png", "run.gif"}
+    before = {file: file.read_bytes() for file in files}
+    draw_run(path)
+    assert all(file.read_bytes() == content for file, content in before.items())
+
+
+def test_all_three_scenarios_are_offered():
+    assert {"field", "field-soil", "field-plume"} <= set(available())
+
+
+def test_level_f1_is_the_mean_of_precision_and_recall():
+    values, mean = np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([2.5, 0.0, 0.0, 3.0, 9.0])
+    precision, recall = 2 / 3, 2 / 2
+    assert level_f1(mean, values, 2.2) == pytest.approx(2 * precision * recall / (precision + recall))
+    assert level_f1(values, values, 100.0) == 1.0
+    assert level_f1(values, values, -1.0) == 1.0
+    assert level_f1(-values, values, 2.2) == 0.0
+
+
+def test_simple_regret_of_a_field_that_moves_is_that_of_the_last_round_that_measured():
+    X = np.linspace(0.0, 10.0, 11)[:, None]
+
+    def truth(number):
+        def value(points):
+            return -np.abs(points[:, 0] - number)
+
+        return GroundTruth(X, value(X), 0.0, np.array([float(number)]), "", "", "", value, at_round=truth)
+
+    previous, regrets = None, []
+    for number, places in enumerate([[0.0], [5.0, 3.0], [], [9.0]]):
+        score = score_round(truth(number), previous, [Evaluation([x], 1.0) for x in places], None, None)
+        previous = RoundRecord(round=number, samples=[], score=score)
+        regrets.append((score.simple_regret, score.batch_regret))
+    assert regrets == [(0.0, 0.0), (2.0, 2.0), (2.0, None), (6.0, 6.0)]
+
+
+def test_older_lines_without_the_new_fields_are_read():
+    line = b'{"round":1,"samples":[{"agent":"a","location":[1.0],"measurement":2.0}]}'
+    record = msgspec.json.decode(line, type=RoundRecord)
+    assert record.samples == [Sample("a", [1.0], 2.0)]
+    assert len(record.evaluations) == 1
+    assert Score(1.0, None, 0.0).level_f1 is None

@@ -1,0 +1,172 @@
+"""Teams in worlds where agents have boxes of their own, may decline to measure, and data fade."""
+
+import json
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo.world import World
+from swarmbo_envs import robot_team_v0, sensor_field_v0
+
+MOVING = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 6.0}}}
+SMALL = {"sensors": 5, "field": MOVING, "noise_std": 0.05, "max_cycles": 6, "spots": 9}
+FADING = {"kind": "exact", "restarts": 0, "time": {"kernel": "matern32"}}
+
+
+def drive(env, team, rounds, observations=None, infos=None):
+    """Play some rounds; what each of them told."""
+    if infos is None:
+        observations, infos = env.reset(seed=1)
+    told = []
+    for _ in range(rounds):
+        actions = team.act(observations, infos)
+        out = env.step(actions)
+        team.observe(*out)
+        observations, infos = out[0], out[-1]
+        told.append((actions, infos))
+    return told
+
+
+def measured(infos):
+    return {agent for agent, info in infos.items() if info["sampled"]}
+
+
+def test_the_world_of_a_team_has_the_agents_own_boxes_and_what_they_may_decline():
+    env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.25, task="level", level=0.5)
+    env.reset(seed=0)
+    world = World(env)
+    assert (world.domain.low.tolist(), world.domain.high.tolist()) == ([0.0, 0.0], [900.0, 600.0])
+    for agent in world.agents:
+        np.testing.assert_array_equal(world.boxes[agent].low, env.action_space(agent).low[:2])
+        np.testing.assert_array_equal(world.boxes[agent].high, env.action_space(agent).high[:2])
+    assert world.prices(["sensor_2"]) == {"sensor_2": 0.25}
+    assert (world.level, world.may_decline) == (0.5, True)
+    np.testing.assert_array_equal(world.standpoints()["sensor_3"], env.stations.places[3])
+    spot = env.candidates("sensor_1")[0]
+    assert world.action("sensor_1", spot).tolist() == [*spot, 1.0]
+    assert world.action("sensor_1", spot, measures=False).tolist() == [*spot, 0.0]
+    robots = World(robot_team_v0.parallel_env(robots=2))
+    assert (robots.prices(["robot_0"]), robots.standpoints(), robots.level, robots.may_decline) == ({}, {}, None, False)
+    assert len(robots.action("robot_0", np.zeros(2))) == 2
+
+
+@pytest.mark.parametrize(
+    ("acquisition", "task"), [("db-gp-ucb", "peak"), ("information", "map"), ("straddle", "level")]
+)
+def test_sensors_look_at_their_own_candidates_only_and_free_energy_is_used(acquisition, task):
+    level = {"level": 0.3} if task == "level" else {}
+    env = sensor_field_v0.parallel_env(**SMALL, task=task, **level)
+    team = sb.Team.for_env(env, belief=FADING, acquisition=acquisition)
+    told = drive(env, team, 3)
+    for actions, infos in told:
+        for agent in measured(infos):
+            spot = infos[agent]["location"]
+            assert (env.candidates(agent) == spot).all(axis=1).any()
+            assert actions[agent][2] == 1.0
+    if task == "map":
+        assert all(len(measured(infos)) == 5 for _, infos in told)
+        assert team.belief.n_data == 20
+    assert team.failures == 0
+
+
+def test_what_is_not_worth_its_price_is_not_measured_and_is_no_failure():
+    env = sensor_field_v0.parallel_env(**SMALL, energy_price=1e6)
+    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
+    told = drive(env, team, 6)
+    assert all(not measured(infos) for _, infos in told)
+    assert all(action[2] == 0.0 for actions, _ in told for action in actions.values())
+    assert (team.belief.n_data, team.failures) == (5, 0)
+    assert team.last_query is not None
+    assert team.last_query.points == {}
+    assert team.last_sharing.messages == 0
+
+
+def test_a_middling_price_wakes_sensors_again_when_what_they_knew_has_faded():
+    env = sensor_field_v0.parallel_env(**{**SMALL, "max_cycles": 12}, energy_price=0.3)
+    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
+    counts = [len(measured(infos)) for _, infos in drive(env, team, 12)]
+    asleep = counts.index(0)
+    assert sum(counts[:asleep]) > 0
+    assert sum(counts[asleep:]) > 0
+
+
+def test_without_battery_a_sensor_is_not_asked():
+    env = sensor_field_v0.parallel_env(**SMALL, battery_j=2.0)
+    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
+    told = drive(env, team, 4)
+    assert [len(measured(infos)) for _, infos in told] == [5, 5, 0, 0]
+    assert team.failures == 0
+
+
+def test_data_of_a_team_carry_their_rounds_and_those_told_late_keep_theirs():
+    team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], belief=FADING, seed=2)
+    first = team.ask()
+    second = team.ask()
+    team.tell(second, {"a": 1.0, "b": 2.0})
+    assert team.belief.X[:, 2].tolist() == [2.0, 2.0]
+    team.tell(first, {"a": 0.5})
+    assert team.belief.X[:, 2].tolist() == [2.0, 2.0, 1.0]
+    assert team.belief.now == 2.0
+    team.attach([[0.3, 0.3]], [1.5])
+    team.attach([[0.3, 0.3, 1.25]], [1.5])
+    assert team.belief.X[3:, 2].tolist() == [2.0, 1.25]
+    assert team.recommend() is not None
+
+
+def test_without_new_data_a_team_still_forgets():
+    env = sensor_field_v0.parallel_env(**SMALL, energy_price=1e6)
+    team = sb.Team.for_env(env, belief=FADING, acquisition="information")
+    drive(env, team, 1)
+    place = env.stations.places[:1]
+    before = team.belief.posterior(place)[1][0]
+    drive(env, team, 3, dict.fromkeys(env.possible_agents), {})
+    assert team.belief.now == 4.0
+    assert team.belief.posterior(place)[1][0] > before
+
+
+def test_prices_are_checked_and_let_agents_of_ask_and_tell_decline():
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition="information", seed=0)
+    query = team.ask(prices={"a": 1e9})
+    assert list(query.points) == ["b"]
+    team.tell(query, {"b": 1.0})
+    for price in (-1.0, np.nan, np.inf):
+        with pytest.raises(ConfigError, match=r"\$\.prices\.a: got .*; wanted a finite number >= 0"):
+            team.ask(prices={"a": price})
+    with pytest.raises(ConfigError, match=r"\$\.agents: got \['c'\]; wanted some of"):
+        team.ask(prices={"c": 1.0})
+
+
+@pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy", "independent", "random"])
+def test_a_saved_team_goes_on_to_the_bit_under_every_kind_of_coordination(coordination):
+    def made():
+        env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.3, failure_rate=0.2)
+        kinds = {"belief": FADING, "acquisition": "information", "coordination": coordination}
+        return env, sb.Team.for_env(env, **kinds, seed=4)
+
+    env, team = made()
+    drive(env, team, 3)
+    world, saved = env.get_state(), team.state_dict()
+    saved = {"json": json.loads(json.dumps(saved["json"])), "arrays": saved["arrays"]}
+    other_env, other = made()
+    other_env.reset(seed=1)
+    other_env.set_state(world)
+    other.load_state_dict(saved)
+    for (actions, _), (others, _) in zip(
+        drive(env, team, 3, dict.fromkeys(env.possible_agents), {}),
+        drive(other_env, other, 3, dict.fromkeys(env.possible_agents), {}),
+        strict=True,
+    ):
+        np.testing.assert_equal(actions, others)
+    np.testing.assert_array_equal(team.belief.L, other.belief.L)
+
+
+def test_sensors_as_agents_with_inboxes_decide_like_the_fast_path():
+    def actions(as_agents):
+        env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.3)
+        transport = {"kind": "in-process", "as_agents": as_agents}
+        team = sb.Team.for_env(env, belief=FADING, acquisition="information", transport=transport)
+        return [told for told, _ in drive(env, team, 3)]
+
+    np.testing.assert_equal(actions(True), actions(False))
