@@ -20,8 +20,10 @@ if TYPE_CHECKING:
         BeliefFunctions as BeliefFunctions,
         DuMBO as DuMBO,
         ExpectedImprovement as ExpectedImprovement,
+        Information as Information,
         JointAcquisition as JointAcquisition,
         Restarts as Restarts,
+        Straddle as Straddle,
         Thompson as Thompson,
         TrustBox as TrustBox,
     )
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from swarmbo.belief import (
         ExactGP as ExactGP,
         ExactGPSettings as ExactGPSettings,
+        TimeAxis as TimeAxis,
     )
     from swarmbo.belief.additive import (
         AdditiveGP as AdditiveGP,
@@ -131,6 +134,7 @@ _HOME = {
     "Greedy": "baselines",
     "InProcess": "transport",
     "Independent": "baselines",
+    "Information": "acquisition",
     "IsotropicGP": "baselines",
     "JointAcquisition": "acquisition",
     "LawnMower": "baselines",
@@ -149,9 +153,11 @@ _HOME = {
     "Sobol": "baselines",
     "Solution": "coordination",
     "SolveReport": "records",
+    "Straddle": "acquisition",
     "SwarmboError": "errors",
     "Team": "team",
     "Thompson": "acquisition",
+    "TimeAxis": "belief",
     "TrustBox": "acquisition",
     "Turbo1": "baselines",
     "Warp": "belief.warping",

@@ -28,8 +28,9 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
 
     It keeps PettingZoo's parallel API. The same seed gives the same episode to the bit. Spaces hold what is returned;
     rewards are finite numbers, flags are bools. Infos say where agents measured, inside their action spaces, and what,
-    NaN where that failed; of agents that may decline to measure, also whether they did. All agents end together. A deep copy, and a state that was written down (if it has
-    ``get_state`` and ``set_state``), go on alike in mid-episode. What it tells its team fits.
+    NaN where that failed; of agents that may decline to measure, also whether they did. All agents end together. A deep
+    copy, and a state that was written down (if it has ``get_state`` and ``set_state``), go on alike in mid-episode.
+    What it tells its team fits.
 
     Args:
         make: Makes it anew, with the same arguments.
@@ -145,7 +146,9 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
     may_decline = hasattr(env.unwrapped, "prices")
     if may_decline:
         sampled = info.get("sampled")
-        claim(isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, "a bool: measurements have a price")
+        claim(
+            isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, "a bool: measurements have a price"
+        )
     missing = "measurement" not in info and "factors" not in info and not World.declined(info)
     claim(not missing, f"infos of {agent!r}", sorted(info), "'measurement', or 'factors'")
     outcomes = dict(info.get("factors", {}))

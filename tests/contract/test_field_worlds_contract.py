@@ -18,7 +18,7 @@ from swarmbo.errors import StateVersionError
 
 WORLDS = [
     *[("robot_team", field) for field in ("elevation", "only", "interpolated", "gp")],
-    *[("sensor_field", field) for field in ("moving gp", "plume", "only", "survey", "series")],
+    *[("sensor_field", field) for field in ("moving gp", "plume", "series")],
 ]
 
 
@@ -41,8 +41,6 @@ def world(request, tmp_path):
         ("robot_team", "gp"): {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100},
         ("sensor_field", "moving gp"): {**energy, "field": {"gp": {"size_m": [900, 700], "time": {}}}},
         ("sensor_field", "plume"): {**energy, "field": {"plume": {}}, "task": "level", "level": 20.0, "battery_j": 2.0},
-        ("sensor_field", "only"): {**energy, "field": {**table, "sites": "only"}, "task": "peak"},
-        ("sensor_field", "survey"): {**energy, "field": {"survey": "oxford-ph", "sites": "interpolated"}},
         ("sensor_field", "series"): {**energy, "field": {**table, "time": "t", "sites": "only"}, "task": "peak"},
     }[request.param]
 

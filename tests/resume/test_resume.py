@@ -14,7 +14,7 @@ from swarmbo.experiment import load, resume, run
 
 SETTINGS = {
     "robots": ["rounds=8", "environment.robots=3", "belief.restarts=1"],
-    "field-plume": ["rounds=6", "environment.sensors=6", "environment.failure_rate=0.2", "belief.restarts=0"],
+    "field-plume": ["rounds=5", "environment.sensors=4", "environment.failure_rate=0.2", "belief.restarts=0"],
     "camel": ["rounds=30", "environment.failure_rate=0.1", "environment.noise_std=0.1"],
 }
 CHEAP = ["rounds=3", "environment.robots=2", "belief.restarts=1", "coordination.kind=random"]
