@@ -209,7 +209,8 @@ class FieldTeam:
             links: Who hears whom; None means everyone.
             agents: Who takes part; by default all.
             prices: What a measurement costs agents, in the unit of the outcome. These may decline: an agent whose
-                measurement is not worth its price has no place in the query. Others measure in any case.
+                measurement is not worth its price has no place in the query. Others, and those who pay nothing,
+                measure in any case.
 
         Raises:
             ConfigError: If an agent is unknown, links are directed, or a price is no finite number >= 0.
@@ -243,7 +244,7 @@ class FieldTeam:
                 round=self.round,
                 horizon=self.horizon,
                 seed=self.seed,
-                prices=prices,
+                prices={agent: float(price) for agent, price in prices.items() if price > 0.0},
                 level=self._world.level if self._world else None,
             ),
             self.acquisition,

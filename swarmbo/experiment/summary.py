@@ -64,9 +64,9 @@ class Summary(msgspec.Struct, frozen=True):
     axis_unit: str
     is_joint: bool = False
     references: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    source: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     declined: int = 0
     cost: float = 0.0
-    source: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 def summarise(
@@ -99,9 +99,9 @@ def summarise(
         axis_unit="" if truth is None else truth.axis_unit,
         is_joint=any(record.joint is not None for record in records),
         references=dict(references),
+        source=_common([record.source for record in records if record.source is not None]),
         declined=declined(records),
         cost=total_cost(records),
-        source=_common([record.source for record in records if record.source is not None]),
     )
 
 

@@ -28,8 +28,9 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
 
     It keeps PettingZoo's parallel API. The same seed gives the same episode to the bit. Spaces hold what is returned;
     rewards are finite numbers, flags are bools. Infos say where agents measured, inside their action spaces, and what,
-    NaN where that failed. All agents end together. A deep copy, and a state that was written down (if it has
-    ``get_state`` and ``set_state``), go on alike in mid-episode. What it tells its team fits.
+    NaN where that failed; of agents that may decline to measure, also whether they did. All agents end together. A deep
+    copy, and a state that was written down (if it has ``get_state`` and ``set_state``), go on alike in mid-episode.
+    What it tells its team fits.
 
     Args:
         make: Makes it anew, with the same arguments.
@@ -142,7 +143,13 @@ def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
 
 
 def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
-    missing = "measurement" not in info and "factors" not in info
+    may_decline = hasattr(env.unwrapped, "prices")
+    if may_decline:
+        sampled = info.get("sampled")
+        claim(
+            isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, "a bool: measurements have a price"
+        )
+    missing = "measurement" not in info and "factors" not in info and not World.declined(info)
     claim(not missing, f"infos of {agent!r}", sorted(info), "'measurement', or 'factors'")
     outcomes = dict(info.get("factors", {}))
     if "measurement" in info:
@@ -152,7 +159,8 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
         claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a number; NaN if it failed")
     claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
     where, box = info["location"], env.action_space(agent)
-    claim(box.contains(where), f"the location of {agent!r}", where, f"one in its action space, {box}")
+    inside = box.contains(np.append(where, box.high[-1])) if may_decline else box.contains(where)
+    claim(inside, f"the location of {agent!r}", where, f"one in its action space, {box}")
 
 
 def _check_copy(env: Any, cycles: int) -> None:

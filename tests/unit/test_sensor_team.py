@@ -65,9 +65,8 @@ def test_sensors_look_at_their_own_candidates_only_and_free_energy_is_used(acqui
             spot = infos[agent]["location"]
             assert (env.candidates(agent) == spot).all(axis=1).any()
             assert actions[agent][2] == 1.0
-    if task == "map":
-        assert all(len(measured(infos)) == 5 for _, infos in told)
-        assert team.belief.n_data == 20
+    assert all(len(measured(infos)) == 5 for _, infos in told)
+    assert team.belief.n_data == 20
     assert team.failures == 0
 
 

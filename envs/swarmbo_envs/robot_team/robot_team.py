@@ -240,7 +240,7 @@ site nearest to that place) |
         """
         episode = self._current()
         agents = self.agents
-        places = checked_actions(actions, agents, self._action_spaces, "a place [x, y]")
+        places = checked_actions(actions, agents, self._action_spaces, "[x, y]")
         if not agents:
             return {}, {}, {}, {}, {}
         episode.round += 1

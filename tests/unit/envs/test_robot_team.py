@@ -234,7 +234,7 @@ def test_actions_rounded_to_single_precision_are_accepted():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        ([np.nan, 0.0], r"\$\.actions\.robot_1: got \[nan, 0\.0\]; wanted a place from \[0\.0, 0\.0\] to"),
+        ([np.nan, 0.0], r"\$\.actions\.robot_1: got \[nan, 0\.0\]; wanted \[x, y\] from \[0\.0, 0\.0\] to"),
         ([-1.0, 0.0], r"\$\.actions\.robot_1: got \[-1\.0, 0\.0\]"),
         ([1.0, 1e9], r"\$\.actions\.robot_1: got"),
         ([1.0], r"\$\.actions\.robot_1: got shape \(1,\); wanted \[x, y\]"),
