@@ -7,6 +7,7 @@ import numpy as np
 
 from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
+from swarmbo.belief.fusion.settings import FusedSettings
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import Comparison, RegretTrace
 from swarmbo.experiment.film import write_film
@@ -70,8 +71,11 @@ def draw_run(path: Path) -> list[Path]:
     if not records:
         return []
     world, belief, into = world_of(folder), folder.scenario().belief, path / "figures"
+    fused = isinstance(belief, FusedSettings)
+    prior = belief.prior if fused else belief
     try:
-        files = plotting.write_figures(records, world, belief if isinstance(belief, ExactGPSettings) else None, into)
+        settings = prior if isinstance(prior, ExactGPSettings) else None
+        files = plotting.write_figures(records, world, settings, into, fused)
         film = write_film(folder, records, into / "run.gif") if world.variables else None
         return files if film is None else [*files, film]
     except OSError as error:

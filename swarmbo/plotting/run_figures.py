@@ -1,10 +1,12 @@
 """All figures of one run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
+from swarmbo.plotting.agent_maps import agent_maps_figure, error_traffic_figure
 from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
@@ -16,7 +18,7 @@ from swarmbo.records import RoundRecord
 
 
 def write_figures(
-    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings | None, folder: Path
+    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings | None, folder: Path, fused: bool = False
 ) -> list[Path]:
     """Write the figures of a run: ``regret.png``, ``traffic.png`` if there was any, and what suits its world.
 
@@ -28,6 +30,8 @@ def write_figures(
         world: Its world.
         settings: The settings of the run's belief about a field; None draws no maps.
         folder: Where to; it is made.
+        fused: Whether each agent had a belief of its own. Maps then show the exact belief of all measurements pooled,
+            and say so; ``agents.png`` and, where errors are logged, ``error_traffic.png`` are added.
 
     Returns:
         The files written; none if there are no rounds.
@@ -35,6 +39,8 @@ def write_figures(
     if not records:
         return []
     belief = settings if world.has_map else None
+    if fused:
+        world = replace(world, name=f"{world.name} · pooled belief".lstrip(" ·"))
     written = [] if belief is None else [style.save(belief_map_figure(records, world, belief), folder / "belief.png")]
     written.append(style.save(regret_figure(records, world), folder / "regret.png"))
     if total_traffic(records).messages:
@@ -43,6 +49,10 @@ def write_figures(
         written.append(style.save(variables_figure(records, world), folder / "variables.png"))
     if world.graph is not None:
         written.append(style.save(factor_graph_figure(world.graph), folder / "factor_graph.png"))
+    if fused and belief is not None:
+        written.append(style.save(agent_maps_figure(records, world, belief), folder / "agents.png"))
+    if fused and any(record.score is not None and record.score.map_rmse is not None for record in records):
+        written.append(style.save(error_traffic_figure(records), folder / "error_traffic.png"))
     if belief is not None:
         written.append(write_animation(records, world, belief, folder / "run.gif"))
     return written
