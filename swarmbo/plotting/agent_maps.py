@@ -68,7 +68,9 @@ def agent_maps_figure(records: Sequence[RoundRecord], world: World, settings: Ex
             ax.set_title(name if rmse is None else f"{name}: RMSE {rmse:.3g}")
         for ax in panels[len(beliefs) :]:
             ax.remove()
-        title = f"round {records[-1].round} · own data of {len(chosen)} of {len(agents)} agents, and all pooled"
+        title = (
+            f"round {records[-1].round} · own data of {len(chosen)} of {len(agents)} agents, evenly picked; all pooled"
+        )
         figure.suptitle(title, x=0.01, ha="left", fontsize=12.5)
     return figure
 
@@ -92,4 +94,5 @@ def error_traffic_figure(records: Sequence[RoundRecord]) -> Figure:
             ax.set_xlabel(label)
             ax.set_ylabel("map RMSE")
             ax.set_ylim(bottom=0.0)
+        figure.axes[1].set_xlim(left=0.0)
     return figure
