@@ -53,6 +53,7 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.refined_max_sum import RefinedMaxSum
 from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
 from swarmbo.settings import Settings, resolve
@@ -260,7 +261,8 @@ def decide_joint(
         point, report = coordination.decide_joint(situation, acquisition)
         return _checked(point, situation, coordination), report
     functions = acquisition.local_functions(in_structure(situation, model.learned.structure), model)
-    graph, links = functions.graph, situation.links
+    graph = functions.graph
+    links = _links(situation, graph)
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     if transport.as_agents:
@@ -276,6 +278,17 @@ def decide_joint(
         drawing = draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
         report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
     return _checked(agreement.point, situation, coordination), report
+
+
+def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":
+    """Who hears whom while agreeing; None: everyone.
+
+    On scopes that are not the team's own, agents must talk who need not be in contact. Such scopes come from totals,
+    which reach everybody over a base station where no relay does, and so do messages then.
+    """
+    links = situation.links
+    is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
+    return links if links is None or is_own or nx.is_connected(links) else None
 
 
 def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:

@@ -328,7 +328,9 @@ class Team:
             raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
         y = np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
         unknown, none = np.full(len(X), np.nan), np.full((len(X), k), np.nan)
-        if y.ndim == 1 and self.outcomes == "per-factor":
+        if y.ndim == 1 and k == 1:
+            y = y[:, None] if self.outcomes == "per-factor" else y
+        elif y.ndim == 1 and self.outcomes == "per-factor":
             raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({len(X)}, {k})")
         self._log = self._log.with_evaluations(self.space.points(X), *((y, none) if y.ndim == 1 else (unknown, y)))
 

@@ -79,6 +79,8 @@ improvement | one per factor |
             return learn_totals(situation, belief_settings, previous)
         if _is_shared(situation.graph):
             return super().learn(situation, belief_settings, previous)
+        if previous is not None and len(previous.warps) != len(situation.graph.factors):
+            previous = None  # another acquisition learned it
         return learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
@@ -127,7 +129,7 @@ improvement | one per factor |
         centre, columns = model.incumbent(), dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         if len(graph.factors) == 1:
             n_initial, restarted_at = self._design(situation, model.learned), model.learned.restarted_at
-            if restarted_at and len(situation.history) - restarted_at < n_initial:
+            if restarted_at and len(situation.history) + len(situation.pending) - restarted_at < n_initial:
                 when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
                 return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
             low, high = box_around(centre, self._side(_seen(belief), n_initial, _PATIENCE_OF_ONE))

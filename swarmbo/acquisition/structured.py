@@ -108,4 +108,5 @@ def _carried_over(
     kept = {i: before.scopes.index(scope) for i, scope in enumerate(structure.scopes) if scope in before.scopes}
     old, new = _graph(situation, before), _graph(situation, structure)
     hyperparameters = regrouped(previous.hyperparameters, old, new, kept, settings.kernel)
-    return msgspec.structs.replace(previous, hyperparameters=hyperparameters)
+    rivals = tuple((place, regrouped(of, old, new, kept, settings.kernel)) for place, of in previous.rivals)
+    return msgspec.structs.replace(previous, hyperparameters=hyperparameters, rivals=rivals)

@@ -48,6 +48,7 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
         belief, learned = learned_belief(situation, situation.graph, history, settings, previous)
+        learned = msgspec.structs.replace(learned, scopes=None, rivals=())
         return Model(belief.condition_on_pending(situation.pending), learned)
     if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)

@@ -29,8 +29,11 @@ def read_report(path: Path) -> Summary:
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
     """What to tell at the end of a run: a label and its text in each row."""
     unit, score = summary.unit, summary.score
+    best = _found(summary.best, unit, summary.axis_unit, with_std=False)
+    if summary.best is None and summary.recommendation is not None:
+        best = "none: in every round some factor failed"
     rows = [
-        ("best measurement", _found(summary.best, unit, summary.axis_unit, with_std=False)),
+        ("best measurement", best),
         ("recommendation", _found(summary.recommendation, unit, summary.axis_unit, with_std=True)),
     ]
     if summary.maximum is not None:

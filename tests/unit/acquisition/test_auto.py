@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import msgspec
+import networkx as nx
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
@@ -409,3 +410,38 @@ def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
 def test_settings_out_of_range_are_refused(wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Auto(**wrong)
+
+
+@pytest.mark.parametrize("as_agents", [False, True])
+def test_agents_out_of_contact_agree_on_one_process_for_all(as_agents) -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
+    links = nx.Graph([("a", "b"), ("c", "d")])
+    transport = {"kind": "in-process", "as_agents": as_agents}
+    team = sb.Team(graph, dict.fromkeys("abcd", (0.0, 1.0)), seed=1, initial=8, transport=transport)
+    scopes = set()
+    for _ in range(20):
+        query = team.ask(links=links)
+        team.tell(query, float(bowl(np.array([[query.point[v] for v in "abcd"]]))[0]))
+        scopes.add(team.model.learned.scopes)
+    assert (("a", "b", "c", "d"),) in scopes
+
+
+@pytest.mark.parametrize("kind", ["expected-improvement", "dec-hbo"])
+def test_the_default_goes_on_from_what_another_acquisition_learned_of_one_factor(kind) -> None:
+    bounds = dict.fromkeys("ab", (0.0, 1.0))
+    other = sb.Team(None, bounds, seed=1, acquisition=kind, initial=4)
+    for _ in range(30):
+        other.tell(other.ask(), 1.0)  # no gain: a restart would be due
+    team = sb.Team(None, bounds, seed=1, initial=4).load_state_dict(other.state_dict())
+    team.tell(team.ask(), 1.0)
+    assert team.n_data == 31
+
+
+def test_points_that_are_out_count_among_the_random_ones_after_a_restart(situation_of) -> None:
+    situation = stalled(situation_of, t=17)
+    model = Auto().learn(situation, BELIEF, Auto().learn(first_of(situation, 16), BELIEF, None).learned)
+    assert model.learned.restarted_at == 17
+    rng = np.random.default_rng(0)
+    for n_pending, kind in ((5, FixedPoint), (6, LogImprovements)):
+        out = replace(situation, pending=situation.domain.from_unit(rng.random((n_pending, 2))))
+        assert isinstance(Auto().local_functions(out, Auto().learn(out, BELIEF, model.learned)), kind)
