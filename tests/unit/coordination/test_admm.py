@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from scipy.optimize import minimize
 
 from swarmbo.agent import maximise_with_agents
@@ -201,6 +201,7 @@ def textbook(functions: Sum, z: np.ndarray, rounds: int, method: ADMM, natural: 
             P, centre = functions.bowl(factor)
             pull = np.diag(eta * (degree[own] > 1))
             xs.append(np.linalg.solve(P + pull, P @ centre + pull @ (z[own] - u)))
+            assume(((functions.low[own] < xs[-1]) & (xs[-1] < functions.high[own])).all())
         new = np.zeros(len(z))
         for own, x, u in zip(columns, xs, us, strict=True):
             new[own] += (x + u) / degree[own]
