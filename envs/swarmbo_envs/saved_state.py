@@ -1,4 +1,4 @@
-"""States of worlds over a field, as ``get_state`` writes them: plain JSON and arrays, held to be whole when read."""
+"""States of worlds, as ``get_state`` writes them: plain JSON and arrays, held to be whole when read."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any

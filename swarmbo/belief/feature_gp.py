@@ -15,13 +15,12 @@ from swarmbo.belief.data import checked_outcomes
 from swarmbo.belief.feature_basis import FeatureBasis
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.information import Information, information_of
-from swarmbo.belief.placed import PlacedGP
+from swarmbo.belief.placed import CHUNK, PlacedGP
 from swarmbo.belief.state import read_state, write_state
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 
 _STATE_ARRAYS = ("frequencies", "precision", "shift", "pending")
-_CHUNK = 4096  # points predicted at once, which bounds the memory to _CHUNK times the number of features
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,20 +191,6 @@ class FeatureGP(PlacedGP):
             return self
         return replace(self, pending=points if self.pending is None else np.concatenate([self.pending, points]))
 
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean (m,) and variance (m,) of the field without measurement noise, at physical points (m, d).
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        points = self._points(X)
-        mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
-        for start in range(0, points.shape[0], _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            part = self.posterior_cache(points[rows])
-            mean[rows], var[rows] = part.mean, part.var
-        return mean, var
-
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
         """Mean (m,) of the field at physical points (m, d), without the cost of a variance.
 
@@ -213,8 +198,8 @@ class FeatureGP(PlacedGP):
             ShapeError: If the shape does not fit, or a value is not finite.
         """
         points, mean = self._points(X), np.empty(np.shape(X)[0])
-        for start in range(0, points.shape[0], _CHUNK):
-            rows = slice(start, start + _CHUNK)
+        for start in range(0, points.shape[0], CHUNK):
+            rows = slice(start, start + CHUNK)
             mean[rows] = self._mean(self._features(points[rows]))
         return mean
 
@@ -227,16 +212,6 @@ class FeatureGP(PlacedGP):
         Phi, scale = self._features(X), self.hyperparameters.scale
         V = solve_lower(self._root, Phi.T)
         return FeatureCache(self._mean(Phi), scale**2 * np.einsum("pm,pm->m", V, V), V, scale)
-
-    def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Mean (m,) and joint covariance (m, m) of the field at physical points (m, d).
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        cache = self.posterior_cache(X)
-        everything = np.arange(cache.mean.size)
-        return cache.mean, cache.cov(everything, everything)
 
     def posterior_gradient(
         self, X: Float[np.ndarray, "m d"]

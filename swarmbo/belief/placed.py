@@ -1,5 +1,6 @@
 """Where and when: a belief about physical places, perhaps with a time axis, and the unit cube it reckons in."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -9,12 +10,15 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.data import checked_points
 from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.views import JointMoments
 from swarmbo.spaces import Domain
+
+CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to CHUNK times the number of data or features
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PlacedGP:
-    """A Gaussian process over a box.
+class PlacedGP(ABC):
+    """A Gaussian process over a box, which predicts from what it says of points jointly.
 
     With a time axis, data points carry the round of their measurement as a last coordinate. Predictions and new data
     are of the belief's own moment ``now``, unless points state theirs; ``at`` moves it.
@@ -51,6 +55,46 @@ class PlacedGP:
             moment: In rounds.
         """
         return replace(self, now=float(moment)) if self.has_time else self
+
+    @abstractmethod
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
+        """The posterior at fixed points (m, d), physical, from which covariances between subsets are cheap."""
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and variance of the field (without measurement noise).
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) in the unit of the outcome, and variances (m,) >= 0 in its square.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        points = self._points(X)
+        mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
+        for start in range(0, points.shape[0], CHUNK):
+            rows = slice(start, start + CHUNK)
+            part = self.posterior_cache(points[rows])
+            mean[rows], var[rows] = part.mean, part.var
+        return mean, var
+
+    def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
+        """Mean and joint covariance of the field.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) in the unit of the outcome, and covariances (m, m) in its square.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        cache = self.posterior_cache(X)
+        everything = np.arange(cache.mean.size)
+        return cache.mean, cache.cov(everything, everything)
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
         """Points checked, with their moments where the belief has a time axis."""

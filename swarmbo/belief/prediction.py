@@ -8,9 +8,7 @@ from jaxtyping import Float
 from swarmbo.belief.cache import PosteriorCache
 from swarmbo.belief.cholesky import extend, solve_lower, solve_lower_transposed
 from swarmbo.belief.gradient import covariance_gradient, posterior_gradient
-from swarmbo.belief.placed import PlacedGP
-
-_CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to _CHUNK times the number of data
+from swarmbo.belief.placed import CHUNK, PlacedGP
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,26 +52,6 @@ class FactorisedGP(PlacedGP):
         noise = self.hyperparameters.noise_variance * np.eye(U.shape[0])
         return extend(L, self._prior_cov(U, self._to_unit(X_old)), self._prior_cov(U, U) + noise)
 
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance of the field (without measurement noise).
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and variances (m,) >= 0 in its square.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        points = self._points(X)
-        mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
-        for start in range(0, points.shape[0], _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            part = self.posterior_cache(points[rows])
-            mean[rows], var[rows] = part.mean, part.var
-        return mean, var
-
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
         """Mean of the field, without the cost of a variance.
 
@@ -89,9 +67,9 @@ class FactorisedGP(PlacedGP):
         points, h = self._points(X), self.hyperparameters
         weights = solve_lower_transposed(self.L, self.whitened)
         mean = np.full(points.shape[0], h.mean)
-        for start in range(0, points.shape[0], _CHUNK):
-            U = self._to_unit(points[start : start + _CHUNK])
-            mean[start : start + _CHUNK] += self._prior_cov(U, self._conditioned_on()) @ weights
+        for start in range(0, points.shape[0], CHUNK):
+            U = self._to_unit(points[start : start + CHUNK])
+            mean[start : start + CHUNK] += self._prior_cov(U, self._conditioned_on()) @ weights
         return h.offset + h.scale * mean
 
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
@@ -108,22 +86,6 @@ class FactorisedGP(PlacedGP):
         mean = h.offset + h.scale * (h.mean + V.T @ self.whitened)
         var = h.scale**2 * np.maximum(h.outputscale - np.einsum("nm,nm->m", V, V), 0.0)
         return PosteriorCache(mean, var, V, U, h.prior, h.scale)
-
-    def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Mean and joint covariance of the field.
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,) in the unit of the outcome, and covariances (m, m) in its square.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        cache = self.posterior_cache(X)
-        everything = np.arange(cache.mean.size)
-        return cache.mean, cache.cov(everything, everything)
 
     def posterior_gradient(
         self, X: Float[np.ndarray, "m d"]

@@ -1,6 +1,5 @@
 """An additive function as a PettingZoo environment."""
 
-import secrets
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
@@ -19,6 +18,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import GroundTruth
 from swarmbo.rng import stream
 from swarmbo.settings import convert
+from swarmbo_envs.episodes import seed_and_number
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.functions.library import get
 from swarmbo_envs.functions.ownership import share_out
@@ -210,13 +210,7 @@ rounds left |
                 episode without any seed is random.
             options: Not used.
         """
-        old = self._episode
-        if seed is not None:
-            seed, number = int(seed), 0
-        elif old is not None:
-            seed, number = old.seed, old.number + 1
-        else:
-            seed, number = secrets.randbits(62), 0
+        seed, number = seed_and_number(seed, self._episode)
         middle = ((self.function.low + self.function.high) / 2.0).tolist()
         self._episode = _Episode(seed, number, 0, True, middle, [np.nan] * len(self.possible_agents), [])
         self.agents = self.possible_agents.copy()

@@ -1,6 +1,5 @@
 """The robot team as a PettingZoo environment."""
 
-import secrets
 import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
 from swarmbo_envs.actions import checked_actions
+from swarmbo_envs.episodes import seed_and_number
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.radio import links_in_range
 from swarmbo_envs.robot_team.episode import Episode
@@ -209,13 +209,7 @@ site nearest to that place) |
         Returns:
             Observations, and infos with the measurements at the starts.
         """
-        old = self._episode
-        if seed is not None:
-            seed, number = int(seed), 0
-        elif old is not None:
-            seed, number = old.seed, old.number + 1
-        else:
-            seed, number = secrets.randbits(62), 0
+        seed, number = seed_and_number(seed, self._episode)
         self._episode = episode = self._world.begin(seed, number)
         self.agents = self.possible_agents.copy()
         infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}

@@ -1,7 +1,7 @@
 """Where an episode of a WLAN stands, written down and read back; and how its users change."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -9,12 +9,11 @@ from jaxtyping import Bool, Float
 
 from swarmbo.errors import StateVersionError
 from swarmbo.rng import stream
+from swarmbo_envs.saved_state import Plain
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology
 
 _VERSION = 1
-
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Episode(msgspec.Struct):
@@ -74,18 +73,9 @@ def _reflected(
     return np.clip(low + np.minimum(phase, 2.0 * sides - phase), low, high)
 
 
-class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    version: int
-    world: dict[str, Any]
-    seed: _Count
-    number: _Count
-    round: _Count
-    running: bool
-
-
 def to_state(episode: Episode, world: dict[str, Any]) -> dict[str, Any]:
     """The episode as ``{"json": ..., "arrays": ...}``, with what makes its world this one."""
-    plain = _Plain(_VERSION, world, episode.seed, episode.number, episode.round, episode.running)
+    plain = Plain(_VERSION, world, episode.seed, episode.number, episode.round, episode.running)
     names = ("powers", "last", "totals", "users", "present")
     return {"json": msgspec.to_builtins(plain), "arrays": {name: np.array(getattr(episode, name)) for name in names}}
 
@@ -108,7 +98,7 @@ def from_state(state: Mapping[str, Any], world: dict[str, Any], n_points: int, n
     if plain.get("version") != _VERSION:
         raise StateVersionError(f"got a WLAN state of version {plain.get('version')!r}; wanted {_VERSION}")
     try:
-        told = msgspec.convert(plain, _Plain)
+        told = msgspec.convert(plain, Plain)
     except msgspec.ValidationError as error:
         raise StateVersionError(f"got a WLAN state that is not whole: its 'json': {error}") from None
     if differing := sorted(key for key in {*told.world, *world} if told.world.get(key) != world.get(key)):

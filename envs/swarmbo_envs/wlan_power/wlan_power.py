@@ -1,6 +1,5 @@
 """Power control in a WLAN as a PettingZoo environment."""
 
-import secrets
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,6 +17,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.rng import stream
 from swarmbo.settings import convert
+from swarmbo_envs.episodes import seed_and_number
 from swarmbo_envs.wlan_power.actions import checked_powers
 from swarmbo_envs.wlan_power.best_known import best_known
 from swarmbo_envs.wlan_power.episode import Episode, from_state, move_users, to_state
@@ -243,13 +243,7 @@ rounds left, powers of the access points that it hears |
                 first episode without any seed is random.
             options: Not used.
         """
-        old = self._episode
-        if seed is not None:
-            seed, number = int(seed), 0
-        elif old is not None:
-            seed, number = old.seed, old.number + 1
-        else:
-            seed, number = secrets.randbits(62), 0
+        seed, number = seed_and_number(seed, self._episode)
         if seed < 0:
             raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
         k, users = len(self.possible_agents), self.topology.users
