@@ -10,6 +10,8 @@ from jaxtyping import Float
 from swarmbo.acquisition import History
 from swarmbo.errors import UnknownQueryError
 
+_ARRAYS = ("X", "totals", "factors", "moments")  # of a history
+
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
@@ -19,11 +21,13 @@ class OpenQuery:
         point: Where (n,), physical.
         row: Its row in the history, once a part of its outcome was told.
         told: Factors whose outcomes were told.
+        moment: The round in which it was asked for.
     """
 
     point: Float[np.ndarray, " n"]
     row: int | None = None
     told: tuple[str, ...] = ()
+    moment: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,13 @@ class Logbook:
     def empty(cls, n_variables: int, factors: Iterable[str]) -> "Logbook":
         """A logbook with nothing in it."""
         names = tuple(factors)
-        return cls(names, History(np.zeros((0, n_variables)), np.zeros(0), np.zeros((0, len(names)))), {})
+        nothing = History(np.zeros((0, n_variables)), np.zeros(0), np.zeros((0, len(names))), np.zeros(0))
+        return cls(names, nothing, {})
+
+    @property
+    def round(self) -> int:
+        """1 before anything was asked; every query is a round."""
+        return self.asked + 1
 
     @property
     def n_evaluations(self) -> int:
@@ -77,7 +87,8 @@ class Logbook:
     def with_query(self, point: Float[np.ndarray, " n"]) -> tuple["Logbook", str]:
         """Send out a point; the new logbook, and the query's id."""
         query_id = f"q{self.asked + 1:05d}"
-        return replace(self, open={**self.open, query_id: OpenQuery(point)}, asked=self.asked + 1), query_id
+        query = OpenQuery(point, moment=self.round)
+        return replace(self, open={**self.open, query_id: query}, asked=self.asked + 1), query_id
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up waiting for queries; what was told of them stays."""
@@ -130,7 +141,7 @@ class Logbook:
         by_factor = history.factors.copy()
         for factor, outcome in outcomes.items():
             by_factor[row, self.factors.index(factor)] = outcome
-        told = OpenQuery(history.X[row], row, (*query.told, *outcomes))
+        told = replace(query, point=history.X[row], row=row, told=(*query.told, *outcomes))
         left = self._left(told)
         failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values()) + (len(left) if rest_failed else 0)
         log = replace(self, history=_with_sums(replace(history, factors=by_factor)), failures=self.failures + failures)
@@ -139,15 +150,17 @@ class Logbook:
         return replace(log, open={**log.open, query_id: told})
 
     def with_evaluations(
-        self, X: Float[np.ndarray, "t n"], totals: Float[np.ndarray, " t"], factors: Float[np.ndarray, "t k"]
+        self,
+        X: Float[np.ndarray, "t n"],
+        totals: Float[np.ndarray, " t"],
+        factors: Float[np.ndarray, "t k"],
+        moments: Float[np.ndarray, " t"] | None = None,
     ) -> "Logbook":
-        """Add evaluations that were never asked for; rows without any outcome count as failed."""
-        history = self.history
-        added = History(
-            np.concatenate([history.X, X]),
-            np.concatenate([history.totals, totals]),
-            np.concatenate([history.factors, factors]),
-        )
+        """Add evaluations that were never asked for, of the present round if nobody says of which.
+
+        Rows without any outcome count as failed.
+        """
+        added = self._with_rows(X, totals, factors, np.full(len(X), float(self.round)) if moments is None else moments)
         nothing = np.isnan(totals) & np.isnan(factors).all(axis=1)
         given = self.given if self.asked else len(added)
         return replace(self, history=_with_sums(added), failures=self.failures + int(nothing.sum()), given=given)
@@ -158,17 +171,18 @@ class Logbook:
             "asked": self.asked,
             "failures": self.failures,
             "given": self.given,
-            "open": {key: [q.point.tolist(), q.row, list(q.told)] for key, q in self.open.items()},
+            "open": {key: [q.point.tolist(), q.row, list(q.told), q.moment] for key, q in self.open.items()},
         }
-        return plain, {name: getattr(self.history, name).copy() for name in ("X", "totals", "factors")}
+        return plain, {name: getattr(self.history, name).copy() for name in _ARRAYS}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """The logbook, of the same factors, that ``to_state`` wrote down."""
         return replace(
             self,
-            history=History(*(np.array(arrays[name], dtype=float) for name in ("X", "totals", "factors"))),
+            history=History(*(np.array(arrays[name], dtype=float) for name in _ARRAYS)),
             open={
-                key: OpenQuery(np.array(point), row, tuple(told)) for key, (point, row, told) in plain["open"].items()
+                key: OpenQuery(np.array(point), row, tuple(told), moment)
+                for key, (point, row, told, moment) in plain["open"].items()
             },
             asked=plain["asked"],
             failures=plain["failures"],
@@ -187,14 +201,20 @@ class Logbook:
         """A query's row in the history, and the history that has it."""
         if query.row is not None:
             return query.row, self.history
-        history, place = self.history, query.point if point is None else point
+        place = query.point if point is None else point
         unknown = np.full((1, len(self.factors)), np.nan)
-        added = History(
-            np.concatenate([history.X, place[None]]),
-            np.append(history.totals, np.nan),
-            np.concatenate([history.factors, unknown]),
-        )
-        return len(history), added
+        added = self._with_rows(place[None], np.array([np.nan]), unknown, np.array([query.moment]))
+        return len(self.history), added
+
+    def _with_rows(
+        self,
+        X: Float[np.ndarray, "t n"],
+        totals: Float[np.ndarray, " t"],
+        factors: Float[np.ndarray, "t k"],
+        moments: Float[np.ndarray, " t"],
+    ) -> History:
+        new = {"X": X, "totals": totals, "factors": factors, "moments": moments}
+        return History(**{name: np.concatenate([getattr(self.history, name), new[name]]) for name in _ARRAYS})
 
 
 def _with_sums(history: History) -> History:

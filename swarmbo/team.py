@@ -14,6 +14,7 @@ from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learn
 from swarmbo.acquisition.structured import check_structure
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.data import checked_moments
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.field_team import FieldTeam
 from swarmbo.graph import FactorGraph
@@ -46,7 +47,7 @@ from swarmbo.settings import resolve
 from swarmbo.sharing import outcome_traffic
 from swarmbo.transport import Routes
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 
@@ -310,13 +311,15 @@ class Team:
         routes = Routes(self.agents, self._world.links() if self._world else None)
         self.last_sharing = outcome_traffic(self.graph, self.outcomes, routes, told, total, factors)
 
-    def attach(self, points: ArrayLike, outcomes: ArrayLike) -> None:
+    def attach(self, points: ArrayLike, outcomes: ArrayLike, *, moments: ArrayLike | float | None = None) -> None:
         """Learn evaluations that were never asked for.
 
         Args:
             points: Joint points (t, n), physical, columns in the order of ``graph.variables``.
             outcomes: Totals (t,), or outcomes by factor (t, k) in the order of ``graph.factors``; entries that are not
                 finite count as failed.
+            moments: The round of each (t,), or one for all, where the belief has a time axis: the first query is of
+                round 1, earlier ones are 0 and below. By default the present round.
 
         Raises:
             ShapeError: If shapes do not fit.
@@ -332,7 +335,9 @@ class Team:
             y = y[:, None] if self.outcomes == "per-factor" else y
         elif y.ndim == 1 and self.outcomes == "per-factor":
             raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({len(X)}, {k})")
-        self._log = self._log.with_evaluations(self.space.points(X), *((y, none) if y.ndim == 1 else (unknown, y)))
+        rounds = None if moments is None else checked_moments(moments, len(X))
+        told = (y, none) if y.ndim == 1 else (unknown, y)
+        self._log = self._log.with_evaluations(self.space.points(X), *told, rounds)
 
     def refit(self) -> None:
         """Learn what the history says, if that is due; ``ask`` and ``recommend`` do so by themselves."""
@@ -471,7 +476,7 @@ class Team:
             pending=self._log.pending,
             outcomes=self.outcomes,
             links=links,
-            round=self._log.asked + 1,
+            round=self._log.round,
             horizon=self.horizon,
             seed=self.seed,
             initial=max(self.initial, self._log.given),

@@ -41,6 +41,7 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
 improvement | one per factor |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
+    | a function that changes (`belief.time`) | outcomes as they are | confidence bounds as above | none |
 
     Models of totals that evidence can't tell apart take turns. Who owns the one factor of all variables finds its best
     and tells the others.
@@ -75,6 +76,8 @@ improvement | one per factor |
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
         """The model of transformed outcomes, of the evaluations that are in use."""
+        if belief_settings.time is not None:
+            return super().learn(situation, belief_settings, previous)
         if not _is_by_factor(situation):
             return learn_totals(situation, belief_settings, previous)
         if _is_shared(situation.graph):
@@ -86,7 +89,7 @@ improvement | one per factor |
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """What agents maximise in this round."""
         belief = model.belief
-        if _is_by_factor(situation) and _is_shared(situation.graph):
+        if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
             return self._bounds(
                 situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), _BOLDER
             )

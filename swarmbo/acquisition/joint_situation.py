@@ -21,11 +21,14 @@ class History:
         X: Joint points (t, n), physical, columns in the order of the graph's variables.
         totals: Outcome of the sum of all factors (t,); NaN where it is not known or failed.
         factors: Outcome of each factor (t, n_factors); NaN where it is not known or failed.
+        moments: The round (t,) in which each was asked for; None: all in the present one. Of no account unless the
+            belief has a time axis.
     """
 
     X: Float[np.ndarray, "t n"]
     totals: Float[np.ndarray, " t"]
     factors: Float[np.ndarray, "t k"]
+    moments: Float[np.ndarray, " t"] | None = None
 
     def __len__(self) -> int:
         return len(self.totals)

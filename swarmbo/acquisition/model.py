@@ -175,8 +175,8 @@ def learned_belief(
         factors = history.factors
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
-    belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes)
-    belief = belief.update(history.X, totals=totals, factors=factors)
+    belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes).at(situation.round)
+    belief = belief.update(history.X, totals=totals, factors=factors, moments=history.moments)
     n = len(situation.history)
     if previous is not None and _fits(previous.hyperparameters, graph):
         belief = belief.with_hyperparameters(previous.hyperparameters)

@@ -11,7 +11,7 @@ import numpy as np
 
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.groupings import graph_of_groups
-from swarmbo.acquisition.joint_situation import History, JointSituation, OutcomeMode
+from swarmbo.acquisition.joint_situation import JointSituation, OutcomeMode
 from swarmbo.acquisition.model import JointAcquisition, Learned, Model
 from swarmbo.belief.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.regrouping import regrouped
@@ -87,7 +87,7 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
         return situation
     history, graph = situation.history, _graph(situation, structure)
     unknown = np.full((len(history), len(graph.factors)), np.nan)
-    told = History(history.X, history.totals, unknown)
+    told = replace(history, factors=unknown)
     return replace(situation, graph=graph, history=told, structure="learned")
 
 

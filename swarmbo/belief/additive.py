@@ -21,7 +21,8 @@ from swarmbo.belief.additive_given import domain_of, given_hyperparameters, no_d
 from swarmbo.belief.additive_prediction import AdditivePosterior, Outcomes
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.additive_state import read_additive_state, write_additive_state
-from swarmbo.belief.data import checked_evaluations, checked_points
+from swarmbo.belief.data import checked_evaluations, checked_moments, checked_points
+from swarmbo.belief.hyperparameters import TimeCorrelation
 from swarmbo.belief.regrouping import kept_factors, regrouped
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -45,6 +46,7 @@ class AdditiveGP(AdditivePosterior):
         outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
         noise_variance: Of each outcome, >= 0, on top of what ``update`` is told.
         mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
+        time: How outcomes fade with the rounds, of all factors; None for a function that stays as it is.
         standardise: Bring outcomes to mean 0 and variance 1 at each update until the first ``fit``; outputscale and
             noise variance are in that unit then, and ``mean`` must be 0.
         outcomes: What ``condition_on_pending`` takes for granted will be told: totals, or all factors.
@@ -73,13 +75,16 @@ class AdditiveGP(AdditivePosterior):
         outputscale: float | Mapping[str, float] = 1.0,
         noise_variance: float = 1e-2,
         mean: float | Mapping[str, float] = 0.0,
+        time: TimeCorrelation | None = None,
         standardise: bool = False,
         outcomes: Outcomes = "total",
     ) -> None:
         if standardise and mean != 0.0:
             raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
-        settings, domain = own_kernels(graph, kernel), domain_of(graph, bounds)
-        hyperparameters = given_hyperparameters(settings, graph, domain, lengthscale, outputscale, noise_variance, mean)
+        settings, domain = own_kernels(graph, kernel, time), domain_of(graph, bounds)
+        hyperparameters = given_hyperparameters(
+            settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
+        )
         super().__init__(**no_data(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
 
     @classmethod
@@ -122,6 +127,7 @@ class AdditiveGP(AdditivePosterior):
         totals: ArrayLike | None = None,
         factors: ArrayLike | None = None,
         noise_variance: ArrayLike | float | None = None,
+        moments: ArrayLike | float | None = None,
         outcomes: Outcomes = "total",
     ) -> "AdditiveGP":
         """Rebuild a belief from a record, without a fit.
@@ -135,13 +141,14 @@ class AdditiveGP(AdditivePosterior):
             totals: As in ``update``.
             factors: As in ``update``.
             noise_variance: As in ``update``.
+            moments: As in ``update``.
             outcomes: As in ``create``.
 
         Raises:
             ShapeError: If the shapes do not fit.
         """
         belief = cls.create(settings, graph, domain, outcomes).with_hyperparameters(hyperparameters)
-        belief = belief.update(X, totals=totals, factors=factors, noise_variance=noise_variance)
+        belief = belief.update(X, totals=totals, factors=factors, noise_variance=noise_variance, moments=moments)
         return belief._with(fitted_at=belief.n_data)
 
     def with_hyperparameters(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
@@ -170,6 +177,7 @@ class AdditiveGP(AdditivePosterior):
         totals: ArrayLike | None = None,
         factors: ArrayLike | None = None,
         noise_variance: ArrayLike | float | None = None,
+        moments: ArrayLike | float | None = None,
     ) -> "AdditiveGP":
         """Learn outcomes; hyper-parameters stay, points pending are forgotten.
 
@@ -182,6 +190,8 @@ class AdditiveGP(AdditivePosterior):
             factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
             noise_variance: Known variance >= 0 of each point's outcomes (n,), or one for all, on top of the fitted
                 noise, in the square of the outcome's unit.
+            moments: The round of each evaluation (n,), or one for all; by default the present one. It matters only
+                where outcomes fade.
 
         Returns:
             The new belief. NaN means that an outcome was not observed.
@@ -192,6 +202,7 @@ class AdditiveGP(AdditivePosterior):
         points, new_totals, new_factors, noise = checked_evaluations(
             X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
         )
+        rounds = checked_moments(self.now if moments is None else moments, len(points))
         if not len(points):
             return self
         updated = self._with(
@@ -199,10 +210,26 @@ class AdditiveGP(AdditivePosterior):
             totals=np.concatenate([self.totals, new_totals]),
             factors=np.concatenate([self.factors, new_factors]),
             noise=np.concatenate([self.noise, noise]),
+            moments=np.concatenate([self.moments, rounds]),
             pending=self.pending[:0],
             base=self._on_data if len(self.X) else None,
         )
         return updated._standardised() if self.standardise and not self.fitted_at else updated
+
+    def at(self, moment: float) -> "AdditiveGP":
+        """The same belief in another round; itself where nothing fades.
+
+        Args:
+            moment: In rounds. Predictions, points pending and evaluations to come without a round of their own are of
+                this one.
+
+        Raises:
+            ShapeError: If it is not finite.
+        """
+        (now,) = checked_moments(moment, 1)
+        if not self.has_time or now == self.now:
+            return self
+        return self._with(now=float(now), base=self._on_data if len(self.X) else None)
 
     def _standardised(self) -> "AdditiveGP":
         offsets, scales, _ = units(self.totals, self.factors)

@@ -11,6 +11,7 @@ from swarmbo.belief.additive_fitting import AdditiveLogPosterior, maximise
 from swarmbo.belief.additive_prior import AdditivePrior
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.fitting import standardisation
+from swarmbo.belief.hyperparameters import TimeCorrelation
 from swarmbo.belief.observations import TOTAL, Observations
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
@@ -66,7 +67,7 @@ def fit_additive(
 
     Factors observed alone: each by itself, on its own outcomes. As soon as there are totals: all jointly.
     """
-    data = Observations.of(belief.domain.to_unit(belief.X), belief.totals, belief.factors, belief.noise)
+    data = belief.observations
     offsets, scales, is_shown = units(belief.totals, belief.factors)
     if (data.channel == TOTAL).any():
         return _fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
@@ -99,7 +100,9 @@ def _fit_jointly(
         kernels: list[KernelName] = [settings.of_factor(factor).kernel or settings.kernel for factor in factors]
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         channel = data.channel if is_mixed else None
-        log_posterior = AdditiveLogPosterior(prior, kernels, belief.scopes, data.U, z, data.noise / scale**2, channel)
+        log_posterior = AdditiveLogPosterior(
+            prior, kernels, belief.scopes, data.U, z, data.noise / scale**2, channel, _fading(settings, data)
+        )
         start = None
         if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
             tied = warm.in_one_unit()
@@ -131,7 +134,9 @@ def _fit_alone(
         if standardisation(data_of.outcome)[2]:
             U, z = data_of.U[:, list(scope)], (data_of.outcome - constant) / scale
             kernels: list[KernelName] = [own.kernel or settings.kernel]
-            log_posterior = AdditiveLogPosterior(prior, kernels, [range(size)], U, z, data_of.noise / scale**2)
+            log_posterior = AdditiveLogPosterior(
+                prior, kernels, [range(size)], U, z, data_of.noise / scale**2, fading=_fading(settings, data_of)
+            )
             start = None
             if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
                 start = _packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / scale)
@@ -147,6 +152,7 @@ def _fit_alone(
         total_noise_variance=0.0,
         constants=tuple(part.constants[0] for part in parts),
         scales=tuple(part.scales[0] for part in parts),
+        times=tuple(time for part in parts for time in part.times),
     )
     noise = sum(hyper.in_one_unit().noise_variances)  # a total that comes later has the noise of all its factors
     return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
@@ -163,7 +169,13 @@ def _packed(
     square = min(max(ratio, 1e-6), 1e6) ** 2
     lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
     outputs = np.array([warm.outputscales[i] for i in factors])
-    return prior.pack(lengths, outputs * square, np.array(noises) * square)
+    paces = [warm.times[i].lengthscale for i in factors] if warm.times else []
+    pace = float(np.exp(np.mean(np.log(paces)))) if paces else None
+    return prior.pack(lengths, outputs * square, np.array(noises) * square, pace)
+
+
+def _fading(settings: AdditiveGPSettings, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
+    return None if settings.time is None else (settings.time.kernel, data.moment)
 
 
 def _starts(
@@ -185,7 +197,7 @@ def _hyperparameters(
     settings: AdditiveGPSettings, factors: Sequence[str], prior: AdditivePrior, theta: Float[np.ndarray, " p"]
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters; one noise variance is that of totals and of factors alike."""
-    k = len(factors)
+    k, pace = len(factors), prior.pace(theta)
     lengthscales, outputscales, noises = prior.unpack(theta)
     return AdditiveHyperparameters(
         kernels=tuple(settings.of_factor(factor).kernel or settings.kernel for factor in factors),
@@ -195,4 +207,5 @@ def _hyperparameters(
         total_noise_variance=float(noises[-1]),
         constants=(0.0,) * k,
         scales=(1.0,) * k,
+        times=() if settings.time is None or pace is None else (TimeCorrelation(settings.time.kernel, pace),) * k,
     )

@@ -1,7 +1,8 @@
 """Hyper-parameters of a sum of Gaussian processes: joint maximum a posteriori, with the analytic gradient.
 
-theta = (log-lengthscale parameters, log outputscale of each factor, log noise variances). Constant means are profiled,
-as in ``swarmbo.belief.fitting``. Matrices are kept as their pairs below the diagonal, half the work of whole ones.
+theta = (log-lengthscale parameters, log outputscale of each factor, log noise variances, log-lengthscale of time). Time
+multiplies the covariance of all factors alike, so it is worked in after their sum. Constant means are profiled, as in
+``swarmbo.belief.fitting``. Matrices are kept as their pairs below the diagonal, half the work of whole ones.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ class AdditiveLogPosterior:
         z: Standardised outcomes (t,).
         extra_noise: Known variances (t,) on top of the fitted one, standardised.
         channel: ``TOTAL`` or a factor's index, for each outcome; None if all are totals.
+        fading: The kernel over time, and the round (t,) of each outcome; None where nothing fades.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
     """
@@ -42,6 +44,7 @@ class AdditiveLogPosterior:
         z: Float[np.ndarray, " t"],
         extra_noise: Float[np.ndarray, " t"],
         channel: Int[np.ndarray, " t"] | None = None,
+        fading: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
     ) -> None:
         self.prior, self.kernels, self.z, self.extra_noise = prior, tuple(kernels), z, extra_noise
         t, k = len(z), len(scopes)
@@ -52,6 +55,8 @@ class AdditiveLogPosterior:
         self._squares *= self._squares
         ends = np.cumsum([0, *map(len, scopes)])
         self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
+        self._time_kernel, moments = (None, np.zeros(t)) if fading is None else fading
+        self._apart = np.abs(moments[self._rows] - moments[self._cols])  # rounds between the two of a pair
         self._holds = np.ones((k, t))
         self._shared: Float[np.ndarray, "k pairs"] | None = None
         self._design = np.ones((t, 1))
@@ -68,7 +73,8 @@ class AdditiveLogPosterior:
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         inverse_squares = lengthscales**-2.0
         C, slopes = self._radial(inverse_squares)
-        L = self._factor(outputscales, noises, C)
+        left, left_slope = self._left(theta)
+        L = self._factor(outputscales, noises, C, left)
         whitened = solve_lower(L, self.z)
         design = solve_lower(L, self._design)
         whitened = whitened - design @ _least_squares(design, whitened)
@@ -80,6 +86,8 @@ class AdditiveLogPosterior:
             np.multiply.outer(alpha, alpha).T - K_inverse
         )  # only its lower triangle, in Fortran order, means anything
         W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
+        by_time = [] if left_slope is None else [float((outputscales @ C) @ (W * left_slope))]
+        W = W if left is None else W * left
         by_output = outputscales * (C @ W + 0.5 * self._holds @ W_diagonal)
         slopes *= W
         by_length = np.concatenate(
@@ -89,7 +97,9 @@ class AdditiveLogPosterior:
             ]
         )
         by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal, minlength=len(noises))
-        gradient = np.concatenate([self.prior.by_lengthscale(by_length * inverse_squares), by_output, by_noise])
+        gradient = np.concatenate(
+            [self.prior.by_lengthscale(by_length * inverse_squares), by_output, by_noise, by_time]
+        )
         log_prior, prior_gradient = self.prior.log_density(theta)
         return value + log_prior, gradient + prior_gradient
 
@@ -103,15 +113,30 @@ class AdditiveLogPosterior:
         By generalised least squares. What outcomes can't tell apart is shared out evenly.
         """
         lengthscales, outputscales, noises = self.prior.unpack(theta)
-        L = self._factor(outputscales, noises, self._radial(lengthscales**-2.0)[0])
+        L = self._factor(outputscales, noises, self._radial(lengthscales**-2.0)[0], self._left(theta)[0])
         return _least_squares(solve_lower(L, self._design), solve_lower(L, self.z))
 
+    def _left(
+        self, theta: Float[np.ndarray, " p"]
+    ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
+        """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
+        pace = self.prior.pace(theta)
+        if self._time_kernel is None or pace is None:
+            return None, None
+        r = self._apart / pace
+        left, slope = correlation_and_slope(self._time_kernel, r)
+        return left, slope * r**2
+
     def _factor(
-        self, outputscales: Float[np.ndarray, " k"], noises: Float[np.ndarray, " c"], C: Float[np.ndarray, "k pairs"]
+        self,
+        outputscales: Float[np.ndarray, " k"],
+        noises: Float[np.ndarray, " c"],
+        C: Float[np.ndarray, "k pairs"],
+        left: Float[np.ndarray, " pairs"] | None,
     ) -> Float[np.ndarray, "t t"]:
         t = len(self.z)
         K = np.zeros(t * t)
-        K[self._places] = outputscales @ C
+        K[self._places] = outputscales @ C if left is None else (outputscales @ C) * left
         K[:: t + 1] = outputscales @ self._holds + noises[self._noise_of] + self.extra_noise
         return factorise(K.reshape(t, t, order="F"))[0]
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.belief.hyperparameters import TimeAxis, TimeCorrelation
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_names
@@ -30,8 +31,10 @@ def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Do
     return Domain(low, high)
 
 
-def own_kernels(graph: FactorGraph, kernel: str | Mapping[str, str]) -> AdditiveGPSettings:
-    """Settings with one kernel for all factors, or one for each.
+def own_kernels(
+    graph: FactorGraph, kernel: str | Mapping[str, str], time: TimeCorrelation | None
+) -> AdditiveGPSettings:
+    """Settings with one kernel for all factors, or one for each; a later fit starts from the pace of ``time``.
 
     Raises:
         ConfigError: If a name is no kernel's, or a factor lacks its own.
@@ -39,10 +42,11 @@ def own_kernels(graph: FactorGraph, kernel: str | Mapping[str, str]) -> Additive
     kernels = _each("kernel", kernel, graph.factors)
     if unknown := [name for name in kernels if name not in kernel_names()]:
         raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(kernel_names())}", at="$.kernel")
+    axis = None if time is None else TimeAxis(time.kernel, time.lengthscale)
     if len(set(kernels)) == 1:
-        return AdditiveGPSettings(kernel=kernels[0])
+        return AdditiveGPSettings(kernel=kernels[0], time=axis)
     own = {factor: FactorPrior(kernel=name) for factor, name in zip(graph.factors, kernels, strict=True)}
-    return AdditiveGPSettings(factors=own)
+    return AdditiveGPSettings(factors=own, time=axis)
 
 
 def given_hyperparameters(
@@ -53,6 +57,7 @@ def given_hyperparameters(
     outputscale: float | Mapping[str, float],
     noise_variance: float,
     mean: float | Mapping[str, float],
+    time: TimeCorrelation | None,
 ) -> AdditiveHyperparameters:
     """Hyper-parameters from physical ones; see ``AdditiveGP``.
 
@@ -79,6 +84,7 @@ def given_hyperparameters(
         total_noise_variance=float(noise_variance),
         constants=tuple(float(value) for value in means),
         scales=(1.0,) * k,
+        times=() if time is None else (time,) * k,
     )
 
 
@@ -104,6 +110,8 @@ def no_data(
         "totals": np.zeros(0),
         "factors": np.zeros((0, k)),
         "noise": np.zeros(0),
+        "moments": np.zeros(0),
+        "now": 0.0,
         "pending": np.zeros((0, n)),
         "fitted_at": 0,
         "base": None,

@@ -42,6 +42,8 @@ class AdditivePosterior:
         totals: Their outcomes in sum (t,); NaN where not observed.
         factors: Their outcomes by factor (t, k); NaN where not observed.
         noise: Known noise variances (t,) on top of the fitted one, physical.
+        moments: The round of each evaluation (t,); of no account where nothing fades.
+        now: The round of predictions, of points pending and of evaluations that do not state theirs.
         pending: Points (p, n) conditioned on without an outcome.
         fitted_at: Number of data at the last fit; 0: not yet.
         base: The posterior of the first data, which further ones extend; None: of no data.
@@ -57,12 +59,14 @@ class AdditivePosterior:
     totals: Float[np.ndarray, " t"]
     factors: Float[np.ndarray, "t k"]
     noise: Float[np.ndarray, " t"]
+    moments: Float[np.ndarray, " t"]
+    now: float
     pending: Float[np.ndarray, "p n"]
     fitted_at: int
     base: Conditioned | None
 
     def __post_init__(self) -> None:
-        for array in (self.X, self.totals, self.factors, self.noise, self.pending):
+        for array in (self.X, self.totals, self.factors, self.noise, self.moments, self.pending):
             array.flags.writeable = False
 
     @property
@@ -74,6 +78,11 @@ class AdditivePosterior:
     def n_pending(self) -> int:
         """Number of points conditioned on without an outcome."""
         return len(self.pending)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether outcomes fade."""
+        return bool(self.hyperparameters.times)
 
     @property
     def is_tied(self) -> bool:
@@ -107,13 +116,17 @@ class AdditivePosterior:
         return tuple(tuple(place[v] for v in self.graph.scope(factor)) for factor in self.graph.factors)
 
     @cached_property
+    def observations(self) -> Observations:
+        """All outcomes, one entry each, at points of the unit cube."""
+        return Observations.of(self.domain.to_unit(self.X), self.totals, self.factors, self.noise, self.moments)
+
+    @cached_property
     def _on_data(self) -> Conditioned:
         """Given the data alone, as far as possible by extension of what was worked out before."""
-        data = Observations.of(self.domain.to_unit(self.X), self.totals, self.factors, self.noise)
-        base = self.base
+        data, base = self.observations, self.base
         if base is not None and base.is_tied == self._has_totals:
-            return base.extended(data.take(slice(len(base.data), None)))
-        return condition(self.hyperparameters, self.scopes, data, is_tied=self._has_totals)
+            return base.extended(data.take(slice(len(base.data), None))).at(self.now)
+        return condition(self.hyperparameters, self.scopes, data, is_tied=self._has_totals).at(self.now)
 
     @cached_property
     def _conditioned(self) -> Conditioned:
@@ -122,9 +135,9 @@ class AdditivePosterior:
         if not len(self.pending):
             return base
         if base.is_tied != self.is_tied:
-            base = condition(self.hyperparameters, self.scopes, base.data, is_tied=self.is_tied)
+            base = condition(self.hyperparameters, self.scopes, base.data, is_tied=self.is_tied).at(self.now)
         channels = [TOTAL] if self.outcomes == "total" else list(range(len(self.scopes)))
-        return base.extended(Observations.pending(self.domain.to_unit(self.pending), channels))
+        return base.extended(Observations.pending(self.domain.to_unit(self.pending), channels, self.now))
 
     @cached_property
     def _prepared(self) -> dict[tuple[str, ...], StackPosterior]:

@@ -16,12 +16,15 @@ from swarmbo.belief.hyperparameters import LengthscaleModel
 
 LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
+TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 NOISE_CEILING = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class AdditivePrior:
-    """A normal prior over theta = (log-lengthscales, log outputscales, log noise variances), cut off at bounds.
+    """A normal prior over theta, cut off at bounds.
+
+    theta = (log-lengthscales, log outputscales, log noise variances, and with a time axis the log-lengthscale of it).
 
     Args:
         sizes: Number of variables of each factor.
@@ -29,6 +32,7 @@ class AdditivePrior:
         centre: Mean and mode (p,).
         precision: Inverse covariance (p, p).
         bounds: Lower and upper (p, 2).
+        has_time: Whether the lengthscale of time comes last.
     """
 
     sizes: tuple[int, ...]
@@ -36,6 +40,7 @@ class AdditivePrior:
     centre: Float[np.ndarray, " p"]
     precision: Float[np.ndarray, "p p"]
     bounds: Float[np.ndarray, "p 2"]
+    has_time: bool = False
 
     @classmethod
     def of(
@@ -71,7 +76,9 @@ class AdditivePrior:
             q, medians, spreads = 1, np.array([np.average(medians, weights=sizes)]), spreads.mean(keepdims=True)
         else:
             q, medians, spreads = d, np.repeat(medians, sizes), np.repeat(spreads, sizes)
-        covariance = np.zeros((q + k + c, q + k + c))
+        time = settings.time
+        p = q + k + c + (time is not None)
+        covariance = np.zeros((p, p))
         covariance[:q, :q] = np.diag(spreads**2) if model == "separate" else np.outer(spreads, spreads)
         if model == "hierarchical":
             covariance[range(q), range(q)] += settings.deviation_log_std**2
@@ -84,10 +91,14 @@ class AdditivePrior:
             [tuple(np.log(LENGTHSCALE_RANGE))] * q
             + [tuple(np.log(OUTPUTSCALE_RANGE))] * k
             + [(np.log(settings.noise_floor), np.log(NOISE_CEILING))] * c
+            + [tuple(np.log(TIME_RANGE))] * (time is not None)
         )
         centre = np.concatenate([medians, np.log(outputs), np.log(noise_medians)])
+        if time is not None:
+            covariance[-1, -1] = time.lengthscale_log_std**2
+            centre = np.append(centre, np.log(time.lengthscale_median))
         centre = np.clip(centre, bounds[:, 0], bounds[:, 1])
-        return cls(tuple(sizes), is_shared, centre, np.linalg.inv(covariance), bounds)
+        return cls(tuple(sizes), is_shared, centre, np.linalg.inv(covariance), bounds, time is not None)
 
     @property
     def n_lengthscales(self) -> int:
@@ -111,22 +122,29 @@ class AdditivePrior:
         q, k = self.n_lengthscales, len(self.sizes)
         values = np.exp(theta)
         lengthscales = np.full(sum(self.sizes), values[0]) if self.is_shared else values[:q]
-        return lengthscales, values[q : q + k], values[q + k :]
+        return lengthscales, values[q : q + k], values[q + k : len(values) - self.has_time]
+
+    def pace(self, theta: Float[np.ndarray, " p"]) -> float | None:
+        """Lengthscale of time at theta, in rounds; None where there is no time axis."""
+        return float(np.exp(theta[-1])) if self.has_time else None
 
     def pack(
         self,
         lengthscales: Float[np.ndarray, " d"],
         outputscales: Float[np.ndarray, " k"],
         noise_variances: Float[np.ndarray, " c"],
+        pace: float | None = None,
     ) -> Float[np.ndarray, " p"]:
-        """The theta nearest to given hyper-parameters, within the bounds."""
+        """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
         logs = np.log(lengthscales)
-        floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
+        ends = len(self.bounds) - self.has_time
+        floors = np.exp(self.bounds[ends - len(noise_variances) : ends, 0])
         theta = np.concatenate(
             [
                 [logs.mean()] if self.is_shared else logs,
                 np.log(outputscales),
                 np.log(np.maximum(noise_variances, floors)),
+                self.centre[ends:] if pace is None else [np.log(pace)] * self.has_time,
             ]
         )
         return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])

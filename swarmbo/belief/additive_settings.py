@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.hyperparameters import LengthscaleModel
+from swarmbo.belief.hyperparameters import LengthscaleModel, TimeAxis, TimeCorrelation
 from swarmbo.belief.structure.settings import StructureSettings
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, require
@@ -65,6 +65,8 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         noise_median: Median > 0 of the prior on the noise variance.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
+        time: How outcomes fade with the rounds; None for a function that stays as it is. Factors observed one by one
+            fade each at a pace of its own, others all alike.
         refit_every: Refit when this many outcomes, >= 1, came since the last fit.
         restarts: Random starts, >= 0, drawn from the prior for each fit besides the prior's mode.
         max_iterations: Of L-BFGS-B per start, >= 1.
@@ -81,6 +83,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
     noise_median: float = 1e-4
     noise_log_std: float = 1.5
     noise_floor: float = 1e-6
+    time: TimeAxis | None = None
     refit_every: int = 3
     restarts: int = 0
     max_iterations: int = 60
@@ -102,7 +105,8 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         require(self, "refit_every", lambda value: value >= 1, "an integer >= 1")
         require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
         require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
-        require(self, "factors", lambda value: not value or self.structure is None, "none where a structure is learned")
+        for field in ("factors", "time"):
+            require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
         """How lengthscales hang together in a fit.
@@ -143,6 +147,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         total_noise_variance: Of totals, >= 0, in the square of the common scale.
         constants: Prior mean of each factor, in the unit of the outcome.
         scales: > 0, in the unit of the outcome.
+        times: Correlation over rounds of each factor; none for a function that stays as it is.
     """
 
     kernels: tuple[KernelName, ...]
@@ -152,6 +157,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     total_noise_variance: float
     constants: tuple[float, ...]
     scales: tuple[float, ...]
+    times: tuple[TimeCorrelation, ...] = ()
 
     def __post_init__(self) -> None:
         require_kernel(self, "kernels")
@@ -165,6 +171,7 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         require(self, "constants", lambda v: all(math.isfinite(x) for x in v), "finite numbers, one per factor")
         for field in ("kernels", "outputscales", "noise_variances", "constants", "scales"):
             require(self, field, lambda v: len(v) == len(self.lengthscales), "one per factor")
+        require(self, "times", lambda v: len(v) in (0, len(self.lengthscales)), "one per factor, or none")
 
     @property
     def constant(self) -> float:

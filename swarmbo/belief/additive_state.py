@@ -16,7 +16,7 @@ from swarmbo.spaces import Domain
 if TYPE_CHECKING:
     from swarmbo.belief.additive_prediction import AdditivePosterior
 
-_DATA = ("X", "totals", "factors", "noise", "pending")
+_DATA = ("X", "totals", "factors", "noise", "moments", "pending")
 
 
 def write_additive_state(belief: "AdditivePosterior", on_data: Conditioned) -> dict[str, Any]:
@@ -26,6 +26,7 @@ def write_additive_state(belief: "AdditivePosterior", on_data: Conditioned) -> d
         "outcomes": belief.outcomes,
         "standardise": belief.standardise,
         "fitted_at": belief.fitted_at,
+        "now": belief.now,
         "is_tied": on_data.is_tied,
         "jitters": [part.jitter for part in on_data.parts],
     }
@@ -44,7 +45,8 @@ def read_additive_state(state: Mapping[str, Any], domain: Domain, scopes: Sequen
     plain, arrays = read_state(state, _DATA)
     hyper = msgspec.convert(plain["hyperparameters"], AdditiveHyperparameters)
     is_tied, jitters = bool(plain["is_tied"]), [float(jitter) for jitter in plain["jitters"]]
-    data = Observations.of(domain.to_unit(arrays["X"]), arrays["totals"], arrays["factors"], arrays["noise"])
+    told = (arrays[name] for name in ("totals", "factors", "noise", "moments"))
+    data = Observations.of(domain.to_unit(arrays["X"]), *told)
     used = hyper.in_one_unit() if is_tied else hyper
     parts: list[Factorised] = []
     for i, jitter in enumerate(jitters):
@@ -58,5 +60,6 @@ def read_additive_state(state: Mapping[str, Any], domain: Domain, scopes: Sequen
         "outcomes": plain["outcomes"],
         "standardise": bool(plain["standardise"]),
         "fitted_at": int(plain["fitted_at"]),
+        "now": float(plain["now"]),
         "base": assembled(used, scopes, data, parts, is_tied=is_tied),
     }

@@ -5,15 +5,14 @@ Outcomes of single factors alone leave them independent: one small matrix each.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.belief.additive_settings import AdditiveHyperparameters
 from swarmbo.belief.factorised import Factorised
-from swarmbo.belief.observations import Observations, observation_covariance
-from swarmbo.kernels import kernel_matrix
+from swarmbo.belief.observations import Observations, factor_covariance, observation_covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +29,7 @@ class Conditioned:
         seen: Whether an observation holds the factor (k, T); never for padding.
         alpha: Weights (k, T) of the posterior mean: mean_i(u) = k_i(u, points_i) · alpha_i.
         inverse: L⁻¹ of each part (1 or k, T, T), zero in padding.
+        now: The round that it tells of; of no account where nothing fades.
     """
 
     hyper: AdditiveHyperparameters
@@ -41,11 +41,27 @@ class Conditioned:
     seen: Bool[np.ndarray, "k T"]
     alpha: Float[np.ndarray, "k T"]
     inverse: Float[np.ndarray, "_ T T"]
+    now: float = 0.0
 
     @property
     def jitter(self) -> float:
         """The largest share of its diagonal that had to be added to an entry of a covariance matrix."""
         return max(part.jitter for part in self.parts)
+
+    def at(self, moment: float) -> "Conditioned":
+        """The same posterior, telling of another round."""
+        return self if moment == self.now else replace(self, now=moment)
+
+    def fading(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
+        """What is left at ``now`` of what some factors were when each observation was made: 1 is all, 0 in padding.
+
+        Covariances between a factor now and the observations are those of a function that stays as it is, times this.
+        """
+        left, data = np.zeros((len(factors), self.seen.shape[1])), self.part_data()
+        for row, factor in zip(left, factors, strict=True):
+            moments = data[0 if self.is_tied else factor].moment
+            row[: len(moments)] = self.hyper.times[factor].between(moments, np.array(self.now))
+        return left
 
     def part_data(self) -> list[Observations]:
         """The observations of each part."""
@@ -75,7 +91,7 @@ class Conditioned:
             )
             for index, (part, old, more) in enumerate(zip(self.parts, self.part_data(), ahead, strict=True))
         ]
-        return assembled(self.hyper, self.scopes, self.data.then(new), parts, is_tied=self.is_tied)
+        return assembled(self.hyper, self.scopes, self.data.then(new), parts, is_tied=self.is_tied).at(self.now)
 
     def _covariance(
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
@@ -146,9 +162,7 @@ def _covariance(
     if factor is None:
         K = observation_covariance(hyper, scopes, one, other)
     else:
-        columns, lengths = list(scopes[factor]), hyper.lengthscale_array(factor)
-        X, Z = one.U[:, columns], other.U[:, columns]
-        K = kernel_matrix(hyper.kernels[factor], X, Z, lengths, hyper.outputscales[factor])
+        K = factor_covariance(hyper, scopes[factor], factor, one, other)
     if noisy:
         K.flat[:: len(one) + 1] += one.noise_variances(hyper)
     return K

@@ -97,6 +97,26 @@ def checked_noise(noise_variance: ArrayLike | float | None, n_points: int) -> Fl
     return noise
 
 
+def checked_moments(moments: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
+    """A copy of rounds as floats, one a point.
+
+    Args:
+        moments: One for all points, or one each.
+        n_points: Number of points.
+
+    Raises:
+        ShapeError: If there is not one a point, or one is not finite; it names the row.
+    """
+    given = np.array(moments, dtype=float)
+    if given.shape not in ((), (n_points,)):
+        raise ShapeError(f"moments: got shape {given.shape} for {n_points} points; wanted ({n_points},)")
+    rounds = np.full(n_points, given)
+    if not (finite := np.isfinite(rounds)).all():
+        row = int(np.argmin(finite))
+        raise ShapeError(f"moments[{row}]: got {rounds[row]}; wanted a finite number of rounds")
+    return rounds
+
+
 def checked_evaluations(
     X: ArrayLike,
     y: ArrayLike | None,

@@ -93,6 +93,8 @@ class GridPosterior:
         old = self.conditioned
         if old.hyper != conditioned.hyper or old.is_tied != conditioned.is_tied:
             return False
+        if old.hyper.times and old.now != conditioned.now:  # what was observed has faded since
+            return False
         for one, other in zip(old.parts, conditioned.parts, strict=True):
             t = len(one.alpha)
             if len(other.alpha) < t or not np.array_equal(one.residual, other.residual[:t]):

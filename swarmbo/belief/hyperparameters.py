@@ -4,8 +4,9 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from jaxtyping import Float
 
-from swarmbo.kernels import Covariance, KernelName, require_kernel
+from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
 from swarmbo.settings import Settings, require
 
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
@@ -106,6 +107,10 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         require_kernel(self)
         require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
+
+    def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
+        """Correlation of what is at some moments with what is at others, by broadcasting."""
+        return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 
 class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

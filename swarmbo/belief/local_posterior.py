@@ -67,6 +67,8 @@ class StackPosterior:
         self._Z_norms = (self._Z**2).sum(axis=-1)[:, None, :]
         self._Zt = np.ascontiguousarray(np.swapaxes(self._Z, 1, 2))
         self._weights = (self._outputs * conditioned.seen[index])[:, None, :]  # (g, 1, T)
+        if hyper.times:
+            self._weights = self._weights * conditioned.fading(index)[:, None, :]
         self._alpha = conditioned.alpha[index][:, :, None]  # (g, T, 1)
         self._inverse = conditioned.inverse if conditioned.is_tied else conditioned.inverse[index]
 

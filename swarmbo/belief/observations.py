@@ -21,12 +21,14 @@ class Observations:
         channel: ``TOTAL`` or the index of a factor (r,).
         outcome: In physical units (r,); NaN for points that are pending.
         noise: Known variance (r,) on top of the fitted one, physical.
+        moment: The round of each (r,); of no account where nothing fades.
     """
 
     U: Float[np.ndarray, "r n"]
     channel: Int[np.ndarray, " r"]
     outcome: Float[np.ndarray, " r"]
     noise: Float[np.ndarray, " r"]
+    moment: Float[np.ndarray, " r"]
 
     @classmethod
     def of(
@@ -35,26 +37,32 @@ class Observations:
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
         noise: Float[np.ndarray, " t"],
+        moments: Float[np.ndarray, " t"] | None = None,
     ) -> "Observations":
         """Entries of a table with one row per evaluation: its total first, then factors; NaN was not observed."""
+        moments = np.zeros(len(U)) if moments is None else moments
         table = np.concatenate([totals[:, None], factors], axis=1)
         rows, columns = np.nonzero(~np.isnan(table))
-        return cls(U[rows], columns - 1, table[rows, columns], noise[rows])
+        return cls(U[rows], columns - 1, table[rows, columns], noise[rows], moments[rows])
 
     @classmethod
-    def pending(cls, U: Float[np.ndarray, "p n"], channels: Sequence[int]) -> "Observations":
+    def pending(cls, U: Float[np.ndarray, "p n"], channels: Sequence[int], moment: float = 0.0) -> "Observations":
         """Outcomes to come at points, each on the channels given."""
         rows = np.repeat(np.arange(len(U)), len(channels))
         return cls(
-            U[rows], np.tile(np.array(channels, dtype=int), len(U)), np.full(len(rows), np.nan), np.zeros(len(rows))
+            U[rows],
+            np.tile(np.array(channels, dtype=int), len(U)),
+            np.full(len(rows), np.nan),
+            np.zeros(len(rows)),
+            np.full(len(rows), moment),
         )
 
     def __len__(self) -> int:
         return len(self.channel)
 
-    def take(self, rows: Bool[np.ndarray, " r"] | slice) -> "Observations":
+    def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
         """Some of them."""
-        return Observations(self.U[rows], self.channel[rows], self.outcome[rows], self.noise[rows])
+        return Observations(self.U[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.moment[rows])
 
     def of_channel(self, channel: int) -> "Observations":
         """Those of one factor alone, or of the total."""
@@ -67,6 +75,7 @@ class Observations:
             np.concatenate([self.channel, other.channel]),
             np.concatenate([self.outcome, other.outcome]),
             np.concatenate([self.noise, other.noise]),
+            np.concatenate([self.moment, other.moment]),
         )
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
@@ -87,6 +96,23 @@ class Observations:
         return fitted[self.channel] + self.noise / scales[self.channel] ** 2
 
 
+def factor_covariance(
+    hyper: AdditiveHyperparameters, scope: Sequence[int], factor: int, one: Observations, other: Observations
+) -> Float[np.ndarray, "r s"]:
+    """Prior covariance of one factor, at the points of outcomes and between their rounds.
+
+    Args:
+        hyper: Hyper-parameters.
+        scope: Columns of U that the factor sees.
+        factor: Its index.
+        one: Outcomes, one a row.
+        other: Outcomes, one a column.
+    """
+    X, Z = one.U[:, list(scope)], other.U[:, list(scope)]
+    K = kernel_matrix(hyper.kernels[factor], X, Z, hyper.lengthscale_array(factor), hyper.outputscales[factor])
+    return K if not hyper.times else K * hyper.times[factor].between(one.moment[:, None], other.moment[None])
+
+
 def observation_covariance(
     hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
@@ -103,13 +129,7 @@ def observation_covariance(
         rows, columns = np.flatnonzero(one.hold(i)), np.flatnonzero(other.hold(i))
         if not (len(rows) and len(columns)):
             continue
-        part = kernel_matrix(
-            hyper.kernels[i],
-            one.U[rows][:, list(scope)],
-            other.U[columns][:, list(scope)],
-            hyper.lengthscale_array(i),
-            hyper.outputscales[i],
-        )
+        part = factor_covariance(hyper, scope, i, one.take(rows), other.take(columns))
         if part.shape == K.shape:
             K += part
         else:

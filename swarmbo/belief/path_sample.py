@@ -31,24 +31,36 @@ class PriorDraw:
         frequencies: (D, a), radians per side of the domain.
         sine_weights: (D,).
         cosine_weights: (D,).
+        pulses: (D,), radians per round, of a function that changes; None for one that stays as it is.
+        now: The round that it is drawn for.
     """
 
     frequencies: Float[np.ndarray, "D a"]
     sine_weights: Float[np.ndarray, " D"]
     cosine_weights: Float[np.ndarray, " D"]
+    pulses: Float[np.ndarray, " D"] | None = None
+    now: float = 0.0
 
-    def value(self, U: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
-        """Values, standardised."""
-        sines, cosines = _waves(U @ self.frequencies.T)
+    def value(
+        self, U: Float[np.ndarray, "m a"], moments: Float[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, " m"]:
+        """Values, standardised; now, or in the rounds given."""
+        sines, cosines = _waves(self._phase(U, moments))
         return sines @ self.sine_weights + cosines @ self.cosine_weights
 
     def value_and_gradient(
         self, U: Float[np.ndarray, "m a"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
         """Values and gradients, standardised."""
-        sines, cosines = _waves(U @ self.frequencies.T)
+        sines, cosines = _waves(self._phase(U, None))
         slopes = cosines * self.sine_weights - sines * self.cosine_weights
         return sines @ self.sine_weights + cosines @ self.cosine_weights, slopes @ self.frequencies
+
+    def _phase(self, U: Float[np.ndarray, "m a"], moments: Float[np.ndarray, " m"] | None) -> Float[np.ndarray, "m D"]:
+        phase = U @ self.frequencies.T
+        if self.pulses is None:
+            return phase
+        return phase + (self.now if moments is None else moments[:, None]) * self.pulses
 
 
 def _waves(phase: Float[np.ndarray, "m D"]) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +119,9 @@ class PathSample:
         return self._prepared[stack.factors], self._alpha[index][:, None, :]
 
 
-def draw_prior(rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int) -> PriorDraw:
+def draw_prior(
+    rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int, now: float = 0.0
+) -> PriorDraw:
     """A function from one factor's prior, with standardised values.
 
     Args:
@@ -115,11 +129,17 @@ def draw_prior(rng: np.random.Generator, hyper: AdditiveHyperparameters, factor:
         hyper: Hyper-parameters.
         factor: Its index.
         n_features: Sines and cosines together, an even number >= 2.
+        now: The round that it is drawn for; of no account where nothing fades.
     """
     D = n_features // 2
     frequencies = spectral_frequencies(rng, hyper.kernels[factor], hyper.lengthscale_array(factor), D)
     weights = np.sqrt(hyper.outputscales[factor] / D) * rng.standard_normal((2, D))
-    return PriorDraw(frequencies, weights[0], weights[1])
+    if not hyper.times:
+        return PriorDraw(frequencies, weights[0], weights[1])
+    # the kernels over variables and over rounds multiply, so their frequencies are drawn independently
+    time = hyper.times[factor]
+    pulses = spectral_frequencies(rng, time.kernel, np.array([time.lengthscale]), D)[:, 0]
+    return PriorDraw(frequencies, weights[0], weights[1], pulses, now)
 
 
 def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.ndarray, " _r"]:
@@ -130,9 +150,10 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
         factor: Its index.
         draw: From ``draw_prior``.
     """
+    moments = conditioned.part_data()[0 if conditioned.is_tied else factor].moment
     if conditioned.is_tied:
-        return np.where(conditioned.seen[factor], draw.value(conditioned.points[factor]), 0.0)
-    return draw.value(conditioned.points[factor][: len(conditioned.parts[factor].alpha)])
+        return np.where(conditioned.seen[factor], draw.value(conditioned.points[factor], moments), 0.0)
+    return draw.value(conditioned.points[factor][: len(moments)], moments)
 
 
 def path_weights(
@@ -178,7 +199,8 @@ def draw_posterior(
         noise_rng: For the noise of observations that totals tie together, shared by all.
         n_features: Of each prior draw.
     """
-    draws = [draw_prior(rngs[f], conditioned.hyper, i, n_features) for i, f in enumerate(graph.factors)]
+    hyper, now = conditioned.hyper, conditioned.now
+    draws = [draw_prior(rngs[f], hyper, i, n_features, now) for i, f in enumerate(graph.factors)]
     values = {i: told(conditioned, i, draw) for i, draw in enumerate(draws)}
     noise_rngs = {0: noise_rng} if conditioned.is_tied else {i: rngs[f] for i, f in enumerate(graph.factors)}
     alpha = path_weights(conditioned, values, noise_rngs)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from swarmbo.belief.additive_settings import AdditiveHyperparameters
+from swarmbo.belief.hyperparameters import TimeCorrelation
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
@@ -34,7 +35,7 @@ def regrouped(
         new: Scopes from now on.
         kept: From ``kept_factors``; these keep what is their own.
         kernel: Of all others. For each variable they get the geometric mean of its lengthscales, and together, in even
-            shares, the prior variance and mean that kept factors leave.
+            shares, the prior variance and mean that kept factors leave. They fade at the mean pace.
     """
     hyper = hyper.in_one_unit()
     logs: dict[str, list[float]] = {variable: [] for variable in old.variables}
@@ -48,6 +49,10 @@ def regrouped(
     )
     share = max(left, 1e-3 * variance) / max(fresh, 1)
     constant = (hyper.constant - sum(hyper.constants[i] for i in kept.values())) / max(fresh, 1)
+    typical = None
+    if hyper.times:
+        pace = float(np.exp(np.mean([np.log(time.lengthscale) for time in hyper.times])))
+        typical = TimeCorrelation(hyper.times[0].kernel, pace)
     averages = {variable: float(np.exp(np.mean(values))) for variable, values in logs.items()}
     return AdditiveHyperparameters(
         kernels=tuple(hyper.kernels[kept[i]] if i in kept else kernel for i in range(k)),
@@ -62,4 +67,5 @@ def regrouped(
         total_noise_variance=hyper.total_noise_variance,
         constants=tuple(hyper.constants[kept[i]] if i in kept else constant for i in range(k)),
         scales=(hyper.scales[0],) * k,
+        times=tuple(hyper.times[kept[i]] if i in kept else typical for i in range(k)) if typical else (),
     )
