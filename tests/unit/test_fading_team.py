@@ -1,0 +1,122 @@
+"""Teams with a factor graph whose function changes: every outcome keeps the round in which it was asked for."""
+
+import json
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ShapeError
+from swarmbo_envs import wlan_power_v0
+
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+BOUNDS = dict.fromkeys("xyz", (-1.0, 3.0))
+FADING = {"kind": "additive", "time": {"kernel": "matern12", "lengthscale_median": 5.0}}
+JOINT = ["auto", "add-gp-ucb", "dec-hbo", "dumbo", "thompson", "expected-improvement"]
+
+
+def team_of(**settings):
+    return sb.Team(GRAPH, BOUNDS, **{"belief": FADING, "seed": 3, "initial": 4, "outcomes": "per-factor", **settings})
+
+
+def outcome_of(query, moment):
+    """Two bowls whose bottoms go round in a circle."""
+    x, y, z = (query.point[name] for name in "xyz")
+    centre = 1.0 + np.sin(moment / 6.0)
+    return {"f": -((x - centre) ** 2) - 0.5 * (y - 1.0) ** 2, "g": -((z - centre) ** 2) - 0.3 * (y - z) ** 2}
+
+
+def played(team, rounds, first=1):
+    for moment in range(first, first + rounds):
+        query = team.ask()
+        outcome = outcome_of(query, moment)
+        team.tell(query, outcome if team.outcomes == "per-factor" else sum(outcome.values()))
+    return team
+
+
+def test_outcomes_keep_the_round_in_which_they_were_asked_for():
+    team = team_of()
+    team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]])
+    team.attach([[1.0, 1.0, 1.0]], [[1.0, 2.0]], moments=[-7.0])
+    first, second, third = (team.ask() for _ in range(3))
+    team.tell(third, {"f": 0.0, "g": 0.0})
+    team.tell(first, {"f": 0.0})
+    later = team.ask()
+    team.tell(later, {"f": 0.0, "g": 0.0})
+    team.tell(first, {"g": 0.0})
+    team.tell(second, failed=True)
+    assert team.history.moments.tolist() == [1.0, -7.0, 3.0, 1.0, 4.0, 2.0]
+    belief = team.model.belief
+    assert belief.now == 5.0
+    np.testing.assert_array_equal(belief.moments, team.history.moments)
+    with pytest.raises(ShapeError, match=r"moments: got shape \(2,\) for 1 points; wanted \(1,\)"):
+        team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]], moments=[0.0, 1.0])
+
+
+@pytest.mark.parametrize("acquisition", JOINT)
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_a_restored_team_goes_on_to_the_bit(acquisition, outcomes):
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]}) if acquisition == "add-gp-ucb" else GRAPH
+    team = sb.Team(graph, BOUNDS, belief=FADING, acquisition=acquisition, seed=3, initial=4, outcomes=outcomes)
+    played(team, 6)
+    waiting = team.ask()
+    state = team.state_dict()
+    state["json"] = json.loads(json.dumps(state["json"]))
+    state["arrays"] = {name: array.copy() for name, array in state["arrays"].items()}
+    again = sb.Team.from_state_dict(state)
+    for one in (team, again):
+        played(one, 2, first=8)
+        outcome = outcome_of(waiting, 7)
+        one.tell(waiting, outcome if outcomes == "per-factor" else sum(outcome.values()))
+        played(one, 1, first=10)
+    np.testing.assert_array_equal(team.history.X, again.history.X)
+    assert team.history.moments.tolist() == [1, 2, 3, 4, 5, 6, 8, 9, 7, 10]
+    np.testing.assert_array_equal(team.history.moments, again.history.moments)
+    assert team.model.belief.has_time
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_auto_follows_a_maximum_that_moves(outcomes):
+    """Over two rounds of its circle; a team whose outcomes don't fade stays where the maximum was."""
+
+    def late_loss(belief):
+        team, loss = team_of(belief=belief, outcomes=outcomes), list[float]()
+        for moment in range(1, 60):
+            query = team.ask()
+            outcome = outcome_of(query, moment)
+            team.tell(query, outcome if outcomes == "per-factor" else sum(outcome.values()))
+            centre = 1.0 + np.sin(moment / 6.0)
+            u = np.linspace(-1.0, 3.0, 81)
+            y, z = np.meshgrid(u, u)
+            best = (-0.5 * (y - 1.0) ** 2 - ((z - centre) ** 2) - 0.3 * (y - z) ** 2).max()
+            loss.append(best - sum(outcome.values()))
+        return float(np.mean(loss[20:]))
+
+    smooth = {"kind": "additive", "time": {"kernel": "matern52"}}
+    fading, still = late_loss(smooth), late_loss({"kind": "additive"})
+    assert fading < 0.6 * still, (fading, still)
+
+
+def test_auto_asks_over_the_whole_box_once_nothing_is_known_any_more():
+    """No trust box around what was best long ago."""
+    team = played(team_of(acquisition="auto"), 6)
+    functions = team.acquisition.local_functions(team._situation(None), team.model)
+    assert functions.low.tolist() == [0.0] * 3
+    assert functions.high.tolist() == [1.0] * 3
+
+
+def test_users_who_walk_are_followed_through_the_environment():
+    env = wlan_power_v0.parallel_env(
+        topology={"generated": {"access_points": 4, "users": 8, "area_m": [120.0, 120.0]}},
+        mobility_m=5.0,
+        max_cycles=14,
+    )
+    team = sb.Team.for_env(env, belief=FADING, seed=0, initial=4)
+    _, infos = env.reset(seed=0)
+    team.begin(infos)
+    while env.agents:
+        told = env.step(team.act(dict.fromkeys(env.agents), infos))
+        team.observe(*told)
+        infos = told[-1]
+    assert team.history.moments.tolist() == list(range(1, 15))
+    assert all(time.kernel == "matern12" for time in team.model.learned.hyperparameters.times)
