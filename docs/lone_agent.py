@@ -42,8 +42,8 @@ from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.member import Member
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.share import Total
+from swarmbo.deciding import learned_model
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kinds import learned_model
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, Routes

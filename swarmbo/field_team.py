@@ -14,27 +14,23 @@ from scipy.stats import qmc
 from swarmbo.acquisition import Situation
 from swarmbo.belief import ExactGP, PlaceBelief, view_of
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.deciding import decide
+from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.kinds import (
-    FIELD_TEAM,
     AcquisitionSettings,
     BeliefSettings,
     CoordinationSettings,
-    FieldAcquisition,
-    FieldBelief,
-    FieldCoordination,
     TransportSettings,
-    decide,
-    fitting,
+    field_kinds,
+    to_plain,
 )
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.rng import stream
-from swarmbo.settings import resolve
 from swarmbo.spaces import Domain
+from swarmbo.team_state import STATE_VERSION, require_same, require_version
 from swarmbo.transport import Routes, multicast_traffic
 from swarmbo.world import World
 
-_STATE_VERSION = 1
 _N_DEFAULT_CANDIDATES = 512
 
 Outcome = SupportsFloat | None
@@ -78,14 +74,8 @@ class FieldTeam:
             raise ConfigError(f"got {rounds}; wanted an integer >= 1, or None", at="$.rounds")
         self.agents = tuple(agents)
         self.domain = domain
-        self.acquisition: FieldAcquisition = fitting(
-            acquisition, FieldAcquisition, AcquisitionSettings, FIELD_TEAM, "$.acquisition"
-        )
-        self.coordination: FieldCoordination = fitting(
-            coordination, FieldCoordination, CoordinationSettings, FIELD_TEAM, "$.coordination"
-        )
-        self.transport = resolve(transport, TransportSettings, "$.transport")
-        self.belief_settings: FieldBelief = fitting(belief, FieldBelief, BeliefSettings, FIELD_TEAM, "$.belief")
+        kinds = field_kinds(belief, acquisition, coordination, transport)
+        self.belief_settings, self.acquisition, self.coordination, self.transport = kinds
         self.seed, self.horizon = seed, rounds
         self.belief: ExactGP | FusedBelief = (
             FusedBelief(self.belief_settings, domain, self.agents, seed)
@@ -358,15 +348,15 @@ class FieldTeam:
         """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
         belief = self.belief.state_dict()
         plain = {
-            "version": _STATE_VERSION,
+            "version": STATE_VERSION,
             "agents": list(self.agents),
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
             "settings": {
-                "belief": msgspec.to_builtins(self.belief_settings),
-                "acquisition": msgspec.to_builtins(self.acquisition),
-                "coordination": msgspec.to_builtins(self.coordination),
-                "transport": msgspec.to_builtins(self.transport),
+                "belief": to_plain(self.belief_settings),
+                "acquisition": to_plain(self.acquisition),
+                "coordination": to_plain(self.coordination),
+                "transport": to_plain(self.transport),
                 "seed": self.seed,
                 "rounds": self.horizon,
             },
@@ -394,8 +384,7 @@ class FieldTeam:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
         """
         plain = state["json"]
-        if plain.get("version") != _STATE_VERSION:
-            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
+        require_version(plain)
         if env is not None:
             return cls.for_env(env, **plain["settings"]).load_state_dict(state)
         return cls.for_field(plain["agents"], plain["low"], plain["high"], **plain["settings"]).load_state_dict(state)
@@ -410,14 +399,9 @@ class FieldTeam:
             StateVersionError: If another version of swarmbo, or another team, wrote it.
         """
         plain, arrays, own = state["json"], state["arrays"], self.state_dict()["json"]
-        if plain.get("version") != _STATE_VERSION:
-            raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")
-        for key in ("agents", "low", "high"):
-            if plain[key] != own[key]:
-                raise StateVersionError(f"got the state of a team with {key} {plain[key]}; wanted {own[key]}")
-        if plain["settings"]["belief"] != own["settings"]["belief"]:
-            got, wanted = plain["settings"]["belief"], own["settings"]["belief"]
-            raise StateVersionError(f"got the state of a team with belief {got}; wanted {wanted}")
+        require_version(plain)
+        require_same(plain, own, ("agents", "low", "high"))
+        require_same(plain["settings"], own["settings"], ("belief",))
         self.round, self._asked, self.failures = plain["round"], plain["asked"], plain["failures"]
         self._acting = plain["acting"]
         self._pending = {

@@ -59,6 +59,17 @@ class JointSpace:
         domain = Domain(*np.array(pairs, dtype=float).T)
         return cls(known, domain, "unknown" if graph is None else "known")
 
+    @property
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """(low, high) of every variable."""
+        pairs = zip(self.domain.low.tolist(), self.domain.high.tolist(), strict=True)
+        return dict(zip(self.graph.variables, pairs, strict=True))
+
+    @property
+    def variable_owners(self) -> dict[str, str]:
+        """The agent that sets each variable."""
+        return dict(zip(self.graph.variables, self.graph.variable_owners, strict=True))
+
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
         """A joint point as a table of its variables."""
         return dict(zip(self.graph.variables, point.tolist(), strict=True))

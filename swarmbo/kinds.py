@@ -1,4 +1,4 @@
-"""The kinds that teams can be made of, which fit which world, and how each decides a round."""
+"""The kinds that teams can be made of, which fit which team, and what a user's own must be."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -15,22 +15,16 @@ from swarmbo.acquisition import (
     EGPTS,
     AddGPUCB,
     Auto,
-    Decision,
     DuMBO,
     ExpectedImprovement,
     Information,
     JointAcquisition,
     JointSituation,
-    Learned,
-    Model,
-    Situation,
+    OutcomeMode,
     Straddle,
     Thompson,
 )
-from swarmbo.acquisition.ensemble_model import learn_ensemble
-from swarmbo.acquisition.structured import in_structure, learn_model
-from swarmbo.acquisition.thompson import SampledFunctions
-from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
+from swarmbo.acquisition.structured import check_structure
 from swarmbo.baselines import (
     CMAES,
     BoTorchLogEI,
@@ -52,13 +46,10 @@ from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.refined_max_sum import RefinedMaxSum
-from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.graph import FactorGraph
+from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
-from swarmbo.rng import stream
 from swarmbo.settings import Settings, resolve
-from swarmbo.sharing import draw_traffic
-from swarmbo.transport import InProcess, Routes
+from swarmbo.transport import InProcess
 
 TransportSettings = InProcess
 
@@ -160,40 +151,6 @@ def _one_of(names: str) -> str:
     return f"one of {names}" if "," in names else names
 
 
-def decide(
-    situation: Situation,
-    acquisition: FieldAcquisition,
-    coordination: FieldCoordination,
-    transport: TransportSettings,
-) -> Decision:
-    """Where everybody measures next: by messages over the local acquisitions, or as a baseline has it.
-
-    Args:
-        situation: What is known.
-        acquisition: What a query is worth.
-        coordination: How the agents agree.
-        transport: What carries their messages.
-    """
-    if not isinstance(coordination, Exact | MaxSum):
-        return coordination.decide(situation, acquisition)
-    problem = acquisition.local_problem(situation)
-    if problem is None:
-        return Decision({}, SolveReport(status="not_needed"))
-    graph, tables, links = problem.graph, problem.tables, situation.links
-    if transport.as_agents:
-        solution = solve_with_agents(coordination, graph, tables, transport.open(graph.agents, links))
-    else:
-        solution = coordination.solve(graph, tables, links)
-    points: dict[str, np.ndarray] = {}
-    for agent, index in solution.assignment.items():
-        point = problem.shortlists[agent][index]
-        if np.isnan(point).any():
-            continue  # it declines
-        if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
-            points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
-    return Decision(points, solution.report)
-
-
 def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> None:
     """Refuse an acquisition that can't read a belief.
 
@@ -213,88 +170,60 @@ def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> Non
         raise ConfigError(f"got {got!r} with acquisition {kind!r}; wanted 'ensemble'", at="$.belief.kind")
 
 
-def learned_model(
-    situation: JointSituation,
-    belief: JointBelief,
-    acquisition: JointAcquisition,
-    previous: Learned | None,
-    last: Model | None,
-) -> Model:
-    """What is made of a history.
+def field_kinds(
+    belief: object, acquisition: object, coordination: object, transport: object
+) -> tuple[FieldBelief, FieldAcquisition, FieldCoordination, TransportSettings]:
+    """The settings that a team in a field is made of, from what a user gave for them.
 
     Args:
-        situation: What is known.
-        belief: Settings of the belief.
-        acquisition: May have transforms or models of its own.
-        previous: What was learned before the last decision.
-        last: The last model; going on from it where that can be done saves time, and changes nothing.
-    """
-    if isinstance(belief, EnsembleSettings):
-        return learn_ensemble(situation, belief, previous, last)
-    return learn_model(acquisition, situation, belief, previous)
-
-
-def decide_joint(
-    situation: JointSituation,
-    model: Model,
-    acquisition: JointAcquisition,
-    coordination: Maximiser | JointPolicy,
-    transport: TransportSettings,
-) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-    """The next joint point: by messages over the local functions, or as a baseline has it.
-
-    Args:
-        situation: What is known.
-        model: What was made of it.
-        acquisition: What a point is worth.
+        belief: A kind's name, its settings, or a table. So are the others.
+        acquisition: What a query is worth.
         coordination: How the agents agree.
-        transport: What carries their messages.
-
-    Returns:
-        The point (n,) in the unit cube, and how it was agreed. Traffic includes what a joint draw of the factors costs.
+        transport: How messages travel.
 
     Raises:
-        ConfigError: If agents are to run as such, and the method knows none.
-        ShapeError: If what comes out is no point.
+        ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
     """
-    if not isinstance(coordination, Maximiser):
-        point, report = coordination.decide_joint(situation, acquisition)
-        return _checked(point, situation, coordination), report
-    functions = acquisition.local_functions(in_structure(situation, model.learned.structure), model)
-    graph = functions.graph
-    links = _links(situation, graph)
-    names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
-    seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
-    if transport.as_agents:
-        if not isinstance(coordination, ContinuousCoordination):
-            raise ConfigError(
-                f"got true, but {type(coordination).__name__} knows no agents", at="$.transport.as_agents"
-            )
-        agreement = maximise_with_agents(coordination, functions, transport.open(graph.agents, links), seed)
-    else:
-        agreement = coordination.maximise(functions, links, seed)
-    report = agreement.report
-    if isinstance(functions, SampledFunctions) and model.belief.is_tied:
-        drawing = draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
-        report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
-    return _checked(agreement.point, situation, coordination), report
+    own_acquisition = fitting(acquisition, FieldAcquisition, AcquisitionSettings, FIELD_TEAM, "$.acquisition")
+    own_coordination = fitting(coordination, FieldCoordination, CoordinationSettings, FIELD_TEAM, "$.coordination")
+    own_transport = resolve(transport, TransportSettings, "$.transport")
+    own_belief = fitting(belief, FieldBelief, BeliefSettings, FIELD_TEAM, "$.belief")
+    return own_belief, own_acquisition, own_coordination, own_transport
 
 
-def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":
-    """Who hears whom while agreeing; None: everyone.
+def joint_kinds(
+    belief: object, acquisition: object, coordination: object, transport: object, outcomes: OutcomeMode
+) -> tuple[JointBelief, JointAcquisition, Maximiser | JointPolicy, TransportSettings]:
+    """The settings, or objects of a user's own, that a team with a factor graph is made of.
 
-    On scopes that are not the team's own, agents must talk who need not be in contact. Such scopes come from totals,
-    which reach everybody over a base station where no relay does, and so do messages then.
+    Args:
+        belief: A kind's name, its settings, or a table. So are the others.
+        acquisition: What a point is worth; also an instance of a subclass of ``JointAcquisition``.
+        coordination: How the agents agree on it; also a ``Maximiser`` or ``JointPolicy``.
+        transport: How messages travel.
+        outcomes: What the team observes.
+
+    Raises:
+        ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
     """
-    links = situation.links
-    is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
-    return links if links is None or is_own or nx.is_connected(links) else None
+    own_belief: JointBelief = fitting(belief, JointBelief, BeliefSettings, JOINT_TEAM, "$.belief")
+    own_acquisition: JointAcquisition = fitting(
+        acquisition, JointAcquisitions, AcquisitionSettings, JOINT_TEAM, "$.acquisition", OWN_ACQUISITION
+    )
+    check_belief_fits(own_belief, own_acquisition)
+    own_coordination: Maximiser | JointPolicy = fitting(
+        coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination", OWN_COORDINATION
+    )
+    if isinstance(own_belief, AdditiveGPSettings):
+        check_structure(own_belief, own_acquisition, outcomes)
+    return own_belief, own_acquisition, own_coordination, resolve(transport, TransportSettings, "$.transport")
 
 
-def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
-    """The point, if it is one: a method may be a user's own."""
-    place, n = np.asarray(point, dtype=float), situation.domain.n_dims
-    if place.shape != (n,) or not np.isfinite(place).all():
-        got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())
-        raise ShapeError(f"point of {type(coordination).__name__}: got {got}; wanted {n} finite numbers from 0 to 1")
-    return place
+def to_plain(kind: object) -> Any:
+    """A kind's settings as plain data; of an object of a user's own only its name.
+
+    Example:
+        >>> to_plain(ADMM(penalty=2.0))["penalty"]
+        2.0
+    """
+    return msgspec.to_builtins(kind) if isinstance(kind, msgspec.Struct) else {"kind": type(kind).__name__}

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import SupportsFloat
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import OutcomeMode
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 
 LARGEST_OUTCOME = 1e60
@@ -39,6 +41,38 @@ def numbers_of(outcome: Outcome, graph: FactorGraph, outcomes: OutcomeMode) -> t
             at="$.outcome",
         )
     return None, dict.fromkeys(graph.factors, number)
+
+
+def evaluations_of(
+    points: ArrayLike, outcomes: ArrayLike, graph: FactorGraph, observed: OutcomeMode
+) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"], Float[np.ndarray, "t k"]]:
+    """Points, totals and outcomes by factor of evaluations; NaN for what failed or was not told.
+
+    Args:
+        points: Joint points (t, n), physical.
+        outcomes: Totals (t,), or outcomes by factor (t, k). What is not finite, or beyond 1e60, failed.
+        graph: Whose variables and factors.
+        observed: What the team observes.
+
+    Raises:
+        ShapeError: If shapes do not fit.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f": ["x"], "g": ["y"]})
+        >>> evaluations_of([[0.1, 0.2]], [1.5], graph, "total")
+        (array([[0.1, 0.2]]), array([1.5]), array([[nan, nan]]))
+    """
+    X, y = np.atleast_2d(np.array(points, dtype=float)), np.array(outcomes, dtype=float)
+    n, k = len(graph.variables), len(graph.factors)
+    if X.shape != (len(X), n) or y.shape not in ((len(X),), (len(X), k)):
+        raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
+    y = np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
+    if y.ndim == 1 and observed == "per-factor":
+        if k > 1:
+            raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({len(X)}, {k})")
+        y = y[:, None]  # the total is the outcome of the only factor
+    unknown = np.full(len(X), np.nan)
+    return (X, y, np.full((len(X), k), np.nan)) if y.ndim == 1 else (X, unknown, y)
 
 
 def _number(outcome: SupportsFloat | None) -> float:

@@ -11,43 +11,33 @@ from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 
 from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode
-from swarmbo.acquisition.structured import check_structure
 from swarmbo.baselines.sobol import sobol_point
-from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.belief.data import checked_moments
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError
+from swarmbo.deciding import decide_joint, learned_model
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.field_team import FieldTeam
 from swarmbo.graph import FactorGraph
 from swarmbo.joint_space import JointSpace
 from swarmbo.joint_world import JointWorld
 from swarmbo.kinds import (
-    JOINT_TEAM,
-    OWN_ACQUISITION,
-    OWN_COORDINATION,
     AcquisitionSettings,
     BeliefSettings,
     CoordinationSettings,
-    JointAcquisitions,
-    JointBelief,
-    JointCoordination,
     JointPolicy,
     Maximiser,
     TransportSettings,
-    check_belief_fits,
-    decide_joint,
-    fitting,
-    learned_model,
+    joint_kinds,
+    to_plain,
 )
 from swarmbo.logbook import Logbook
 from swarmbo.one_shot_world import Measurement, OneShotWorld, Scopes
-from swarmbo.outcomes import LARGEST_OUTCOME, Outcome, numbers_of
+from swarmbo.outcomes import Outcome, evaluations_of, numbers_of
 from swarmbo.records import PointQuery, PointRecommendation, SolveReport, Traffic
 from swarmbo.rng import stream
-from swarmbo.settings import resolve
 from swarmbo.sharing import outcome_traffic
+from swarmbo.team_state import STATE_VERSION, require_same, require_version
 from swarmbo.transport import Routes
 
-_STATE_VERSION = 2
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 
@@ -116,17 +106,8 @@ class Team:
             )
         self.space = JointSpace.of(graph, bounds, variable_owners)
         self.graph, self.domain = self.space.graph, self.space.domain
-        self.belief_settings: JointBelief = fitting(belief, JointBelief, BeliefSettings, JOINT_TEAM, "$.belief")
-        self.acquisition: JointAcquisition = fitting(
-            acquisition, JointAcquisitions, AcquisitionSettings, JOINT_TEAM, "$.acquisition", OWN_ACQUISITION
-        )
-        check_belief_fits(self.belief_settings, self.acquisition)
-        self.coordination: Maximiser | JointPolicy = fitting(
-            coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination", OWN_COORDINATION
-        )
-        if isinstance(self.belief_settings, AdditiveGPSettings):
-            check_structure(self.belief_settings, self.acquisition, outcomes)
-        self.transport = resolve(transport, TransportSettings, "$.transport")
+        kinds = joint_kinds(belief, acquisition, coordination, transport, outcomes)
+        self.belief_settings, self.acquisition, self.coordination, self.transport = kinds
         self.seed, self.horizon, self.initial = seed, rounds, initial
         self.outcomes: OutcomeMode = outcomes
         self.agents = self.graph.agents
@@ -325,19 +306,9 @@ class Team:
             ShapeError: If shapes do not fit.
             ConfigError: If a point is not in bounds.
         """
-        X, y = np.atleast_2d(np.array(points, dtype=float)), np.array(outcomes, dtype=float)
-        n, k = self.domain.n_dims, len(self.graph.factors)
-        if X.shape != (len(X), n) or y.shape not in ((len(X),), (len(X), k)):
-            raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
-        y = np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
-        unknown, none = np.full(len(X), np.nan), np.full((len(X), k), np.nan)
-        if y.ndim == 1 and k == 1:
-            y = y[:, None] if self.outcomes == "per-factor" else y
-        elif y.ndim == 1 and self.outcomes == "per-factor":
-            raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({len(X)}, {k})")
+        X, totals, factors = evaluations_of(points, outcomes, self.graph, self.outcomes)
         rounds = None if moments is None else checked_moments(moments, len(X))
-        told = (y, none) if y.ndim == 1 else (unknown, y)
-        self._log = self._log.with_evaluations(self.space.points(X), *told, rounds)
+        self._log = self._log.with_evaluations(self.space.points(X), totals, factors, rounds)
 
     def refit(self) -> None:
         """Learn what the history says, if that is due; ``ask`` and ``recommend`` do so by themselves."""
@@ -390,13 +361,13 @@ class Team:
         """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
         log, arrays = self._log.to_state()
         plain = {
-            "version": _STATE_VERSION,
+            "version": STATE_VERSION,
             "space": self.space.to_plain(),
             "settings": {
                 "belief": msgspec.json.decode(msgspec.json.encode(self.belief_settings)),  # lists, as they come back
-                "acquisition": msgspec.to_builtins(self.acquisition),
-                "coordination": _plain(self.coordination),
-                "transport": msgspec.to_builtins(self.transport),
+                "acquisition": to_plain(self.acquisition),
+                "coordination": to_plain(self.coordination),
+                "transport": to_plain(self.transport),
                 "seed": self.seed,
                 "rounds": self.horizon,
                 "outcomes": self.outcomes,
@@ -430,15 +401,12 @@ class Team:
         plain = state["json"]
         if "space" not in plain:
             return FieldTeam.from_state_dict(state, env)
-        _require_version(plain)
+        require_version(plain)
         space = JointSpace.from_plain(plain["space"])
-        graph, domain = space.graph, space.domain
-        bounds = dict(zip(graph.variables, np.column_stack([domain.low, domain.high]).tolist(), strict=True))
-        owners = dict(zip(graph.variables, graph.variable_owners, strict=True))
-        known = graph if space.structure == "known" else None
+        known = space.graph if space.structure == "known" else None
         own = {"acquisition": acquisition, "coordination": coordination}
         settings = plain["settings"] | {table: given for table, given in own.items() if given is not None}
-        team = Team(known, bounds, variable_owners=owners, **settings)
+        team = Team(known, space.bounds, variable_owners=space.variable_owners, **settings)
         if env is not None:
             team._world = JointWorld(env)
         return team.load_state_dict(state)
@@ -453,14 +421,11 @@ class Team:
             StateVersionError: If another version of swarmbo, or another team, wrote it.
         """
         plain, own = state["json"], self.state_dict()["json"]
-        _require_version(plain)
+        require_version(plain)
         for key, wanted in own["space"].items():
             if plain.get("space", {}).get(key) != wanted:
                 raise StateVersionError(f"got the state of a team with other {key}; wanted {wanted}")
-        for key in ("belief", "outcomes"):
-            if plain["settings"][key] != own["settings"][key]:
-                got, wanted = plain["settings"][key], own["settings"][key]
-                raise StateVersionError(f"got the state of a team with {key} {got}; wanted {wanted}")
+        require_same(plain["settings"], own["settings"], ("belief", "outcomes"))
         self._log = self._log.from_state(plain["log"], state["arrays"])
         self._acting, self._learned = plain["acting"], msgspec.convert(plain["learned"], Learned | None)
         self._made = None
@@ -488,14 +453,3 @@ class Team:
         if self._world is None:
             raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")
         return self._world
-
-
-def _plain(coordination: Maximiser | JointPolicy) -> Any:
-    """Settings as plain data; of an object of the user's own only its name."""
-    known = isinstance(coordination, msgspec.Struct)
-    return msgspec.to_builtins(coordination) if known else {"kind": type(coordination).__name__}
-
-
-def _require_version(plain: Mapping[str, Any]) -> None:
-    if plain.get("version") != _STATE_VERSION:
-        raise StateVersionError(f"got team state version {plain.get('version')}; wanted {_STATE_VERSION}")

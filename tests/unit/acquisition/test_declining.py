@@ -10,8 +10,8 @@ from swarmbo.acquisition.markov import log_det_terms
 from swarmbo.baselines import Greedy, Independent
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
+from swarmbo.deciding import decide
 from swarmbo.errors import ConfigError
-from swarmbo.kinds import decide
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 

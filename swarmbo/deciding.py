@@ -1,0 +1,149 @@
+"""How each kind decides a round: by messages over what agents own, or as a baseline has it."""
+
+import msgspec
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition import Decision, JointAcquisition, JointSituation, Learned, Model, Situation
+from swarmbo.acquisition.ensemble_model import learn_ensemble
+from swarmbo.acquisition.structured import in_structure, learn_model
+from swarmbo.acquisition.thompson import SampledFunctions
+from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
+from swarmbo.belief.ensemble_settings import EnsembleSettings
+from swarmbo.coordination import Exact, MaxSum
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.graph import FactorGraph
+from swarmbo.kinds import (
+    FieldAcquisition,
+    FieldCoordination,
+    JointBelief,
+    JointPolicy,
+    Maximiser,
+    TransportSettings,
+)
+from swarmbo.records import SolveReport
+from swarmbo.rng import stream
+from swarmbo.sharing import draw_traffic
+from swarmbo.transport import Routes
+
+
+def decide(
+    situation: Situation,
+    acquisition: FieldAcquisition,
+    coordination: FieldCoordination,
+    transport: TransportSettings,
+) -> Decision:
+    """Where everybody measures next: by messages over the local acquisitions, or as a baseline has it.
+
+    Args:
+        situation: What is known.
+        acquisition: What a query is worth.
+        coordination: How the agents agree.
+        transport: What carries their messages.
+    """
+    if not isinstance(coordination, Exact | MaxSum):
+        return coordination.decide(situation, acquisition)
+    problem = acquisition.local_problem(situation)
+    if problem is None:
+        return Decision({}, SolveReport(status="not_needed"))
+    graph, tables, links = problem.graph, problem.tables, situation.links
+    if transport.as_agents:
+        solution = solve_with_agents(coordination, graph, tables, transport.open(graph.agents, links))
+    else:
+        solution = coordination.solve(graph, tables, links)
+    points: dict[str, np.ndarray] = {}
+    for agent, index in solution.assignment.items():
+        point = problem.shortlists[agent][index]
+        if np.isnan(point).any():
+            continue  # it declines
+        if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
+            points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
+    return Decision(points, solution.report)
+
+
+def learned_model(
+    situation: JointSituation,
+    belief: JointBelief,
+    acquisition: JointAcquisition,
+    previous: Learned | None,
+    last: Model | None,
+) -> Model:
+    """What is made of a history.
+
+    Args:
+        situation: What is known.
+        belief: Settings of the belief.
+        acquisition: May have transforms or models of its own.
+        previous: What was learned before the last decision.
+        last: The last model; going on from it where that can be done saves time, and changes nothing.
+    """
+    if isinstance(belief, EnsembleSettings):
+        return learn_ensemble(situation, belief, previous, last)
+    return learn_model(acquisition, situation, belief, previous)
+
+
+def decide_joint(
+    situation: JointSituation,
+    model: Model,
+    acquisition: JointAcquisition,
+    coordination: Maximiser | JointPolicy,
+    transport: TransportSettings,
+) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+    """The next joint point: by messages over the local functions, or as a baseline has it.
+
+    Args:
+        situation: What is known.
+        model: What was made of it.
+        acquisition: What a point is worth.
+        coordination: How the agents agree.
+        transport: What carries their messages.
+
+    Returns:
+        The point (n,) in the unit cube, and how it was agreed. Traffic includes what a joint draw of the factors costs.
+
+    Raises:
+        ConfigError: If agents are to run as such, and the method knows none.
+        ShapeError: If what comes out is no point.
+    """
+    if not isinstance(coordination, Maximiser):
+        point, report = coordination.decide_joint(situation, acquisition)
+        return _checked(point, situation, coordination), report
+    functions = acquisition.local_functions(in_structure(situation, model.learned.structure), model)
+    graph = functions.graph
+    links = _links(situation, graph)
+    names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+    seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
+    if transport.as_agents:
+        if not isinstance(coordination, ContinuousCoordination):
+            raise ConfigError(
+                f"got true, but {type(coordination).__name__} knows no agents", at="$.transport.as_agents"
+            )
+        agreement = maximise_with_agents(coordination, functions, transport.open(graph.agents, links), seed)
+    else:
+        agreement = coordination.maximise(functions, links, seed)
+    report = agreement.report
+    if isinstance(functions, SampledFunctions) and model.belief.is_tied:
+        drawing = draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
+        report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
+    return _checked(agreement.point, situation, coordination), report
+
+
+def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":
+    """Who hears whom while agreeing; None: everyone.
+
+    On scopes that are not the team's own, agents must talk who need not be in contact. Such scopes come from totals,
+    which reach everybody over a base station where no relay does, and so do messages then.
+    """
+    links = situation.links
+    is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
+    return links if links is None or is_own or nx.is_connected(links) else None
+
+
+def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
+    """The point, if it is one: a method may be a user's own."""
+    place, n = np.asarray(point, dtype=float), situation.domain.n_dims
+    if place.shape != (n,) or not np.isfinite(place).all():
+        got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())
+        raise ShapeError(f"point of {type(coordination).__name__}: got {got}; wanted {n} finite numbers from 0 to 1")
+    return place
