@@ -4,9 +4,9 @@
     python docs/wlan_mobility.py --table
 
 One run is one random topology, drawn by the seed that also drives the team and the walks. It adds a line of JSON to
-docs/wlan_mobility.jsonl: in every round the true capacity of the setting that was tried, that of a median random
-setting, and the best known for where users then are. What is there is skipped. Set OMP_NUM_THREADS=1 and
-OPENBLAS_NUM_THREADS=1.
+docs/wlan_mobility.jsonl: how much of the way from a median random setting to the best known, both for where users then
+are, the setting that was tried went in each round, by its true capacity. What is there is skipped. Set
+OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1.
 """
 
 import argparse
@@ -21,10 +21,13 @@ import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.best_known import best_known
 
-ROUNDS, DESIGN = 80, 10
+ROUNDS = 80
+_DESIGN = 10  # rounds that no method chose, and that don't count
+_DRAWN = 500  # random settings, of which the median is the zero of the scale
+_CLIMBS = 8  # starts of the search for the best known, in every round
 LOW, HIGH = 1.0, 25.0  # dBm
 STEPS_M = (0.0, 1.0, 4.0)  # standard deviation of a user's step between rounds, along each axis
-FADING = {"kind": "additive", "time": {}}
+FADING = {"kind": "additive", "time": {"kernel": "matern12"}}
 FILE = Path(__file__).parent / "wlan_mobility.jsonl"
 METHODS: dict[str, dict[str, Any]] = {
     "auto": {},
@@ -39,54 +42,71 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(method: str, outcomes: str, step_m: float, seed: int) -> dict[str, Any]:
-    """Capacities, round by round, in one topology."""
-    env = wlan_power_v0.parallel_env(topology_seed=seed, outcomes=outcomes, max_cycles=ROUNDS, mobility_m=step_m)
-    drawn = np.random.default_rng(seed).uniform(LOW, HIGH, (500, len(env.possible_agents)))
+def run(method: str, step_m: float, seed: int) -> dict[str, Any]:
+    """What was reached round by round in one topology."""
+    env = wlan_power_v0.parallel_env(topology_seed=seed, outcomes="per-factor", max_cycles=ROUNDS, mobility_m=step_m)
+    drawn = np.random.default_rng(seed).uniform(LOW, HIGH, (_DRAWN, len(env.possible_agents)))
     _, infos = env.reset(seed=seed)
     team = sb.Team.for_env(env, seed=seed, rounds=ROUNDS, **METHODS[method])
     team.begin(infos)
-    found, random, best, start = list[float](), list[float](), list[float](), time.process_time()
-    seconds = 0.0
+    shares, seconds = list[float](), 0.0
     while env.agents:
         start = time.process_time()
         actions = team.act(dict.fromkeys(env.agents), infos)
         told = env.step(actions)
         team.observe(*told)
         seconds += time.process_time() - start
-        infos, powers = told[-1], np.array([action[0] for action in actions.values()])
-        found.append(float(env.network.value(powers[None])[0]))
-        random.append(float(np.median(env.network.value(drawn))))
-        best.append(best_known(env.network, LOW, HIGH, starts=8)[1])
+        infos, powers = told[-1], np.array([[float(action[0]) for action in actions.values()]])
+        found, random = float(env.network.value(powers)[0]), float(np.median(env.network.value(drawn)))
+        shares.append((found - random) / (best_known(env.network, LOW, HIGH, starts=_CLIMBS)[1] - random))
     return {
         "method": method,
-        "outcomes": outcomes,
         "step_m": step_m,
         "seed": seed,
-        **{name: [round(v, 3) for v in values] for name, values in (("found", found), ("random", random), ("best", best))},
+        "shares": [round(share, 4) for share in shares],
         "seconds": round(seconds, 2),
     }
 
 
-def share(row: dict[str, Any]) -> float:
-    """How much of the way from a random setting to the best known was kept, in the mean over rounds after the design."""
-    found, random, best = (np.array(row[name])[DESIGN:] for name in ("found", "random", "best"))
-    return float(((found - random) / (best - random)).mean())
+def table(rows: list[dict[str, Any]]) -> str:
+    """Means over rounds after the design and over seeds, and the least over seeds, in Markdown."""
+    lines = ["| method | " + " | ".join(f"{step:g} m: mean | least" for step in STEPS_M) + " | seeds |"]
+    lines.append("|---" * (2 * len(STEPS_M) + 2) + "|")
+    for method in METHODS:
+        cells, n = list[str](), 0
+        for step in STEPS_M:
+            own = [row["shares"] for row in rows if (row["method"], row["step_m"]) == (method, step)]
+            kept, n = [float(np.mean(shares[_DESIGN:])) for shares in own], len(own)
+            cells.append(f"{100 * np.mean(kept):.1f} % | {100 * min(kept):.1f} %" if kept else "- | -")
+        lines.append(f"| {method} | " + " | ".join(cells) + f" | {n} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--method", nargs="*", default=list(METHODS))
-    parser.add_argument("--outcomes", nargs="*", default=["per-factor"])
+    """Run what is missing, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", nargs="*", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--steps", nargs="*", type=float, default=list(STEPS_M))
     parser.add_argument("--seeds", default="0-9")
-    o = parser.parse_args()
-    a, _, b = o.seeds.partition("-")
-    for s in o.steps:
-        for out in o.outcomes:
-            for m in o.method:
-                rows = [run(m, out, s, k) for k in range(int(a), int(b or a) + 1)]
-                print(s, out, m, " ".join(f"{share(r):.3f}" for r in rows), f"mean {np.mean([share(r) for r in rows]):.3f}", rows[0]["seconds"], flush=True)
+    parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    text = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
+    rows = [json.loads(line) for line in text.splitlines()]
+    if options.table:
+        print(table(rows))  # noqa: T201
+        return
+    first, _, last = options.seeds.partition("-")
+    done = {(row["method"], row["step_m"], row["seed"]) for row in rows}
+    with options.out.open("a", encoding="utf-8") as file:
+        for seed in range(int(first), int(last or first) + 1):
+            for step_m in options.steps:
+                for method in options.method:
+                    if (method, step_m, seed) not in done:
+                        row = run(method, step_m, seed)
+                        file.write(json.dumps(row) + "\n")
+                        file.flush()
+                        print(method, step_m, seed, np.mean(row["shares"][_DESIGN:]), row["seconds"])  # noqa: T201
 
 
 if __name__ == "__main__":

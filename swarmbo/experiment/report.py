@@ -36,6 +36,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         ("best measurement", best),
         ("recommendation", _found(summary.recommendation, unit, summary.axis_unit, with_std=True)),
     ]
+    if summary.maximum is None and summary.late_mean is not None:
+        rows.append((f"mean of the last {summary.late_rounds} rounds", quantity(summary.late_mean, unit)))
     if summary.maximum is not None:
         rows.append(("true maximum", quantity(summary.maximum, unit)))
     if score is not None:

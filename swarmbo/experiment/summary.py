@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.folder import RunFolder, Timing
@@ -44,6 +45,9 @@ class Summary(msgspec.Struct, frozen=True):
         references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
         declined: How often an agent did without a measurement.
         cost: Of all measurements and ways to them, in the unit of the outcome.
+        late_mean: Mean measurement of joint points over the last ``late_rounds`` rounds: what counts where the function
+            changes. None for agents that each measure a place, and where all of them failed.
+        late_rounds: The last quarter of the rounds.
     """
 
     name: str
@@ -67,6 +71,8 @@ class Summary(msgspec.Struct, frozen=True):
     source: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     declined: int = 0
     cost: float = 0.0
+    late_mean: float | None = None
+    late_rounds: int = 0
 
 
 def summarise(
@@ -80,6 +86,9 @@ def summarise(
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
     last = records[-1]
+    late_rounds = -(-last.round // 4)
+    late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
+    told = [value for value in late if value is not None]
     return Summary(
         name=scenario.name,
         seed=scenario.seed,
@@ -102,6 +111,8 @@ def summarise(
         source=_common([record.source for record in records if record.source is not None]),
         declined=declined(records),
         cost=total_cost(records),
+        late_mean=float(np.mean(told)) if told else None,
+        late_rounds=late_rounds,
     )
 
 

@@ -6,11 +6,12 @@ absolute times of one machine differ by two from hour to hour.
 
 import timeit
 
+import msgspec
 import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
-from swarmbo.belief import AdditiveGP, AdditiveGPSettings
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings, TimeAxis, TimeCorrelation
 from swarmbo.belief.additive_fitting import AdditiveLogPosterior
 from swarmbo.belief.additive_prior import AdditivePrior
 from swarmbo.belief.conditioning import condition
@@ -146,3 +147,28 @@ def test_update_by_one_evaluation_against_starting_afresh(benchmark, t):
     fresh_s = seconds(fresh, number=1)
     benchmark(lambda: belief.update(X[t:], y[t:])._on_data)
     benchmark.extra_info["afresh_over_this"] = fresh_s / benchmark.stats.stats.min
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_a_fit_with_a_time_axis_beside_one_without(benchmark, outcomes):
+    still = powell_belief(outcomes=outcomes)
+    settings = AdditiveGPSettings(time=TimeAxis())
+    told = {"totals": still.totals} if outcomes == "total" else {"factors": still.factors}
+    empty = AdditiveGP.create(settings, still.graph, still.domain, still.outcomes)
+    fading = empty.update(still.X, **told, moments=np.arange(100.0)).at(100.0)
+    without_s = seconds(lambda: still.fit(stream(0, "fit")), number=1, repeat=3)
+    benchmark.pedantic(lambda: fading.fit(stream(0, "fit")), rounds=3)
+    benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_value_and_gradient_with_a_time_axis_beside_those_without(benchmark, outcomes):
+    still = powell_belief(outcomes=outcomes).fit(stream(0, "fit"))
+    times = (TimeCorrelation("matern32", 20.0),) * 6
+    fading = still.with_hyperparameters(msgspec.structs.replace(still.hyperparameters, times=times)).at(100.0)
+    (stack,) = stacks_of(still.graph)
+    U = stream(1, "benchmark").uniform(size=(6, 20, 4))
+    still.local(stack, U), fading.local(stack, U)
+    without_s = seconds(lambda: still.local(stack, U, gradient=True), number=1, repeat=300)
+    benchmark(lambda: fading.local(stack, U, gradient=True))
+    benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
