@@ -34,8 +34,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "auto, time": {"belief": FADING},
     "dumbo": {"acquisition": "dumbo"},
     "dumbo, time": {"acquisition": "dumbo", "belief": FADING},
-    "dec-hbo": {"acquisition": "dec-hbo"},
-    "dec-hbo, time": {"acquisition": "dec-hbo", "belief": FADING},
     "thompson": {"acquisition": "thompson"},
     "thompson, time": {"acquisition": "thompson", "belief": FADING},
     "sobol": {"coordination": "sobol"},

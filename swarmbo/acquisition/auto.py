@@ -41,7 +41,7 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
 improvement | one per factor |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
-    | a function that changes (`belief.time`) | outcomes as they are | confidence bounds as above | none |
+    | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
 
     Models of totals that evidence can't tell apart take turns. Who owns the one factor of all variables finds its best
     and tells the others.
@@ -61,7 +61,7 @@ improvement | one per factor |
         box: How trust boxes react.
         restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
-            bounds of sums that do not take turns with draws have four times as much.
+            bounds of sums that do not take turns with draws have four times as much, unless outcomes fade.
         n_features: Random features of each factor's prior draw, an even number >= 2.
     """
 
@@ -90,8 +90,9 @@ improvement | one per factor |
         """What agents maximise in this round."""
         belief = model.belief
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
+            boldness = 1.0 if belief.has_time else _BOLDER  # what has faded is uncertain, and so looked at again
             return self._bounds(
-                situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), _BOLDER
+                situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), boldness
             )
         if _is_by_factor(situation):
             return self._improvements(situation, model)
