@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ExactGP as ExactGP,
         ExactGPSettings as ExactGPSettings,
         TimeAxis as TimeAxis,
+        TimeCorrelation as TimeCorrelation,
     )
     from swarmbo.belief.additive import (
         AdditiveGP as AdditiveGP,
@@ -162,6 +163,7 @@ _HOME = {
     "Team": "team",
     "Thompson": "acquisition",
     "TimeAxis": "belief",
+    "TimeCorrelation": "belief",
     "TrustBox": "acquisition",
     "Turbo1": "baselines",
     "Warp": "belief.warping",
