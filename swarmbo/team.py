@@ -12,6 +12,7 @@ from pettingzoo import ParallelEnv
 
 from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode
 from swarmbo.baselines.sobol import sobol_point
+from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.belief.data import checked_moments
 from swarmbo.deciding import decide_joint, learned_model
 from swarmbo.errors import ConfigError, StateVersionError
@@ -49,7 +50,8 @@ class Team:
     to the bit for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one).
 
     The first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is asked for twice:
-    one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
+    one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2. Where
+    outcomes fade, only one that is out is not asked for again.
 
     Args:
         graph: Scopes and owners; None where the structure is not known.
@@ -249,8 +251,9 @@ class Team:
         return self.last_query
 
     def _apart(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point, or one near it if it was asked for before."""
-        earlier = self.domain.to_unit(self._log.points)
+        """The point, or one near it if it was asked for before; where outcomes fade, if it is out."""
+        fades = isinstance(self.belief_settings, AdditiveGPSettings) and self.belief_settings.time is not None
+        earlier = self.domain.to_unit(self._log.pending if fades else self._log.points)
         rng = stream(self.seed, "apart", asked=self._log.asked)
         while len(earlier) and np.abs(earlier - U).max(axis=1).min() <= _NEAREST:
             length = np.exp(rng.uniform(*np.log(_STEPS)))

@@ -97,6 +97,23 @@ def test_auto_follows_a_maximum_that_moves(outcomes):
     assert fading < 0.6 * still, (fading, still)
 
 
+def test_a_point_that_was_evaluated_may_be_asked_for_again_but_not_while_it_is_out():
+    for belief, is_moved in ((FADING, False), ({"kind": "additive"}, True)):
+        team = played(team_of(belief=belief, coordination=Nailed()), 4)
+        first = team.ask()
+        team.tell(first, outcome_of(first, 5))
+        second, third = team.ask(), team.ask()
+        assert (second.point != first.point) == is_moved
+        assert third.point != second.point
+
+
+class Nailed:
+    """Agents that always agree on the middle."""
+
+    def decide_joint(self, situation, acquisition, /):
+        return np.full(3, 0.5), sb.SolveReport(status="converged")
+
+
 def test_auto_asks_over_the_whole_box_once_nothing_is_known_any_more():
     """No trust box around what was best long ago."""
     team = played(team_of(acquisition="auto"), 6)
