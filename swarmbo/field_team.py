@@ -1,21 +1,29 @@
 """A team: asks for joint queries, learns from their outcomes, and drives a PettingZoo environment."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, SupportsFloat
+from typing import Any
 
-import msgspec
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
-from scipy.stats import qmc
 
 from swarmbo.acquisition import Situation
-from swarmbo.belief import ExactGP, PlaceBelief, view_of
-from swarmbo.belief.fusion import FusedBelief, FusedSettings
+from swarmbo.belief import ExactGP, view_of
+from swarmbo.belief.fusion import FusedBelief
+from swarmbo.candidate_places import checked_candidates, places_to_recommend, random_candidates
 from swarmbo.deciding import decide
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
+from swarmbo.field_belief import (
+    empty_belief,
+    measured_places,
+    saved_belief,
+    with_fit,
+    with_pending,
+    with_readings,
+    with_survey,
+)
+from swarmbo.field_logbook import FieldLogbook
 from swarmbo.kinds import (
     AcquisitionSettings,
     BeliefSettings,
@@ -24,16 +32,12 @@ from swarmbo.kinds import (
     field_kinds,
     to_plain,
 )
+from swarmbo.readings import Outcome, Reading, reported
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.team_state import STATE_VERSION, require_same, require_version
-from swarmbo.transport import Routes, multicast_traffic
 from swarmbo.world import World
 
-_N_DEFAULT_CANDIDATES = 512
-
-Outcome = SupportsFloat | None
 Locations = Mapping[str, ArrayLike]  # (d,) each
 Places = Mapping[str, ArrayLike]  # (k, d) each
 
@@ -77,21 +81,14 @@ class FieldTeam:
         kinds = field_kinds(belief, acquisition, coordination, transport)
         self.belief_settings, self.acquisition, self.coordination, self.transport = kinds
         self.seed, self.horizon = seed, rounds
-        self.belief: ExactGP | FusedBelief = (
-            FusedBelief(self.belief_settings, domain, self.agents, seed)
-            if isinstance(self.belief_settings, FusedSettings)
-            else ExactGP.create(self.belief_settings, domain)
-        )
+        self.belief: ExactGP | FusedBelief = empty_belief(self.belief_settings, domain, self.agents, seed)
         self.round = 0
-        self.failures = 0
         self.last_query: Query | None = None
         self.last_report: SolveReport | None = None
         self.last_sharing = Traffic()
-        self._asked = 0
+        self._log = FieldLogbook()
         self._acting: str | None = None  # the query that the environment is carrying out
         self._world: World | None = None
-        self._asked_in: dict[str, int] = {}  # round of each pending query
-        self._pending: dict[str, dict[str, np.ndarray]] = {}
         self._positions: dict[str, np.ndarray] = {}
         self._starts: dict[str, np.ndarray] = {}
 
@@ -134,8 +131,8 @@ class FieldTeam:
         are counted from 0 again: where data fade, those of an earlier episode count as of the same round of this one.
         """
         self.round, self._acting, self._positions, self._starts = 0, None, {}, {}
-        self._pending, self._asked_in = {}, {}
-        self._learn(infos, {})
+        self._log = self._log.without(self._log.open)
+        self._learn(reported(infos, self.agents, {}, self.domain.n_dims), self.round)
 
     def act(
         self, observations: Mapping[str, Any], infos: Mapping[str, Mapping[str, Any]] | None = None
@@ -154,7 +151,7 @@ class FieldTeam:
         if self.round == 0 and not self._positions and infos:
             self.begin(infos)
         if self._acting is not None:
-            self._forget(self._acting)  # its outcomes were never observed, and now they can't be
+            self._log = self._log.without([self._acting])  # its outcomes were never observed, and now they can't be
         agents = tuple(agent for agent in self.agents if agent in observations and agent in world.live)
         query = self.ask(world.candidates(agents), links=world.links(), agents=agents, prices=world.prices(agents))
         self._acting = query.id
@@ -177,9 +174,12 @@ class FieldTeam:
 
         A measurement that is missing or not finite counts as failed; the others are learned from.
         """
-        points = self._forget(self._acting) if self._acting is not None else {}
+        sent: Mapping[str, np.ndarray] = {}
+        if self._acting is not None and self._acting in self._log.open:
+            sent = self._log.open[self._acting].points
+            self._log = self._log.without([self._acting])
         self._acting = None
-        self._learn(infos, points)
+        self._learn(reported(infos, self.agents, sent, self.domain.n_dims), self.round)
 
     def ask(
         self,
@@ -215,13 +215,9 @@ class FieldTeam:
             if not (np.isfinite(price) and price >= 0.0):
                 raise ConfigError(f"got {price}; wanted a finite number >= 0", at=f"$.prices.{agent}")
         self.round += 1
-        self._asked += 1
         self.refit()
         self.belief = self.belief.at(self.round)
-        belief: PlaceBelief = self.belief.views if isinstance(self.belief, FusedBelief) else self.belief
-        for asked, points in self._pending.items():
-            belief = belief.at(self._asked_in[asked]).condition_on_pending(np.array(list(points.values())))
-        belief = belief.at(self.round)
+        belief = with_pending(self.belief, self._log.open.values(), self.round)
         decision = decide(
             Situation(
                 agents=takes_part,
@@ -243,15 +239,13 @@ class FieldTeam:
         )
         points = {agent: decision.points[agent].copy() for agent in takes_part if agent in decision.points}
         predictions = [view_of(belief, agent).posterior(point[None]) for agent, point in points.items()]
+        self._log, query_id = self._log.with_query(points, self.round)
         query = Query(
-            id=f"q{self._asked:05d}",
+            id=query_id,
             points=points,
             means={agent: float(mean[0]) for agent, (mean, _) in zip(points, predictions, strict=True)},
             stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in zip(points, predictions, strict=True)},
         )
-        if points:
-            self._pending[query.id] = {agent: point.copy() for agent, point in points.items()}
-            self._asked_in[query.id] = self.round
         self.last_query, self.last_report = query, decision.report
         return query
 
@@ -277,22 +271,16 @@ class FieldTeam:
         """
         query_id = query.id if isinstance(query, Query) else query
         outcomes, locations = dict(outcomes or {}), dict(locations or {})
-        if query_id not in self._pending:
-            raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self._pending)}")
-        points = self._pending[query_id]
-        if strangers := [agent for agent in outcomes if agent not in points]:
-            raise UnknownQueryError(f"query {query_id!r} waits for {list(points)}, got an outcome of {strangers}")
+        batch = self._log.batch(query_id, outcomes)
         if strangers := [agent for agent in locations if agent not in outcomes]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
-        places = {agent: self._location(agent, locations.get(agent, points[agent])) for agent in outcomes}
-        self._add(places, {agent: _number(outcome) for agent, outcome in outcomes.items()}, self._asked_in[query_id])
-        left = {agent: point for agent, point in points.items() if agent not in outcomes}
-        if failed:
-            self.failures += len(left)
-        if left and not failed:
-            self._pending[query_id] = left
-        else:
-            self._forget(query_id)
+        d = self.domain.n_dims
+        told = {
+            agent: Reading.of(agent, locations.get(agent, batch.points[agent]), outcome, d)
+            for agent, outcome in outcomes.items()
+        }
+        self._learn({agent: told[agent] for agent in self.agents if agent in told}, batch.round)
+        self._log = self._log.with_told(query_id, outcomes, rest_failed=failed)
 
     def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
         """Learn measurements that were never asked for: earlier surveys, other instruments.
@@ -310,19 +298,15 @@ class FieldTeam:
         if X.shape != (len(y), d) and not (self.belief.has_time and X.shape == (len(y), d + 1)):
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
         good = np.isfinite(y)
-        if isinstance(self.belief, FusedBelief):
-            self.belief.give(self.agents[0], X[good], y[good])
-        elif good.any():
-            self.belief = self.belief.update(X[good], y[good])
-        self.failures += int((~good).sum())
+        self.belief = with_survey(self.belief, self.agents[0], X[good], y[good])
+        self._log = self._log.with_failures(int((~good).sum()))
 
     def refit(self) -> None:
         """Fit the belief's hyper-parameters if they are due; ``ask`` and ``recommend`` do so by themselves.
 
         Agents with beliefs of their own fit when they talk, and there is nothing to do here.
         """
-        if isinstance(self.belief, ExactGP) and self.belief.needs_fit:
-            self.belief = self.belief.fit(stream(self.seed, "fit", n=self.belief.n_data))
+        self.belief = with_fit(self.belief, self.seed)
 
     def recommend(self) -> Recommendation | None:
         """Where the belief's mean is largest, over the places that can be measured; None while there is no data.
@@ -335,11 +319,7 @@ class FieldTeam:
         self.refit()
         places = self._world.sites() if self._world else None
         if places is None:
-            sobol = qmc.Sobol(self.domain.n_dims, rng=stream(self.seed, "recommendation"))
-            measured = self.belief.places if isinstance(self.belief, FusedBelief) else self.belief.X
-            measured = measured[:, : self.domain.n_dims]
-            inside = ((self.domain.low <= measured) & (self.domain.high >= measured)).all(axis=1)
-            places = np.concatenate([self.domain.from_unit(sobol.random(2048)), measured[inside]])
+            places = places_to_recommend(self.domain, measured_places(self.belief, self.domain.n_dims), self.seed)
         best = places[int(self.belief.posterior_mean(places).argmax())]
         mean, var = self.belief.posterior(best[None])
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
@@ -361,11 +341,10 @@ class FieldTeam:
                 "rounds": self.horizon,
             },
             "round": self.round,
-            "asked": self._asked,
+            "asked": self._log.asked,
             "acting": self._acting,
-            "failures": self.failures,
-            "pending": {key: {a: p.tolist() for a, p in points.items()} for key, points in self._pending.items()},
-            "asked_in": dict(self._asked_in),
+            "failures": self._log.failures,
+            **self._log.to_plain(),
             "positions": {agent: position.tolist() for agent, position in self._positions.items()},
             "starts": {agent: start.tolist() for agent, start in self._starts.items()},
             "belief": belief["json"],
@@ -402,22 +381,19 @@ class FieldTeam:
         require_version(plain)
         require_same(plain, own, ("agents", "low", "high"))
         require_same(plain["settings"], own["settings"], ("belief",))
-        self.round, self._asked, self.failures = plain["round"], plain["asked"], plain["failures"]
-        self._acting = plain["acting"]
-        self._pending = {
-            key: {agent: np.array(point) for agent, point in points.items()} for key, points in plain["pending"].items()
-        }
-        self._asked_in = {key: int(plain.get("asked_in", {}).get(key, self.round)) for key in self._pending}
+        self.round, self._acting = plain["round"], plain["acting"]
+        self._log = FieldLogbook.from_plain(plain)
         self._positions = {agent: np.array(position) for agent, position in plain["positions"].items()}
         self._starts = {agent: np.array(start) for agent, start in plain["starts"].items()}
         belief_arrays = {name.removeprefix("belief/"): array for name, array in arrays.items()}
         belief_state = {"json": plain["belief"], "arrays": belief_arrays}
-        self.belief = (
-            FusedBelief.from_state_dict(self.belief_settings, self.domain, self.agents, self.seed, belief_state)
-            if isinstance(self.belief_settings, FusedSettings)
-            else ExactGP.from_state_dict(self.belief_settings, self.domain, belief_state)
-        )
+        self.belief = saved_belief(self.belief_settings, self.domain, self.agents, self.seed, belief_state)
         return self
+
+    @property
+    def failures(self) -> int:
+        """Number of measurements that failed."""
+        return self._log.failures
 
     @property
     def world(self) -> World | None:
@@ -436,85 +412,20 @@ class FieldTeam:
             raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
         return tuple(agent for agent in self.agents if agent in agents)
 
-    def _places(
-        self, agents: tuple[str, ...], candidates: Places | None, round_number: int
-    ) -> dict[str, Float[np.ndarray, "k d"]]:
-        d = self.domain.n_dims
+    def _places(self, agents: tuple[str, ...], candidates: Places | None, round_number: int) -> dict[str, np.ndarray]:
         if candidates is None:
-            streams = {agent: stream(self.seed, "candidates", agent=agent, round=round_number) for agent in agents}
             boxes = self._world.boxes if self._world else dict.fromkeys(agents, self.domain)
-            return {a: boxes[a].from_unit(rng.random((_N_DEFAULT_CANDIDATES, d))) for a, rng in streams.items()}
+            return random_candidates({agent: boxes[agent] for agent in agents}, self.seed, round_number)
         self._known(list(candidates))
-        checked: dict[str, Float[np.ndarray, "k d"]] = {}
-        for agent in agents:
-            places = np.array(candidates.get(agent, ()), dtype=float)
-            places = places.reshape(0, d) if places.size == 0 else places
-            if places.ndim != 2 or places.shape[1] != d or not np.isfinite(places).all():
-                raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted finite (k, {d})")
-            checked[agent] = places
-        return checked
+        return checked_candidates(candidates, agents, self.domain.n_dims)
 
-    def _location(self, agent: str, location: object) -> Float[np.ndarray, " d"]:
-        place = np.array(location, dtype=float)
-        if place.shape != (self.domain.n_dims,) or not np.isfinite(place).all():
-            raise ShapeError(f"location of {agent!r}: got {location!r}; wanted {self.domain.n_dims} finite numbers")
-        return place
-
-    def _learn(self, infos: Mapping[str, Mapping[str, Any]], points: Mapping[str, np.ndarray]) -> None:
-        """Take the measurements out of an environment's infos; agents with a point that do not report have failed."""
-        places: dict[str, np.ndarray] = {}
-        outcomes: dict[str, float] = {}
-        for agent in self.agents:
-            if World.declined(infos.get(agent, {})):
-                continue
-            location, outcome = World.report(infos.get(agent, {}))
-            number = _number(outcome)
-            if location is not None and (np.isfinite(number) or np.isfinite(np.asarray(location, dtype=float)).all()):
-                places[agent] = self._location(agent, location)
-                outcomes[agent] = number
-            elif agent in points:  # it does not say where it is: where it was sent, as far as anybody knows
-                places[agent] = points[agent]
-                outcomes[agent] = number
-        self._add(places, outcomes, self.round)
-
-    def _forget(self, query_id: str) -> dict[str, np.ndarray]:
-        """What a query still waits for, which from now on it does no longer."""
-        self._asked_in.pop(query_id, None)
-        return self._pending.pop(query_id, {})
-
-    def _add(self, places: Mapping[str, np.ndarray], outcomes: Mapping[str, float], moment: int) -> None:
-        """Learn what agents measured in a round and move them to where they did, in the team's order."""
-        told = [agent for agent in self.agents if agent in outcomes]
-        good = [agent for agent in told if np.isfinite(outcomes[agent])]
+    def _learn(self, readings: Mapping[str, Reading], moment: int) -> None:
+        """Learn what agents measured in a round, in the team's order, and move them to where they did."""
         links = self._world.links() if self._world else None
-        sharing = Traffic()
-        if isinstance(self.belief, FusedBelief):  # first what may be refused, so that nothing has changed if it is
-            told_by = {agent: (places[agent][None], [outcomes[agent]]) for agent in good}
-            sharing = self.belief.at(moment).learn(told_by, links)
-            self.belief = self.belief.at(self.round)
-        elif good:
-            y = np.array([outcomes[agent] for agent in good])
-            learned = self.belief.at(moment).update(np.array([places[agent] for agent in good]), y)
-            self.belief = learned.at(self.round)
-            sharing = self._reports(good, places, outcomes, Routes(self.agents, links))
-        self.failures += len(told) - len(good)
-        for agent in told:
-            self._positions[agent] = places[agent]
-            self._starts.setdefault(agent, places[agent])
-        self.last_sharing = sharing
-
-    def _reports(
-        self, good: list[str], places: Mapping[str, np.ndarray], outcomes: Mapping[str, float], routes: Routes
-    ) -> Traffic:
-        """What it takes to tell everybody what each agent measured."""
-        sharing = Traffic()
-        for agent in good:
-            others = [other for other in self.agents if other != agent]
-            report = msgspec.msgpack.encode((agent, places[agent].tolist(), outcomes[agent]))
-            sharing += multicast_traffic(routes, agent, others, len(report))
-        return sharing
-
-
-def _number(outcome: Outcome) -> float:
-    """An outcome as a float; NaN where there is none."""
-    return np.nan if outcome is None else float(outcome)
+        self.belief, self.last_sharing = with_readings(
+            self.belief, readings, self.agents, links, moment=moment, now=self.round
+        )  # first what may refuse them, so that nothing has changed if it does
+        self._log = self._log.with_failures(sum(not reading.is_good for reading in readings.values()))
+        for agent, reading in readings.items():
+            self._positions[agent] = reading.place
+            self._starts.setdefault(agent, reading.place)

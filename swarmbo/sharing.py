@@ -1,4 +1,4 @@
-"""What it costs a team with a factor graph to tell one another what came out."""
+"""What it costs a team to tell one another what came out."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,7 @@ import msgspec
 
 from swarmbo.acquisition import OutcomeMode
 from swarmbo.graph import FactorGraph
+from swarmbo.readings import Reading
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes, multicast_traffic
 
@@ -83,4 +84,24 @@ def draw_traffic(graph: FactorGraph, routes: Routes, n_evaluations: int) -> Traf
         content = (factor, bytes(8 * n_evaluations))
         others = [other for other in owners if other != owner]
         traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode(content)))
+    return traffic
+
+
+def reading_traffic(readings: Mapping[str, Reading], routes: Routes) -> Traffic:
+    """Traffic after a round in a field: who measured tells all others its name, where, and what.
+
+    Args:
+        readings: By agent.
+        routes: Who reaches whom; where no relay does, a base station passes it on.
+
+    Example:
+        >>> import numpy as np
+        >>> reading_traffic({"a": Reading(np.zeros(2), 1.5)}, Routes(["a", "b", "c"]))
+        Traffic(messages=2, bytes=62, transmissions=2)
+    """
+    traffic = Traffic()
+    for agent, (place, outcome) in readings.items():
+        others = [other for other in routes.agents if other != agent]
+        report = msgspec.msgpack.encode((agent, place.tolist(), outcome))
+        traffic += multicast_traffic(routes, agent, others, len(report))
     return traffic

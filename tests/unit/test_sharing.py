@@ -1,10 +1,12 @@
 import msgspec
 import networkx as nx
+import numpy as np
 from hypothesis import given, strategies as st
 
 from swarmbo.graph import FactorGraph
+from swarmbo.readings import Reading
 from swarmbo.records import Traffic
-from swarmbo.sharing import draw_traffic, outcome_traffic
+from swarmbo.sharing import draw_traffic, outcome_traffic, reading_traffic
 from swarmbo.transport import Routes
 
 CHAIN = FactorGraph.from_scopes(
@@ -59,3 +61,9 @@ def test_one_agent_tells_nobody():
     routes = Routes(single.agents)
     assert outcome_traffic(single, "total", routes, {"x": 0.0, "y": 1.0}, 1.0, {}) == Traffic()
     assert draw_traffic(single, routes, 9) == Traffic()
+
+
+def test_who_measured_in_a_field_tells_all_others_name_place_and_outcome():
+    line = Routes(["a", "b", "c"], nx.Graph([("a", "b"), ("b", "c")]))
+    traffic = reading_traffic({"a": Reading(np.array([0.1, 0.2]), 1.5)}, line)
+    assert traffic == Traffic(2, 2 * size(("a", [0.1, 0.2], 1.5)), 3)

@@ -1,0 +1,63 @@
+"""Places in a field among which a team looks: candidates of a round, and those of a recommendation."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.stats import qmc
+
+from swarmbo.errors import ShapeError
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+
+_N_CANDIDATES = 512
+_N_RECOMMENDED = 2048
+
+
+def random_candidates(boxes: Mapping[str, Domain], seed: int, round_number: int) -> dict[str, Float[np.ndarray, "k d"]]:
+    """512 places for each agent, uniform in its box.
+
+    Args:
+        boxes: By agent.
+        seed: Of the team.
+        round_number: The round that they are for.
+    """
+    streams = {agent: stream(seed, "candidates", agent=agent, round=round_number) for agent in boxes}
+    return {a: boxes[a].from_unit(rng.random((_N_CANDIDATES, boxes[a].n_dims))) for a, rng in streams.items()}
+
+
+def checked_candidates(
+    candidates: Mapping[str, ArrayLike], agents: Sequence[str], n_dims: int
+) -> dict[str, Float[np.ndarray, "k d"]]:
+    """The places that a user gave for each agent, none for one that is missing.
+
+    Args:
+        candidates: By agent (k, d), k >= 0.
+        agents: Who takes part.
+        n_dims: Coordinates of a place.
+
+    Raises:
+        ShapeError: If they are not finite (k, d) arrays.
+    """
+    checked: dict[str, Float[np.ndarray, "k d"]] = {}
+    for agent in agents:
+        places = np.array(candidates.get(agent, ()), dtype=float)
+        places = places.reshape(0, n_dims) if places.size == 0 else places
+        if places.ndim != 2 or places.shape[1] != n_dims or not np.isfinite(places).all():
+            raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted finite (k, {n_dims})")
+        checked[agent] = places
+    return checked
+
+
+def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
+    """2,048 quasi-random places of a box, and those in it that were measured.
+
+    Args:
+        domain: The box.
+        measured: Where the team has measured.
+        seed: Of the team.
+    """
+    sobol = qmc.Sobol(domain.n_dims, rng=stream(seed, "recommendation"))
+    inside = ((domain.low <= measured) & (domain.high >= measured)).all(axis=1)
+    return np.concatenate([domain.from_unit(sobol.random(_N_RECOMMENDED)), measured[inside]])

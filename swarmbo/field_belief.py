@@ -1,0 +1,116 @@
+"""The belief of a team in a field, be it one that all share or one of each agent's own: made, taught and asked."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief import ExactGP, PlaceBelief
+from swarmbo.belief.fusion import FusedBelief, FusedSettings
+from swarmbo.field_logbook import OpenBatch
+from swarmbo.kinds import FieldBelief
+from swarmbo.readings import Reading
+from swarmbo.records import Traffic
+from swarmbo.rng import stream
+from swarmbo.sharing import reading_traffic
+from swarmbo.spaces import Domain
+from swarmbo.transport import Routes
+
+TeamBelief = ExactGP | FusedBelief
+
+
+def empty_belief(settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int) -> TeamBelief:
+    """What a team believes before any data."""
+    if isinstance(settings, FusedSettings):
+        return FusedBelief(settings, domain, agents, seed)
+    return ExactGP.create(settings, domain)
+
+
+def saved_belief(
+    settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int, state: Mapping[str, Any]
+) -> TeamBelief:
+    """What a team believed when its belief's ``state_dict`` was written.
+
+    Raises:
+        StateVersionError: If another version wrote it.
+    """
+    if isinstance(settings, FusedSettings):
+        return FusedBelief.from_state_dict(settings, domain, agents, seed, state)
+    return ExactGP.from_state_dict(settings, domain, state)
+
+
+def with_readings(
+    belief: TeamBelief,
+    readings: Mapping[str, Reading],
+    agents: Sequence[str],
+    links: "nx.Graph[str] | None",
+    *,
+    moment: int,
+    now: int,
+) -> tuple[TeamBelief, Traffic]:
+    """What a team believes once agents have told one another what they measured, and what telling took.
+
+    Args:
+        belief: What it believed before; agents with beliefs of their own learn in place.
+        readings: By agent; failed ones teach nothing.
+        agents: All of the team.
+        links: Who hears whom; None means everyone.
+        moment: The round that the readings are of.
+        now: The present round.
+
+    Raises:
+        ShapeError: If readings are refused; then nothing was learned.
+    """
+    good = {agent: reading for agent, reading in readings.items() if reading.is_good}
+    if isinstance(belief, FusedBelief):
+        own = {agent: (reading.place[None], [reading.outcome]) for agent, reading in good.items()}
+        sharing = belief.at(moment).learn(own, links)
+        return belief.at(now), sharing
+    if not good:
+        return belief, Traffic()
+    X = np.array([reading.place for reading in good.values()])
+    y = np.array([reading.outcome for reading in good.values()])
+    return belief.at(moment).update(X, y).at(now), reading_traffic(good, Routes(agents, links))
+
+
+def with_survey(belief: TeamBelief, agent: str, X: Float[np.ndarray, "n c"], y: Float[np.ndarray, " n"]) -> TeamBelief:
+    """What a team believes with measurements that it did not ask for.
+
+    Args:
+        belief: What it believed before; agents with beliefs of their own learn in place.
+        agent: Who is given them, where agents have beliefs of their own; the others hear of them when next they talk.
+        X: Where (n, d), or (n, d + 1) with the round last.
+        y: What (n,), finite.
+    """
+    if isinstance(belief, FusedBelief):
+        belief.give(agent, X, y)
+        return belief
+    return belief.update(X, y) if len(y) else belief
+
+
+def with_fit(belief: TeamBelief, seed: int) -> TeamBelief:
+    """The belief, its hyper-parameters fitted if they are due; agents with beliefs of their own fit when they talk."""
+    if isinstance(belief, ExactGP) and belief.needs_fit:
+        return belief.fit(stream(seed, "fit", n=belief.n_data))
+    return belief
+
+
+def with_pending(belief: TeamBelief, batches: Iterable[OpenBatch], round_number: int) -> PlaceBelief:
+    """What is to be decided by: what is out taken as measured in the variance, each batch in its own round.
+
+    Args:
+        belief: What the team believes, at the present round.
+        batches: What is out.
+        round_number: The present round.
+    """
+    given: PlaceBelief = belief.views if isinstance(belief, FusedBelief) else belief
+    for batch in batches:
+        given = given.at(batch.round).condition_on_pending(np.array(list(batch.points.values())))
+    return given.at(round_number)
+
+
+def measured_places(belief: TeamBelief, n_dims: int) -> Float[np.ndarray, "n d"]:
+    """Where the team has measured (n, d), physical; of several beliefs where its spokesman has."""
+    return (belief.places if isinstance(belief, FusedBelief) else belief.X)[:, :n_dims]

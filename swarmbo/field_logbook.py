@@ -1,0 +1,108 @@
+"""What a team in a field asked for, and what is still out."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from swarmbo.errors import UnknownQueryError
+
+
+@dataclass(frozen=True, eq=False)
+class OpenBatch:
+    """Places that are out for measurement.
+
+    Args:
+        points: For each agent that has yet to report the place (d,), physical.
+        round: In which they were asked for.
+    """
+
+    points: Mapping[str, np.ndarray]
+    round: int
+
+
+@dataclass(frozen=True, eq=False)
+class FieldLogbook:
+    """The queries of a team in a field, immutable: what changes it returns a new one. The belief has the outcomes.
+
+    Args:
+        open: Queries that wait for outcomes, by id, in the order in which they were asked.
+        asked: Number of queries so far.
+        failures: Number of measurements that failed.
+
+    Example:
+        >>> log, query_id = FieldLogbook().with_query({"a": np.zeros(1), "b": np.ones(1)}, 1)
+        >>> log = log.with_told(query_id, ["b"])
+        >>> list(log.batch(query_id, ["a"]).points)
+        ['a']
+    """
+
+    open: Mapping[str, OpenBatch] = field(default_factory=dict[str, OpenBatch])
+    asked: int = 0
+    failures: int = 0
+
+    def with_query(self, points: Mapping[str, np.ndarray], round_number: int) -> tuple["FieldLogbook", str]:
+        """Send agents out; the new logbook, and the query's id. A query without places waits for nothing."""
+        query_id = f"q{self.asked + 1:05d}"
+        sent = OpenBatch({agent: point.copy() for agent, point in points.items()}, round_number)
+        return replace(
+            self, open={**self.open, query_id: sent} if points else self.open, asked=self.asked + 1
+        ), query_id
+
+    def batch(self, query_id: str, agents: Iterable[str]) -> OpenBatch:
+        """What a query waits for.
+
+        Args:
+            query_id: Of an open query.
+            agents: Who must be in it.
+
+        Raises:
+            UnknownQueryError: If it is not open, or one of them has no open measurement in it.
+        """
+        if query_id not in self.open:
+            raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self.open)}")
+        points = self.open[query_id].points
+        if strangers := [agent for agent in agents if agent not in points]:
+            raise UnknownQueryError(f"query {query_id!r} waits for {list(points)}, got an outcome of {strangers}")
+        return self.open[query_id]
+
+    def with_told(self, query_id: str, agents: Collection[str], *, rest_failed: bool = False) -> "FieldLogbook":
+        """Wait no longer for agents of an open query; it is closed when it waits for nobody.
+
+        Args:
+            query_id: Of an open query.
+            agents: Who told their outcomes, be they failures or not.
+            rest_failed: Whether all others failed.
+        """
+        batch = self.open[query_id]
+        left = {agent: point for agent, point in batch.points.items() if agent not in agents}
+        if left and not rest_failed:
+            return replace(self, open={**self.open, query_id: replace(batch, points=left)})
+        return self.with_failures(len(left)).without([query_id])
+
+    def with_failures(self, count: int) -> "FieldLogbook":
+        """Count measurements that failed."""
+        return replace(self, failures=self.failures + count)
+
+    def without(self, query_ids: Iterable[str]) -> "FieldLogbook":
+        """Give up waiting for queries."""
+        given_up = set(query_ids)
+        return replace(self, open={key: batch for key, batch in self.open.items() if key not in given_up})
+
+    def to_plain(self) -> dict[str, Any]:
+        """The open queries as plain data."""
+        return {
+            "pending": {key: {a: p.tolist() for a, p in batch.points.items()} for key, batch in self.open.items()},
+            "asked_in": {key: batch.round for key, batch in self.open.items()},
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "FieldLogbook":
+        """The logbook of a team's state; queries of unknown round count as of the state's."""
+        rounds = plain.get("asked_in", {})
+        pending = {
+            key: OpenBatch({a: np.array(p) for a, p in points.items()}, int(rounds.get(key, plain["round"])))
+            for key, points in plain["pending"].items()
+        }
+        return cls(pending, plain["asked"], plain["failures"])
