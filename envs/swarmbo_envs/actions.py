@@ -12,13 +12,13 @@ from swarmbo.errors import ConfigError
 
 def checked_actions(
     actions: Mapping[str, ArrayLike], agents: list[str], boxes: Mapping[str, Box], what: str
-) -> Float[np.ndarray, "agents d"]:
+) -> dict[str, Float[np.ndarray, " d"]]:
     """The actions of live agents, in their order.
 
     Args:
         actions: One per live agent.
         agents: The live agents.
-        boxes: Action spaces of all agents, all of d coordinates.
+        boxes: Action spaces of all agents.
         what: The coordinates in words, for messages: ``[x, y]``.
 
     Raises:
@@ -29,21 +29,21 @@ def checked_actions(
             raise ConfigError(
                 f"got an action, but this agent is not live; live agents: {agents}", at=f"$.actions.{agent}"
             )
-    d = next(iter(boxes.values())).shape[0]
-    checked = np.empty((len(agents), d))
-    for i, agent in enumerate(agents):
-        at = f"$.actions.{agent}"
+    checked: dict[str, Float[np.ndarray, " d"]] = {}
+    for agent in agents:
+        at, box = f"$.actions.{agent}", boxes[agent]
         if agent not in actions:
             raise ConfigError("got no action; wanted one per live agent", at=at)
         try:
             action = np.asarray(actions[agent], dtype=float)
         except (TypeError, ValueError):
             raise ConfigError(f"got {actions[agent]!r}; wanted {what}", at=at) from None
-        if action.shape != (d,):
-            raise ConfigError(f"got shape {action.shape}; wanted {what}", at=at)
-        low, high = boxes[agent].low, boxes[agent].high
-        slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))  # an action may have been rounded to float32
-        if not ((action >= low - slack) & (action <= high + slack)).all():
-            raise ConfigError(f"got {action.tolist()}; wanted {what} from {low.tolist()} to {high.tolist()}", at=at)
-        checked[i] = np.clip(action, low, high)
+        if action.shape != box.shape:
+            raise ConfigError(f"got shape {action.shape}; wanted {what}, of shape {box.shape}", at=at)
+        slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))  # an action may have been rounded to float32
+        if not ((action >= box.low - slack) & (action <= box.high + slack)).all():
+            raise ConfigError(
+                f"got {action.tolist()}; wanted {what} from {box.low.tolist()} to {box.high.tolist()}", at=at
+            )
+        checked[agent] = np.clip(action, box.low, box.high)
     return checked

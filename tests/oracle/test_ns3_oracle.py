@@ -49,8 +49,8 @@ def one(power=15.0, away=5.0, **settings):
 
 
 def process_of(env):
-    child = env._radio._children._places.get()
-    env._radio._children._places.put(child)
+    child = env._world.radio._children._places.get()
+    env._world.radio._children._places.put(child)
     return child._process
 
 
@@ -60,7 +60,7 @@ def process_of(env):
 def test_the_closed_form_has_the_sinr_of_ns3(world, interference, shadowing_db, seed):
     env = world(topology=None, topology_seed=seed, interference=interference, shadowing_db=shadowing_db)
     for powers in np.random.default_rng(seed).uniform(1.0, 25.0, (5, 12)):
-        told = env._radio.sinr(env.network, env.topology, env.topology.users, powers)
+        told = env._world.radio.sinr(env.network, env.topology, env.topology.users, powers)
         assert 10.0 * np.log10(told / env.network.sinr(powers[None])[0]) == pytest.approx(0.0, abs=1e-9)
         assert env.outcomes(powers) == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9)
 
@@ -114,7 +114,7 @@ def test_ns3_that_is_killed_while_it_simulates_costs_one_outcome(world):
     infos = env.step({agent: [15.0] for agent in env.agents})[4]
     assert all(math.isnan(info["measurement"]) for info in infos.values())
     assert all("SIGKILL" in info["source"]["failure"] for info in infos.values())
-    env._radio.settings = wlan_power_v0.parallel_env(simulation=QUICK).settings.simulation
+    env._world.radio.settings = wlan_power_v0.parallel_env(simulation=QUICK).settings.simulation
     infos = env.step({agent: [15.0] for agent in env.agents})[4]
     assert sum(info["measurement"] for info in infos.values()) > 10.0
 
@@ -132,8 +132,8 @@ def test_a_simulator_ends_with_the_process_that_asked_it():
     code = (
         "from swarmbo_envs import wlan_power_v0\n"
         "env = wlan_power_v0.parallel_env(radio='ns3', objective='throughput', simulation={'seconds': 1000.0})\n"
-        "child = env._radio._children._places.get()\n"
-        "env._radio._children._places.put(child)\n"
+        "child = env._world.radio._children._places.get()\n"
+        "env._world.radio._children._places.put(child)\n"
         "print(child._process.pid, flush=True)\n"
         "env.outcomes([15.0] * 12)\n"
     )

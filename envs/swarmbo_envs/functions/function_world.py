@@ -9,39 +9,28 @@ import msgspec
 import networkx as nx
 import numpy as np
 from gymnasium.error import ResetNeeded
-from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from pettingzoo import ParallelEnv
 from scipy.stats import qmc
 
-from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.rng import stream
 from swarmbo.settings import convert
+from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import seed_and_number
 from swarmbo_envs.functions.additive_function import AdditiveFunction
+from swarmbo_envs.functions.episode import Episode
 from swarmbo_envs.functions.library import get
 from swarmbo_envs.functions.ownership import share_out
 from swarmbo_envs.functions.settings import FunctionSettings
+from swarmbo_envs.functions.snapshot import from_state, to_state
 
 Array = NDArray[np.float64]
 Infos = dict[str, dict[str, Any]]
 
-_STATE_VERSION = 1
 _N_TRUTH_POINTS = 1024
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
-
-
-class _Episode(msgspec.Struct):
-    """Where an episode stands."""
-
-    seed: int
-    number: int
-    round: int
-    running: bool
-    setting: list[float]
-    last: list[float]  # last good measurement of each agent; NaN while there is none
-    best: list[float]  # best true value after each round; NaN while there is none
 
 
 class FunctionWorld(ParallelEnv[str, Array, Array]):
@@ -141,7 +130,7 @@ rounds left |
             for agent, columns in self._columns.items()
         }
         self.state_space = gymnasium.spaces.Box(np.append(f.low, 0.0), np.append(f.high, 1.0), dtype=np.float64)
-        self._episode: _Episode | None = None
+        self._episode: Episode | None = None
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The box of an agent's observations; the same object on each call."""
@@ -211,8 +200,8 @@ rounds left |
             options: Not used.
         """
         seed, number = seed_and_number(seed, self._episode)
-        middle = ((self.function.low + self.function.high) / 2.0).tolist()
-        self._episode = _Episode(seed, number, 0, True, middle, [np.nan] * len(self.possible_agents), [])
+        middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
+        self._episode = Episode(seed, number, 0, True, middle, nothing, [])
         self.agents = self.possible_agents.copy()
         self._show_to_human()
         return self._observe(), {agent: {} for agent in self.agents}
@@ -227,12 +216,14 @@ rounds left |
                 space, or an action is for an agent that is not live.
         """
         episode, agents = self._current(), self.agents
-        point = self._joint(actions)
+        own = checked_actions(actions, agents, self._action_spaces, "values of the agent's own variables")
         if not agents:
             return {}, {}, {}, {}, {}
         episode.round += 1
-        episode.setting = point.tolist()
-        infos = self._evaluate(episode, point)
+        episode.setting = episode.setting.copy()
+        for agent, values in own.items():
+            episode.setting[self._columns[agent]] = values
+        infos = self._evaluate(episode)
         share = len(agents) if self.settings.outcomes == "total" else 1
         rewards: dict[str, float] = {}
         for i, (agent, info) in enumerate(infos.items()):
@@ -247,10 +238,10 @@ rounds left |
         self._show_to_human()
         return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
 
-    def _evaluate(self, episode: _Episode, point: Float[np.ndarray, " n"]) -> Infos:
+    def _evaluate(self, episode: Episode) -> Infos:
         error = ""
         try:
-            values = self.function.factor_values(point[None])[0].astype(float)
+            values = self.function.factor_values(episode.setting[None].copy())[0].astype(float)
         except Exception as problem:  # noqa: BLE001  a simulation that crashes is an outcome: it failed, and says why
             values, error = np.full(len(self._scopes), np.nan), f"{type(problem).__name__}: {problem}"
         so_far = episode.best[-1] if episode.best else np.nan
@@ -267,7 +258,7 @@ rounds left |
         total = float(values.sum() + of_total)
         infos: Infos = {}
         for agent, columns in self._columns.items():
-            info: dict[str, Any] = {"location": point[columns], "cost": 0.0}
+            info: dict[str, Any] = {"location": episode.setting[columns], "cost": 0.0}
             if self.settings.outcomes == "total":
                 outcome = total
             else:
@@ -283,71 +274,34 @@ rounds left |
             infos[agent] = info
         return infos
 
-    def _joint(self, actions: Mapping[str, ArrayLike]) -> Float[np.ndarray, " n"]:
-        point = np.array(self._current().setting)
-        for agent in actions:
-            if agent not in self.agents:
-                raise ConfigError("got an action, but this agent is not live", at=f"$.actions.{agent}")
-        for agent in self.agents:
-            at, space = f"$.actions.{agent}", self._action_spaces[agent]
-            if agent not in actions:
-                raise ConfigError("got no action; wanted one per live agent", at=at)
-            try:
-                values = np.asarray(actions[agent], dtype=float)
-            except (TypeError, ValueError):
-                raise ConfigError(f"got {actions[agent]!r}; wanted {space.shape[0]} numbers", at=at) from None
-            slack = 1e-6 * np.maximum(np.abs(space.low), np.abs(space.high))  # it may have been rounded to float32
-            if values.shape != space.shape:
-                raise ConfigError(f"got shape {values.shape}; wanted {space.shape}", at=at)
-            if not ((values >= space.low - slack) & (values <= space.high + slack)).all():
-                raise ConfigError(
-                    f"got {values.tolist()}; wanted values from {space.low.tolist()} to {space.high.tolist()}", at=at
-                )
-            point[self._columns[agent]] = np.clip(values, space.low, space.high)
-        return point
-
     def state(self) -> Array:
         """The values of all variables, and the share of rounds left."""
-        return np.append(np.array(self._current().setting), self._share_left())
+        return np.append(self._current().setting, self._share_left())
 
     def _share_left(self) -> float:
         return max(0.0, 1.0 - self._current().round / self.max_cycles)
 
     def _observe(self) -> dict[str, Array]:
         episode, left = self._current(), self._share_left()
-        setting = np.array(episode.setting)
-        last = np.clip(np.nan_to_num(np.array(episode.last), nan=-_LARGEST), -_LARGEST, _LARGEST)
+        last = np.clip(np.nan_to_num(episode.last, nan=-_LARGEST), -_LARGEST, _LARGEST)
         return {
-            agent: np.concatenate([setting[columns], [last[i], left]])
+            agent: np.concatenate([episode.setting[columns], [last[i], left]])
             for i, (agent, columns) in enumerate(self._columns.items())
         }
 
     def get_state(self) -> dict[str, Any]:
         """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
-        episode = self._current()
-        plain = {"version": _STATE_VERSION, "world": self._description(), "seed": episode.seed}
-        plain |= {"number": episode.number, "round": episode.round, "running": episode.running}
-        arrays = {name: np.array(getattr(episode, name), dtype=float) for name in ("setting", "last", "best")}
-        return {"json": plain, "arrays": arrays}
+        return to_state(self._current(), self._description())
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments wrote.
 
         Raises:
-            StateVersionError: If another version or another world wrote it.
+            StateVersionError: If another version or another world wrote it, or it is not whole.
         """
-        plain, arrays = state["json"], state["arrays"]
-        if plain.get("version") != _STATE_VERSION:
-            raise StateVersionError(f"got a function state of version {plain.get('version')}; wanted {_STATE_VERSION}")
-        if plain.get("world") != self._description():
-            raise StateVersionError("got a state of another function world; use the same arguments")
-        sizes = {"setting": self.function.n_variables, "last": len(self.possible_agents), "best": int(plain["round"])}
-        for name, size in sizes.items():
-            if np.shape(arrays[name]) != (size,):
-                raise StateVersionError(f"got {name} of shape {np.shape(arrays[name])}; wanted ({size},)")
-        lists = {name: [float(x) for x in np.asarray(arrays[name])] for name in sizes}
-        self._episode = _Episode(plain["seed"], plain["number"], plain["round"], plain["running"], **lists)
-        self.agents = self.possible_agents.copy() if self._episode.running else []
+        sizes = self.function.n_variables, len(self.possible_agents)
+        self._episode = episode = from_state(state, self._description(), *sizes)
+        self.agents = self.possible_agents.copy() if episode.running else []
 
     def _description(self) -> dict[str, Any]:
         settings = msgspec.to_builtins(self.settings)
@@ -366,7 +320,7 @@ rounds left |
             return None
         from swarmbo_envs.functions.rendering import frame  # figures take a second to import
 
-        return frame(self.function, np.array(episode.setting), episode.best, self.max_cycles)
+        return frame(self.function, episode.setting, episode.best, self.max_cycles)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -380,7 +334,7 @@ rounds left |
         if self.render_mode == "human":
             sys.stdout.write(self._text())
 
-    def _current(self) -> _Episode:
+    def _current(self) -> Episode:
         if self._episode is None:
             raise ResetNeeded("call reset() first")
         return self._episode

@@ -239,7 +239,7 @@ site nearest to that place) |
             return {}, {}, {}, {}, {}
         episode.round += 1
         infos = {
-            agent: self._world.drive_and_measure(episode, robot, places[robot]) for robot, agent in enumerate(agents)
+            agent: self._world.drive_and_measure(episode, robot, places[agent]) for robot, agent in enumerate(agents)
         }
         rewards = {
             agent: (0.0 if np.isnan(info["measurement"]) else info["measurement"]) - info["cost"]

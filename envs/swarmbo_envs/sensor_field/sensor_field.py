@@ -250,7 +250,7 @@ none succeeded |
         if not agents:
             return {}, {}, {}, {}, {}
         episode.round += 1
-        infos = {agent: self._world.look(episode, sensor, asked[sensor]) for sensor, agent in enumerate(agents)}
+        infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(agents)}
         rewards = {agent: self._world.reward(info) for agent, info in infos.items()}
         over = episode.round >= self.max_cycles
         observations = self._observe(episode)

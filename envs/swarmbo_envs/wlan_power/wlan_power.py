@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import gymnasium
 import msgspec
@@ -17,24 +18,21 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.rng import stream
 from swarmbo.settings import convert
+from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import seed_and_number
-from swarmbo_envs.wlan_power.actions import checked_powers
 from swarmbo_envs.wlan_power.best_known import best_known
-from swarmbo_envs.wlan_power.episode import Episode, from_state, move_users, to_state
+from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
-from swarmbo_envs.wlan_power.radio import noise_dbm
 from swarmbo_envs.wlan_power.references import references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.topology import topology_of
+from swarmbo_envs.wlan_power.snapshot import from_state, to_state
+from swarmbo_envs.wlan_power.users import move_users
+from swarmbo_envs.wlan_power.world import World
 
 Array = NDArray[np.float64]
 Infos = dict[str, dict[str, Any]]
 
-if TYPE_CHECKING:
-    from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
-
 _N_TRUTH_POINTS = 1024
-_ONLY_TIME = ("processes", "timeout_s")  # what changes how long a simulation takes, and not what comes out
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
@@ -122,23 +120,15 @@ rounds left, powers of the access points that it hears |
     def __init__(self, **settings: Any) -> None:
         self.settings = s = convert(settings, WlanPowerSettings)
         self.render_mode = s.render_mode
-        self.topology = topology_of(s)
-        k, m = len(self.topology.access_points), len(self.topology.users)
-        for place, (_, user) in enumerate(s.departures):
-            if user >= m:
-                raise ConfigError(f"got user {user}; wanted one from 0 to {m - 1}", at=f"$.departures[{place}]")
-        self.hears = self.topology.hears(s.power_dbm[1], s.audible_dbm)
-        self._disturbs = self.hears if s.interference == "audible" else ~np.eye(k, dtype=bool)
-        self._radio = _ns3(s) if s.radio == "ns3" else None
-        if self._radio is not None:
+        self._world = World.of(s)
+        if self._world.radio is not None:
             # of this world alone: to film a run would be to simulate it again
             self.metadata = {**self.metadata, "film": False}  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
-        self._noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
-        self.possible_agents = [f"ap_{i}" for i in range(k)]
+        self.topology, self.hears, self._heard = self._world.topology, self._world.hears, self._world.heard
+        self.possible_agents, self.factors = self._world.agents, self._world.factors
         self.agents: list[str] = []
+        k = len(self.possible_agents)
         self.variables = tuple(f"power_{i}" for i in range(k))
-        self.factors = tuple(f"capacity_{i}" for i in range(k))
-        self._heard = [np.flatnonzero(row) for row in self.hears]
         low, high = s.power_dbm
         self._low, self._high = low, high
         self._action_spaces = {
@@ -157,7 +147,7 @@ rounds left, powers of the access points that it hears |
             np.array([high] * k + [_LARGEST] * k + [1.0]),
             dtype=np.float64,
         )
-        self._first = self._network(self.topology.users, np.ones(m, dtype=bool))
+        self._first = self._world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
         self._now = self._first
         self._episode: Episode | None = None
 
@@ -177,6 +167,7 @@ rounds left, powers of the access points that it hears |
     @max_cycles.setter
     def max_cycles(self, value: int) -> None:
         self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, WlanPowerSettings)
+        self._world = replace(self._world, settings=self.settings)
 
     @property
     def network(self) -> Network:
@@ -246,10 +237,7 @@ rounds left, powers of the access points that it hears |
         seed, number = seed_and_number(seed, self._episode)
         if seed < 0:
             raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
-        k, users = len(self.possible_agents), self.topology.users
-        middle = np.full(k, (self._low + self._high) / 2.0)
-        present = np.ones(len(users), dtype=bool)
-        self._episode = Episode(seed, number, 0, True, middle, np.full(k, np.nan), [], users.copy(), present)
+        self._episode = self._world.begin(seed, number)
         self._now = self._first
         self.agents = self.possible_agents.copy()
         self._show_to_human()
@@ -265,18 +253,17 @@ rounds left, powers of the access points that it hears |
                 action is for an agent that is not live.
         """
         episode, agents = self._current(), self.agents
-        powers = checked_powers(actions, agents, self._low, self._high)
+        powers = checked_actions(actions, agents, self._action_spaces, "[power in dBm]")
         if not agents:
             return {}, {}, {}, {}, {}
         episode.round += 1
-        episode.powers = powers
+        episode.powers = np.concatenate(list(powers.values()))
         if self.settings.changes:
             move_users(episode, self.settings, self.topology)
-            self._now = self._network(episode.users, episode.present)
-        infos = self._measure(episode)
+            self._now = self._world.network(episode.users, episode.present)
+        infos = self._world.measure(episode, self._now)
         share = len(agents) if self.settings.outcomes == "total" else 1
         outcomes = np.array([info["measurement"] for info in infos.values()])
-        episode.last = np.where(np.isnan(outcomes), episode.last, outcomes)
         rewards = dict(zip(agents, (np.nan_to_num(outcomes, nan=0.0) / share).tolist(), strict=True))
         over = episode.round >= self.max_cycles
         observations = self._observe()
@@ -288,8 +275,7 @@ rounds left, powers of the access points that it hears |
     @property
     def source(self) -> dict[str, Any]:
         """What outcomes are and what they come from; plain data."""
-        named = {"objective": self.settings.objective, "radio": self.settings.radio}
-        return named if self._radio is None else named | self._radio.source
+        return self._world.source
 
     def outcomes(self, powers: ArrayLike) -> Array:
         """What the radio gives each access point at joint powers, Mbit/s, with users where they are now, without noise.
@@ -300,45 +286,8 @@ rounds left, powers of the access points that it hears |
         Returns:
             One outcome per access point (k,); NaN if a simulation failed.
         """
-        return self._simulated(np.asarray(powers, dtype=float))[0]
-
-    def _simulated(self, powers: Array) -> "tuple[Array, Failure | None]":
-        """Outcomes, and why there are none if so."""
-        if self._radio is None:
-            return self._now.factor_values(powers[None])[0], None
         users = self.topology.users if self._episode is None else self._episode.users
-        told = self._radio.factor_values(self._now, self.topology, users, powers)
-        return (told, None) if isinstance(told, np.ndarray) else (np.full(len(powers), np.nan), told)
-
-    def _network(self, users: Array, present: NDArray[np.bool_]) -> Network:
-        t = self.topology
-        loss = t.loss_db(users)
-        serving = loss.argmin(axis=0) if t.serving is None else t.serving
-        return Network(loss, serving, present.copy(), self._disturbs, self._noise_mw, self.settings.bandwidth_mhz)
-
-    def _measure(self, episode: Episode) -> Infos:
-        s, k = self.settings, len(self.possible_agents)
-        values, why = self._simulated(episode.powers)
-        episode.totals.append(float(values.sum()))
-        names = {"episode": episode.number, "round": episode.round}
-        luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
-        noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
-        noisy = values + np.where(self._now.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
-        noisy[luck[:k] < s.failure_rate] = np.nan
-        total = float(values.sum() + noise[k]) if luck[k] >= s.failure_rate else np.nan
-        source = self.source if why is None else self.source | {"failure": why.reason}
-        infos: Infos = {}
-        for i, agent in enumerate(self.possible_agents):
-            outcome = total if s.outcomes == "total" else float(noisy[i])
-            info: dict[str, Any] = {"measurement": outcome, "location": episode.powers[[i]], "cost": 0.0}
-            info["users"] = int(self._now.n_users[i])
-            info["source"] = source
-            if s.outcomes == "per-factor":
-                info["factors"] = {self.factors[i]: outcome}
-            if np.isnan(outcome):
-                info["error"] = str(why or "lost")
-            infos[agent] = info
-        return infos
+        return self._world.outcomes(self._now, users, np.asarray(powers, dtype=float))[0]
 
     def state(self) -> Array:
         """All powers, all last good measurements (the lower bound while there is none), the share of rounds left."""
@@ -359,7 +308,7 @@ rounds left, powers of the access points that it hears |
 
     def get_state(self) -> dict[str, Any]:
         """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
-        return to_state(self._current(), self._description())
+        return to_state(self._current(), self._world)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments wrote.
@@ -367,22 +316,9 @@ rounds left, powers of the access points that it hears |
         Raises:
             StateVersionError: If another version or another world wrote it, or it is not whole.
         """
-        sizes = len(self.possible_agents), len(self.topology.users)
-        episode = self._episode = from_state(state, self._description(), *sizes)
-        self._now = self._network(episode.users, episode.present) if self.settings.changes else self._first
+        episode = self._episode = from_state(state, self._world)
+        self._now = self._world.network(episode.users, episode.present) if self.settings.changes else self._first
         self.agents = self.possible_agents.copy() if episode.running else []
-
-    def _description(self) -> dict[str, Any]:
-        """What makes this world this one; files by what is in them, not by where they lie."""
-        settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
-        del settings["render_mode"], settings["topology"]
-        simulation = settings.pop("simulation")
-        if self._radio is None:
-            del settings["objective"]
-        else:
-            settings |= {f"simulation.{key}": simulation[key] for key in simulation if key not in _ONLY_TIME}
-            settings["ns3"] = self._radio.version
-        return settings | {"topology": self.topology.digest}
 
     def render(self) -> Any:
         """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
@@ -400,8 +336,8 @@ rounds left, powers of the access points that it hears |
 
     def close(self) -> None:
         """End the simulators; a step after that starts new ones."""
-        if self._radio is not None:
-            self._radio.close()
+        if self._world.radio is not None:
+            self._world.radio.close()
 
     def _text(self) -> str:
         episode = self._current()
@@ -417,9 +353,3 @@ rounds left, powers of the access points that it hears |
         if self._episode is None:
             raise ResetNeeded("call reset() first")
         return self._episode
-
-
-def _ns3(settings: WlanPowerSettings) -> "Ns3Radio":
-    from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # who does without ns-3 does not load what it needs
-
-    return Ns3Radio(settings.objective, settings.simulation)

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions import FUNCTIONS, get
-from swarmbo_envs.functions.library import TRIMODAL
+from swarmbo_envs.functions.drawn import TRIMODAL
 
 SMALL = {"rastrigin": {"n_variables": 20}, "michalewicz": {"n_variables": 5}}
 FORMS = {

@@ -141,8 +141,8 @@ def test_a_state_that_is_not_whole_is_refused():
         ("json", "version", 7, "version 7; wanted 1"),
         ("json", "round", -1, "not whole"),
         ("json", "surplus", 1, "not whole"),
-        ("arrays", "powers", np.zeros(3), r"'powers' of shape \(3,\)"),
-        ("arrays", "present", np.zeros(3), "numpy's kind 'f'"),
+        ("arrays", "powers", np.zeros(3), r"'powers' of shape \(2,\) .* not \(3,\)"),
+        ("arrays", "present", np.zeros(3), "not .* and 'f'"),
         ("arrays", "totals", np.zeros(5), "'totals'"),
     ):
         broken = {"json": dict(state["json"]), "arrays": dict(state["arrays"])}
@@ -152,7 +152,7 @@ def test_a_state_that_is_not_whole_is_refused():
     with pytest.raises(StateVersionError, match="no WLAN state"):
         env.set_state({"arrays": {}})
     for other in ({"users": [[1, 1]]}, {"serving": [0, 1, 1]}):  # the second has the same network as it begins
-        with pytest.raises(StateVersionError, match="differs in topology"):
+        with pytest.raises(StateVersionError, match=r"another world \(\$\.topology: "):
             wlan_power_v0.parallel_env(topology=PAIR | other).set_state(state)
 
 

@@ -1,0 +1,163 @@
+"""The rules of the WLAN: what a network is at a moment, and what its access points measure in a round."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.errors import ConfigError
+from swarmbo.rng import stream
+from swarmbo_envs.wlan_power.episode import Episode
+from swarmbo_envs.wlan_power.network import Network
+from swarmbo_envs.wlan_power.radio import noise_dbm
+from swarmbo_envs.wlan_power.settings import WlanPowerSettings
+from swarmbo_envs.wlan_power.topology import Topology, topology_of
+
+if TYPE_CHECKING:
+    from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
+
+_ONLY_TIME = ("processes", "timeout_s")  # what changes how long a simulation takes, and not what comes out
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """The rules of the WLAN; it never changes. What changes is the episode that its methods are given.
+
+    Args:
+        settings: Noise, outcomes, and how users change.
+        topology: Places, and what is lost between them.
+        hears: Which access points (row) hear which (column) at largest power.
+        radio: The simulator, if outcomes come from one.
+    """
+
+    settings: WlanPowerSettings
+    topology: Topology
+    hears: Bool[np.ndarray, "k k"]
+    radio: "Ns3Radio | None"
+
+    @classmethod
+    def of(cls, settings: WlanPowerSettings) -> "World":
+        """The world of settings.
+
+        Raises:
+            ConfigError: If the topology is wrong, or a user who is to leave is none of it.
+        """
+        topology = topology_of(settings)
+        m = len(topology.users)
+        for place, (_, user) in enumerate(settings.departures):
+            if user >= m:
+                raise ConfigError(f"got user {user}; wanted one from 0 to {m - 1}", at=f"$.departures[{place}]")
+        hears = topology.hears(settings.power_dbm[1], settings.audible_dbm)
+        return cls(settings, topology, hears, _ns3(settings) if settings.radio == "ns3" else None)
+
+    @property
+    def agents(self) -> list[str]:
+        """Names of the access points."""
+        return [f"ap_{i}" for i in range(len(self.hears))]
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Names of what each of them gets."""
+        return tuple(f"capacity_{i}" for i in range(len(self.hears)))
+
+    @property
+    def heard(self) -> list[Int[np.ndarray, " h"]]:
+        """Which others each access point hears."""
+        return [np.flatnonzero(row) for row in self.hears]
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What outcomes are and what they come from; plain data."""
+        named = {"objective": self.settings.objective, "radio": self.settings.radio}
+        return named if self.radio is None else named | self.radio.source
+
+    def description(self) -> dict[str, Any]:
+        """What makes it this world, as plain JSON; files by what is in them, not by where they lie."""
+        settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
+        del settings["render_mode"], settings["topology"]
+        simulation = settings.pop("simulation")
+        if self.radio is None:
+            del settings["objective"]
+        else:
+            settings |= {f"simulation.{key}": simulation[key] for key in simulation if key not in _ONLY_TIME}
+            settings["ns3"] = self.radio.version
+        return settings | {"topology": self.topology.digest}
+
+    def begin(self, seed: int, number: int) -> Episode:
+        """An episode with all powers in the middle of their range, all users there, and nothing measured yet.
+
+        Args:
+            seed: Of all its randomness, >= 0.
+            number: Which of the episodes with this seed.
+        """
+        k, users = len(self.hears), self.topology.users
+        middle = np.full(k, sum(self.settings.power_dbm) / 2.0)
+        present = np.ones(len(users), dtype=bool)
+        return Episode(seed, number, 0, True, middle, np.full(k, np.nan), [], users.copy(), present)
+
+    def network(self, users: Float[np.ndarray, "m 2"], present: Bool[np.ndarray, " m"]) -> Network:
+        """The noise-free network with users at places, m, of whom some are there."""
+        s, t = self.settings, self.topology
+        loss = t.loss_db(users)
+        serving = loss.argmin(axis=0) if t.serving is None else t.serving
+        disturbs = self.hears if s.interference == "audible" else ~np.eye(len(self.hears), dtype=bool)
+        noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
+        return Network(loss, serving, present.copy(), disturbs, noise_mw, s.bandwidth_mhz)
+
+    def outcomes(
+        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
+    ) -> "tuple[Float[np.ndarray, ' k'], Failure | None]":
+        """What the radio gives each access point, Mbit/s, without noise; and why there is nothing (NaN) if so.
+
+        Args:
+            network: As it is.
+            users: Where they are, m.
+            powers: Transmit powers, dBm.
+        """
+        if self.radio is None:
+            return network.factor_values(powers[None])[0], None
+        told = self.radio.factor_values(network, self.topology, users, powers)
+        return (told, None) if isinstance(told, np.ndarray) else (np.full(len(powers), np.nan), told)
+
+    def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
+        """What the access points measure at the episode's powers, written into the episode.
+
+        Args:
+            episode: Where the network stands; its totals and last good measurements change.
+            network: As it is in this round.
+
+        Returns:
+            Their infos.
+        """
+        s, k = self.settings, len(self.hears)
+        values, why = self.outcomes(network, episode.users, episode.powers)
+        episode.totals.append(float(values.sum()))
+        names = {"episode": episode.number, "round": episode.round}
+        luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
+        noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
+        noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
+        noisy[luck[:k] < s.failure_rate] = np.nan
+        total = float(values.sum() + noise[k]) if luck[k] >= s.failure_rate else np.nan
+        outcomes = np.full(k, total) if s.outcomes == "total" else noisy
+        episode.last = np.where(np.isnan(outcomes), episode.last, outcomes)
+        source = self.source if why is None else self.source | {"failure": why.reason}
+        infos: dict[str, dict[str, Any]] = {}
+        for i, (agent, factor) in enumerate(zip(self.agents, self.factors, strict=True)):
+            outcome = float(outcomes[i])
+            info: dict[str, Any] = {"measurement": outcome, "location": episode.powers[[i]], "cost": 0.0}
+            info["users"] = int(network.n_users[i])
+            info["source"] = source
+            if s.outcomes == "per-factor":
+                info["factors"] = {factor: outcome}
+            if np.isnan(outcome):
+                info["error"] = str(why or "lost")
+            infos[agent] = info
+        return infos
+
+
+def _ns3(settings: WlanPowerSettings) -> "Ns3Radio":
+    from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # who does without ns-3 does not load what it needs
+
+    return Ns3Radio(settings.objective, settings.simulation)
