@@ -1,71 +1,26 @@
 """Worlds over a field keep PettingZoo's contract and ours, on every kind of field."""
 
 import copy
-import importlib
 import json
 import pickle
 
 import numpy as np
 import pettingzoo
 import pytest
-from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test
-from pettingzoo.test.max_cycles_test import max_cycles_test
+from pettingzoo.test import parallel_api_test
 from pettingzoo.utils.conversions import aec_to_parallel
 
-import swarmbo as sb
 import swarmbo_envs
 from swarmbo.errors import StateVersionError
 
-WORLDS = [
-    *[("robot_team", field) for field in ("elevation", "only", "interpolated", "gp")],
-    *[("sensor_field", field) for field in ("moving gp", "plume", "series")],
-]
+from .conftest import WORLDS, SmallWorld, random_actions
+
+FIELDS = [(name, which) for name in ("robot_team", "sensor_field") for which in WORLDS[name]]
 
 
-@pytest.fixture(params=WORLDS, ids=" ".join)
-def world(request, tmp_path):
-    """A world and keyword arguments of a small one; nothing fails, since PettingZoo holds NaN unequal to itself."""
-    path, name = tmp_path / "grid.csv", request.param[0]
-    rows = [(x, y, np.sin(x / 9) + y / 50) for x in range(0, 120, 10) for y in range(0, 120, 10)]
-    path.write_text("\n".join(["x,y,v,t", *[f"{x},{y},{v + t},{t}" for x, y, v in rows for t in (0, 4)]]))
-    table = {"csv": str(path), "x": "x", "y": "y", "value": "v"}
-    energy = {"sensors": 5, "energy_price": 0.3, "sample_energy_j": 0.5, "noise_std": 0.1}
-    return name, {
-        ("robot_team", "elevation"): {"field": {"elevation": "jacksboro", "window": [0, 0, 20, 20]}, "noise_std": 3.0},
-        ("robot_team", "only"): {"field": {**table, "sites": "only"}, "round_time_s": 60.0, "noise_std": 0.1},
-        ("robot_team", "interpolated"): {
-            "field": {**table, "sites": "interpolated"},
-            "noise_std": 0.1,
-            "travel_cost": 0.01,
-        },
-        ("robot_team", "gp"): {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100},
-        ("sensor_field", "moving gp"): {**energy, "field": {"gp": {"size_m": [900, 700], "time": {}}}},
-        ("sensor_field", "plume"): {**energy, "field": {"plume": {}}, "task": "level", "level": 20.0, "battery_j": 2.0},
-        ("sensor_field", "series"): {**energy, "field": {**table, "time": "t", "sites": "only"}, "task": "peak"},
-    }[request.param]
-
-
-@pytest.fixture
-def module(world):
-    """The world with these arguments, as the kind of module that PettingZoo's tests take."""
-    name, arguments = world
-    versioned = importlib.import_module(f"swarmbo_envs.{name}_v0")
-
-    class Module:
-        @staticmethod
-        def parallel_env(**more):
-            return versioned.parallel_env(**{**arguments, **more})
-
-        @staticmethod
-        def env(**more):
-            return versioned.env(**{**arguments, **more})
-
-    return Module
-
-
-def random_actions(env, generator):
-    boxes = {agent: env.action_space(agent) for agent in env.agents}
-    return {agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()}
+@pytest.fixture(params=FIELDS, ids=" ".join)
+def module(request, tmp_path):
+    return SmallWorld(*request.param, tmp_path)
 
 
 def rollout(env, seed=None, rounds=None):
@@ -80,28 +35,6 @@ def rollout(env, seed=None, rounds=None):
 
 def assert_same(one, other):
     np.testing.assert_equal(one, other)  # equal to the bit, NaN included
-
-
-def test_it_keeps_the_contract_also_where_measurements_fail(module):
-    for failure_rate in (0.0, 0.2):
-        sb.testing.check_environment(lambda rate=failure_rate: module.parallel_env(failure_rate=rate, max_cycles=12))
-
-
-def test_pettingzoo_aec_api(module):
-    api_test(module.env(), num_cycles=20)
-
-
-def test_pettingzoo_seeds(module):
-    seed_test(module.env, num_cycles=20)
-    parallel_seed_test(module.parallel_env, num_cycles=20)
-
-
-def test_pettingzoo_max_cycles(module):
-    max_cycles_test(module)
-
-
-def test_pettingzoo_render(module):
-    render_test(module.env)
 
 
 def test_another_seed_gives_another_episode(module):
@@ -192,11 +125,11 @@ def test_round_trip_to_aec_and_back_passes(module):
     parallel_api_test(aec_to_parallel(module.env()), num_cycles=5)
 
 
-def test_robots_have_equal_spaces_and_a_reward_is_the_outcome_less_the_cost(module, world):
+def test_robots_have_equal_spaces_and_a_reward_is_the_outcome_less_the_cost(module):
     env = module.parallel_env(failure_rate=0.3)
-    if world[0] == "robot_team":
+    if module.name == "robot_team":
         assert all(env.action_space(agent) == env.action_space("robot_0") for agent in env.possible_agents)
-    elif world[1].get("task") != "peak":
+    elif module.arguments.get("task") != "peak":
         return
     for _, rewards, _, _, infos in rollout(env, seed=3)[1::2]:
         for agent, info in infos.items():
@@ -212,11 +145,11 @@ def test_all_agents_are_truncated_together(module):
     assert len(env.interaction_graph()) == len(env.possible_agents)
 
 
-def test_states_of_other_worlds_and_versions_are_refused(module, world):
+def test_states_of_other_worlds_and_versions_are_refused(module):
     env = module.parallel_env()
     env.reset(seed=0)
     state = env.get_state()
-    agents = "robots" if world[0] == "robot_team" else "sensors"
+    agents = "robots" if module.name == "robot_team" else "sensors"
     n = len(env.possible_agents)
     message = rf"another world \(\$\.{agents}: {n}, here 3\); use the same arguments"
     with pytest.raises(StateVersionError, match=message):
@@ -225,8 +158,8 @@ def test_states_of_other_worlds_and_versions_are_refused(module, world):
         env.set_state({"json": {**state["json"], "version": 99}, "arrays": state["arrays"]})
 
 
-def test_registering_again_is_silent_and_make_builds_both_forms(world):
-    name, arguments = world
+def test_registering_again_is_silent_and_make_builds_both_forms(module):
+    name, arguments = module.name, module.arguments
     assert swarmbo_envs.register_all() == swarmbo_envs.register_all()
     assert f"swarmbo/{name}-v0" in swarmbo_envs.register_all()
     parallel = pettingzoo.make("parallel", f"swarmbo/{name}-v0", **arguments, max_cycles=7)

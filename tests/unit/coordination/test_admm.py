@@ -1,8 +1,5 @@
 """Consensus ADMM: it finds the maximum of concave sums, says how it ended, and agents do the same."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -16,71 +13,31 @@ from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.polish import polish
 from swarmbo.coordination.share import Share
 from swarmbo.coordination.whole_part import WholePart
-from swarmbo.errors import ConfigError, OwnershipError, ShapeError, TransportError
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.errors import ConfigError, ShapeError, TransportError
+from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.settings import convert
 from swarmbo.transport import InProcess, Routes
 
-CHAIN = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
+from .example_sums import CHAIN, ExampleSum
+
 DISJOINT = {"f": ["a", "b", "c"], "g": ["d", "e"], "h": ["i"], "k": ["j", "l"]}
 
 
-@dataclass(frozen=True, eq=False)
-class Sum:
+class Sum(ExampleSum):
     """Concave quadratics with random centres in or out of the box, plus ripples; neighbours may weigh one another."""
-
-    graph: FactorGraph
-    low: np.ndarray
-    high: np.ndarray
-    starts: np.ndarray
-    seed: int = 0
-    ripples: float = 0.0
-    coupling: float = 0.0
-    allowed: frozenset[str] | None = None
-
-    @property
-    def n_exchanges(self) -> int:
-        return 2 if self.coupling else 0
 
     def bowl(self, factor: str) -> tuple[np.ndarray, np.ndarray]:
         """Curvature, its eigenvalues between 0.5 and 5, and centre."""
-        size = len(self.graph.scope(factor))
-        rng = np.random.default_rng([self.seed, self.graph.factors.index(factor)])
+        size, rng = self.of_its_own(factor)
         axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
         return axes @ np.diag(rng.uniform(0.5, 5.0, size)) @ axes.T, rng.uniform(-0.3, 1.3, size)
 
     def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self.allowed is not None and factor not in self.allowed:
-            raise OwnershipError(f"an agent asked for {factor}, which it does not own")
         P, centre = self.bowl(factor)
         D = X - centre
         value, slope = -0.5 * ((D[..., None, :] * P).sum(-1) * D).sum(-1), -(D[..., None, :] * P).sum(-1)
         return value + self.ripples * np.cos(25.0 * D).sum(-1), slope - 25.0 * self.ripples * np.sin(25.0 * D)
-
-    def published(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
-        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
-        return value if not received else value * received[0]
-
-    def value(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
-        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
-        return value * (1.0 + self.coupling * np.sin(received[0] + 0.3 * received[1])) if received else value
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        slope = np.array([self.own(f, X)[1] for f, X in zip(stack.factors, U, strict=True)])
-        return self.value(stack, U, received), slope
-
-    def of(self, factors: Iterable[str]) -> "Sum":
-        return replace(self, allowed=frozenset(factors))
-
-
-def sum_of(scopes, seed=0, *, owners=None, n_starts=0, box=(0.0, 1.0), **more) -> Sum:
-    graph = FactorGraph.from_scopes(scopes, **({} if owners is None else owners))
-    n = len(graph.variables)
-    starts = box[0] + (box[1] - box[0]) * np.random.default_rng([seed, 99]).random((n_starts, n))
-    return Sum(graph, np.full(n, box[0]), np.full(n, box[1]), starts, seed, **more)
 
 
 @st.composite
@@ -116,7 +73,7 @@ def maximiser_of(functions: Sum) -> np.ndarray:
 
 
 def test_the_example_is_a_sum_of_local_functions() -> None:
-    assert isinstance(sum_of(CHAIN), LocalFunctions)
+    assert isinstance(Sum.on_box(CHAIN), LocalFunctions)
 
 
 BOXES = st.sampled_from([(0.0, 1.0), (0.0, 0.4), (0.4, 0.55)])
@@ -125,7 +82,7 @@ BOXES = st.sampled_from([(0.0, 1.0), (0.0, 0.4), (0.4, 0.55)])
 @settings(max_examples=40, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 10_000), box=BOXES, n_starts=st.integers(0, 2))
 def test_on_concave_sums_the_rounds_alone_find_the_maximiser(scopes, seed, box, n_starts) -> None:
-    functions = sum_of(scopes, seed, box=box, n_starts=n_starts)
+    functions = Sum.on_box(scopes, seed, box=box, n_starts=n_starts)
     method = ADMM(rounds=3000, tolerance=1e-7, starts=2, alone_steps=200, recombination_entries=0, polish_steps=0)
     agreement = method.maximise(functions, seed=seed)
     np.testing.assert_allclose(agreement.point, maximiser_of(functions), atol=1e-4)
@@ -143,14 +100,14 @@ def test_on_concave_sums_the_rounds_alone_find_the_maximiser(scopes, seed, box, 
 @settings(max_examples=40, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 10_000), box=BOXES)
 def test_on_concave_sums_the_defaults_find_the_maximiser_with_more_polish(scopes, seed, box) -> None:
-    functions = sum_of(scopes, seed, box=box)
+    functions = Sum.on_box(scopes, seed, box=box)
     agreement = ADMM(polish_steps=200, alone_steps=200).maximise(functions, seed=seed)
     np.testing.assert_allclose(agreement.point, maximiser_of(functions), atol=1e-4)
     assert agreement.value == pytest.approx(total_value(functions, agreement.point[None])[0], abs=1e-12)
 
 
 def test_too_few_rounds_are_said_with_residuals_that_are_too_large() -> None:
-    functions = sum_of(CHAIN, 1)
+    functions = Sum.on_box(CHAIN, 1)
     few, many = (ADMM(rounds=rounds, tolerance=1e-4).maximise(functions).report for rounds in (2, 500))
     assert (few.status, few.rounds) == ("max_rounds", 2)
     assert max(few.primal_residual, few.dual_residual) > 1e-4
@@ -160,15 +117,15 @@ def test_too_few_rounds_are_said_with_residuals_that_are_too_large() -> None:
 
 def test_one_part_that_does_not_converge_is_enough_not_to() -> None:
     scopes = {**CHAIN, "g": ["y"]}
-    report = ADMM(rounds=2, tolerance=1e-6).maximise(sum_of(scopes, 1)).report
+    report = ADMM(rounds=2, tolerance=1e-6).maximise(Sum.on_box(scopes, 1)).report
     assert (report.status, report.rounds) == ("max_rounds", 2)
-    assert ADMM(rounds=500, tolerance=1e-6).maximise(sum_of(scopes, 1)).report.status == "converged"
+    assert ADMM(rounds=500, tolerance=1e-6).maximise(Sum.on_box(scopes, 1)).report.status == "converged"
 
 
 @settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 1000))
 def test_sums_over_variables_count_each_variable_once_whoever_owns_the_factors(scopes, seed) -> None:
-    functions = sum_of(scopes, seed)
+    functions = Sum.on_box(scopes, seed)
     entries = np.random.default_rng(seed).random((3, len(functions.low)))
     counted = np.zeros(3)
     for part in functions.graph.components:
@@ -182,7 +139,9 @@ def test_sums_over_variables_count_each_variable_once_whoever_owns_the_factors(s
 def test_both_residuals_must_be_small(residual) -> None:
     """A large penalty makes copies agree at once, on a point that still moves; a small one lets them stay apart."""
     penalty = {"primal": 1e-4, "dual": 1e4}[residual]
-    report = ADMM(rounds=3, starts=1, penalty=penalty, balance=1e9, tolerance=1e-2).maximise(sum_of(CHAIN, 2)).report
+    report = (
+        ADMM(rounds=3, starts=1, penalty=penalty, balance=1e9, tolerance=1e-2).maximise(Sum.on_box(CHAIN, 2)).report
+    )
     other = {"primal": report.dual_residual, "dual": report.primal_residual}[residual]
     assert {"primal": report.primal_residual, "dual": report.dual_residual}[residual] > 1e-2 >= other
     assert report.status == "max_rounds"
@@ -223,7 +182,7 @@ def textbook(functions: Sum, z: np.ndarray, rounds: int, method: ADMM, natural: 
     balance=st.sampled_from([1.5, 1e9]),
 )
 def test_rounds_are_those_of_the_textbook(seed, rounds, penalty, balance) -> None:
-    functions = sum_of(CHAIN, seed, box=(-5.0, 6.0), n_starts=1)
+    functions = Sum.on_box(CHAIN, seed, box=(-5.0, 6.0), n_starts=1)
     method = ADMM(
         rounds=rounds,
         starts=1,
@@ -272,7 +231,7 @@ TREE = {"a": ["x", "y", "z"], "b": ["z", "u"], "c": ["z", "v", "w"], "d": ["q"]}
 def test_on_rippled_sums_it_comes_as_high_as_forty_central_searches(scopes) -> None:
     shares = []
     for seed in range(5):
-        functions = sum_of(scopes, seed, ripples=0.05)
+        functions = Sum.on_box(scopes, seed, ripples=0.05)
         best, median = central_searches(functions, seed, 40)
         shares.append((ADMM().maximise(functions, seed=seed).value - median) / (best - median))
     assert np.median(shares) >= 0.98
@@ -281,7 +240,7 @@ def test_on_rippled_sums_it_comes_as_high_as_forty_central_searches(scopes) -> N
 def test_runs_that_do_well_in_different_places_are_recombined() -> None:
     def median_gain(**more) -> float:
         found = [
-            ADMM(rounds=3, **more).maximise(sum_of(CHAIN, seed, ripples=0.3), seed=seed).value for seed in range(10)
+            ADMM(rounds=3, **more).maximise(Sum.on_box(CHAIN, seed, ripples=0.3), seed=seed).value for seed in range(10)
         ]
         return float(np.median(found))
 
@@ -290,7 +249,7 @@ def test_runs_that_do_well_in_different_places_are_recombined() -> None:
 
 def test_a_factor_with_too_many_variables_for_a_table_goes_without_recombination() -> None:
     scopes = {"f": [f"x{i}" for i in range(11)], "g": ["x0", "y"]}
-    functions = sum_of(scopes, 3)
+    functions = Sum.on_box(scopes, 3)
     method = ADMM(polish_steps=300)
     assert method.values_of(functions.graph) == 1
     np.testing.assert_allclose(method.maximise(functions).point, maximiser_of(functions), atol=1e-4)
@@ -305,7 +264,7 @@ def test_no_table_is_larger_than_asked_for(size, entries, values) -> None:
 @settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 10_000), coupling=st.sampled_from([0.0, 0.5]))
 def test_polish_never_lowers_the_value(scopes, seed, coupling) -> None:
-    functions = sum_of(scopes, seed, ripples=0.3, coupling=coupling)
+    functions = Sum.on_box(scopes, seed, ripples=0.3, coupling=coupling)
     routes, more = Routes(functions.graph.agents), ADMM()
     rough = ADMM(polish_steps=0).maximise(functions, seed=seed)
     smooth = more.maximise(functions, seed=seed)
@@ -331,7 +290,7 @@ def test_polish_never_lowers_the_value(scopes, seed, coupling) -> None:
 @settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 1000), coupling=st.sampled_from([0.0, 0.5]))
 def test_what_is_said_of_the_result_is_so(scopes, seed, coupling) -> None:
-    functions = sum_of(scopes, seed, ripples=0.3, coupling=coupling, n_starts=1, box=(0.1, 0.8))
+    functions = Sum.on_box(scopes, seed, ripples=0.3, coupling=coupling, n_starts=1, box=(0.1, 0.8))
     agreement = ADMM().maximise(functions, seed=seed)
     assert (agreement.point >= functions.low).all()
     assert (agreement.point <= functions.high).all()
@@ -341,7 +300,7 @@ def test_what_is_said_of_the_result_is_so(scopes, seed, coupling) -> None:
 
 
 def test_the_seed_decides_and_nothing_else() -> None:
-    functions = sum_of(RING, ripples=0.5)
+    functions = Sum.on_box(RING, ripples=0.5)
     first, again, other = (ADMM(screened=0, rounds=2).maximise(functions, seed=seed).point for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != other.tobytes()
@@ -373,7 +332,7 @@ def test_where_nothing_matters_the_first_start_stays() -> None:
 
 
 def test_a_box_of_sides_without_length_is_its_corner() -> None:
-    agreement = ADMM().maximise(sum_of(CHAIN, box=(0.25, 0.25)))
+    agreement = ADMM().maximise(Sum.on_box(CHAIN, box=(0.25, 0.25)))
     assert agreement.point.tolist() == [0.25] * 5
 
 
@@ -396,7 +355,9 @@ def teams(draw) -> Sum:
     is_given = draw(st.booleans())
     coupling = draw(st.sampled_from([0.0, 0.5]))
     n_starts = draw(st.integers(0, 4))
-    return sum_of(scopes, seed, owners=owners if is_given else None, n_starts=n_starts, ripples=0.3, coupling=coupling)
+    return Sum.on_box(
+        scopes, seed, owners=owners if is_given else None, n_starts=n_starts, ripples=0.3, coupling=coupling
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -407,11 +368,11 @@ def test_agents_do_what_the_fast_path_does(functions, entries) -> None:
 
 @pytest.mark.parametrize("scopes", [CHAIN, RING, TREE, DISJOINT], ids=["chain", "ring", "tree", "disjoint"])
 def test_agents_do_what_the_fast_path_does_with_the_defaults(scopes) -> None:
-    check_agents(sum_of(scopes, 5, ripples=0.3, coupling=0.5), ADMM())
+    check_agents(Sum.on_box(scopes, 5, ripples=0.3, coupling=0.5), ADMM())
 
 
 def test_agents_relay_over_links() -> None:
-    functions = sum_of(CHAIN, 2)
+    functions = Sum.on_box(CHAIN, 2)
     line = nx.path_graph(["x0", "x3", "x1", "x4", "x2"])  # nobody hears those it shares factors with
     report = check_agents(functions, ADMM(**FEW), line)
     everyone = ADMM(**FEW).maximise(functions, seed=7).report
@@ -434,13 +395,13 @@ def test_disjoint_factors_that_act_for_themselves_send_nothing() -> None:
         "owners": {f: f for f in DISJOINT},
         "variable_owners": {x: f for f, scope in DISJOINT.items() for x in scope},
     }
-    report = check_agents(sum_of(DISJOINT, 1, owners=owners), ADMM())
+    report = check_agents(Sum.on_box(DISJOINT, 1, owners=owners), ADMM())
     assert (report.messages, report.rounds, report.status) == (0, 0, "converged")
 
 
 def test_parts_do_not_depend_on_one_another() -> None:
     both = {**CHAIN, "g": ["y", "z"], "h": ["z"]}
-    one, two = sum_of(CHAIN, 4, ripples=0.3), sum_of(both, 4, ripples=0.3)
+    one, two = Sum.on_box(CHAIN, 4, ripples=0.3), Sum.on_box(both, 4, ripples=0.3)
     assert ADMM().maximise(two, seed=1).point[:5].tobytes() == ADMM().maximise(one, seed=1).point.tobytes()
 
 
@@ -448,7 +409,7 @@ def test_parts_do_not_depend_on_one_another() -> None:
 
 
 def test_links_that_do_not_join_those_who_must_talk_are_refused() -> None:
-    functions = sum_of(CHAIN)
+    functions = Sum.on_box(CHAIN)
     apart = nx.Graph()
     apart.add_nodes_from(functions.graph.agents)
     with pytest.raises(TransportError):

@@ -1,6 +1,5 @@
 """Max-sum with refinement: it converges where it should, never gets worse, and agents do the same."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -15,12 +14,13 @@ from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.refined_max_sum import RefinedMaxSum
 from swarmbo.coordination.zoom_plan import Zoom
 from swarmbo.errors import BudgetError, ConfigError, ShapeError, TransportError
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.settings import convert
 from swarmbo.transport import InProcess, Routes
 
-CHAIN = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
+from .example_sums import CHAIN, ExampleSum
+
 TREE = {"a": ["x", "y", "z"], "b": ["z", "u"], "c": ["z", "v", "w"], "d": ["q"]}
 RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
 DISJOINT = {"f": ["a", "b", "c"], "g": ["d", "e"], "h": ["i"]}
@@ -28,62 +28,21 @@ FORESTS = [CHAIN, TREE, DISJOINT, {"f": ["x"]}]
 
 
 @dataclass(frozen=True, eq=False)
-class Bowls:
+class Bowls(ExampleSum):
     """Concave quadratics with random centres and axes, plus ripples; optionally weighed by what neighbours publish."""
 
-    graph: FactorGraph
-    low: np.ndarray
-    high: np.ndarray
-    starts: np.ndarray
-    seed: int = 0
-    ripples: float = 0.0
     steepness: float = 10.0  # ratio of the largest to the smallest curvature
-    coupling: float = 0.0
-    allowed: frozenset[str] | None = None
-
-    @property
-    def n_exchanges(self) -> int:
-        return 2 if self.coupling else 0
 
     def shape(self, factor: str) -> tuple[np.ndarray, np.ndarray]:
-        size = len(self.graph.scope(factor))
-        rng = np.random.default_rng([self.seed, self.graph.factors.index(factor)])
+        size, rng = self.of_its_own(factor)
         axes, _ = np.linalg.qr(rng.normal(size=(size, size)))
         return axes @ np.diag(np.geomspace(1.0, self.steepness, size)) @ axes.T, rng.random(size)
 
     def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        assert self.allowed is None or factor in self.allowed, f"an agent asked for {factor}, which it does not own"
         P, centre = self.shape(factor)
         D = X - centre
         value = -((D @ P) * D).sum(axis=-1) + self.ripples * np.cos(25.0 * D).sum(axis=-1)
         return value, -2.0 * D @ P - 25.0 * self.ripples * np.sin(25.0 * D)
-
-    def published(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
-        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
-        return value if not received else value * received[0]
-
-    def value(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
-        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
-        return value * (1.0 + self.coupling * np.sin(received[0] + 0.3 * received[1])) if received else value
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return self.value(stack, U, received), np.array(
-            [self.own(f, X)[1] for f, X in zip(stack.factors, U, strict=True)]
-        )
-
-    def of(self, factors: Iterable[str]) -> "Bowls":
-        return replace(self, allowed=frozenset(factors))
-
-
-def bowls(
-    scopes, seed: int = 0, *, owners=None, n_starts: int = 0, low: float = 0.0, high: float = 1.0, **more
-) -> Bowls:
-    graph = FactorGraph.from_scopes(scopes, **({} if owners is None else owners))
-    n = len(graph.variables)
-    starts = low + (high - low) * np.random.default_rng([seed, 99]).random((n_starts, n))
-    return Bowls(graph, np.full(n, low), np.full(n, high), starts, seed, **more)
 
 
 def maximum_of(functions: Bowls) -> float:
@@ -99,7 +58,7 @@ def maximum_of(functions: Bowls) -> float:
 
 
 def test_the_example_is_a_sum_of_local_functions() -> None:
-    assert isinstance(bowls(CHAIN), LocalFunctions)
+    assert isinstance(Bowls.on_box(CHAIN), LocalFunctions)
 
 
 @settings(max_examples=40, deadline=None)
@@ -111,7 +70,7 @@ def test_the_example_is_a_sum_of_local_functions() -> None:
     box=st.sampled_from([(0.0, 1.0), (0.0, 0.4), (0.37, 0.52)]),
 )
 def test_on_concave_sums_over_forests_it_converges_to_the_maximum(scopes, seed, n_starts, steepness, box) -> None:
-    functions = bowls(scopes, seed, n_starts=n_starts, low=box[0], high=box[1], steepness=steepness)
+    functions = Bowls.on_box(scopes, seed, n_starts=n_starts, box=box, steepness=steepness)
     agreement = RefinedMaxSum(levels=400).maximise(functions)
     assert agreement.report.status == "converged"
     assert agreement.value >= maximum_of(functions) - 1e-7
@@ -124,7 +83,7 @@ def test_on_concave_sums_over_forests_it_converges_to_the_maximum(scopes, seed, 
 @pytest.mark.parametrize("box", [(0.0, 1.0), (-1.0, 3.0)])
 def test_converged_means_that_the_last_lattice_is_finer_than_the_tolerance(tolerance, box) -> None:
     for seed in range(20):
-        functions = bowls({"f": ["x"]}, seed, low=box[0], high=box[1])
+        functions = Bowls.on_box({"f": ["x"]}, seed, box=box)
         agreement = RefinedMaxSum(tolerance=tolerance).maximise(functions)
         assert agreement.report.status == "converged"
         side = box[1] - box[0]
@@ -132,7 +91,7 @@ def test_converged_means_that_the_last_lattice_is_finer_than_the_tolerance(toler
 
 
 def test_a_lattice_is_finer_by_the_same_factor_each_time_and_windows_cover_the_cell_before() -> None:
-    functions = bowls({"f": ["x", "y"]}, low=-1.0, high=3.0)
+    functions = Bowls.on_box({"f": ["x", "y"]}, box=(-1.0, 3.0))
     (part,) = RefinedMaxSum(points=5, refinement=4).plan(functions, Routes(functions.graph.agents)).parts
     x = np.array([0.7, 1.1])
     for depth in range(1, 5):
@@ -143,12 +102,12 @@ def test_a_lattice_is_finer_by_the_same_factor_each_time_and_windows_cover_the_c
 
 @pytest.mark.parametrize("seed", range(5))
 def test_on_concave_sums_over_loops_it_comes_as_near_in_these_cases(seed) -> None:
-    functions = bowls(RING, seed)
+    functions = Bowls.on_box(RING, seed)
     assert RefinedMaxSum().maximise(functions).value >= maximum_of(functions) - 1e-6
 
 
 def test_a_narrow_ridge_is_followed_by_windows_that_move() -> None:
-    functions = bowls({"f": ["x", "y"]}, 3, steepness=1e4)
+    functions = Bowls.on_box({"f": ["x", "y"]}, 3, steepness=1e4)
     patient = RefinedMaxSum(points=5, refinement=8, levels=4000, tolerance=1e-8).maximise(functions)
     assert patient.report.status == "converged"
     assert patient.value >= maximum_of(functions) - 1e-7
@@ -171,7 +130,7 @@ def coarse_optimum(functions: Bowls, points: int) -> float:
 @settings(max_examples=25, deadline=None)
 @given(scopes=st.sampled_from(FORESTS), seed=st.integers(0, 10_000), points=st.integers(3, 12))
 def test_on_rippled_functions_it_is_never_worse_than_the_coarse_grid_or_any_start(scopes, seed, points) -> None:
-    functions = bowls(scopes, seed, n_starts=2, ripples=0.7)
+    functions = Bowls.on_box(scopes, seed, n_starts=2, ripples=0.7)
     agreement = RefinedMaxSum(points=points).maximise(functions)
     assert agreement.value >= coarse_optimum(functions, points) - 1e-12
     assert agreement.value >= total_value(functions, functions.starts).max() - 1e-12
@@ -180,7 +139,7 @@ def test_on_rippled_functions_it_is_never_worse_than_the_coarse_grid_or_any_star
 def test_a_finer_first_level_finds_higher_ripples() -> None:
     coarse, fine = (
         [
-            RefinedMaxSum(points=points, refinement=2).maximise(bowls(CHAIN, seed, ripples=1.5)).value
+            RefinedMaxSum(points=points, refinement=2).maximise(Bowls.on_box(CHAIN, seed, ripples=1.5)).value
             for seed in range(10)
         ]
         for points in (3, 33)
@@ -218,7 +177,7 @@ def test_where_nothing_matters_the_first_start_stays() -> None:
 
 
 def test_a_box_of_sides_without_length_is_its_corner() -> None:
-    functions = bowls(CHAIN, low=0.25, high=0.25)
+    functions = Bowls.on_box(CHAIN, box=(0.25, 0.25))
     agreement = RefinedMaxSum().maximise(functions)
     assert agreement.point.tolist() == [0.25] * 5
     assert agreement.report.status == "converged"
@@ -227,7 +186,7 @@ def test_a_box_of_sides_without_length_is_its_corner() -> None:
 @settings(max_examples=20, deadline=None)
 @given(scopes=st.sampled_from([CHAIN, RING, TREE]), seed=st.integers(0, 1000))
 def test_functions_that_depend_on_their_neighbours_end_no_worse_than_they_start(scopes, seed) -> None:
-    functions = bowls(scopes, seed, n_starts=1, coupling=0.5)
+    functions = Bowls.on_box(scopes, seed, n_starts=1, coupling=0.5)
     agreement = RefinedMaxSum().maximise(functions)
     assert agreement.value >= total_value(functions, functions.starts)[0]
     assert agreement.value == pytest.approx(total_value(functions, agreement.point[None])[0], abs=1e-12)
@@ -253,7 +212,7 @@ TEAMS = {
 @pytest.mark.parametrize("team", TEAMS)
 @pytest.mark.parametrize("coupling", [0.0, 0.5])
 def test_agents_on_a_forest_do_what_the_fast_path_does(team, coupling) -> None:
-    functions = bowls(TREE, 1, owners=TEAMS[team], n_starts=2, ripples=0.5, coupling=coupling)
+    functions = Bowls.on_box(TREE, 1, owners=TEAMS[team], n_starts=2, ripples=0.5, coupling=coupling)
     check_agents(functions, RefinedMaxSum())
 
 
@@ -265,12 +224,12 @@ def test_agents_on_loops_do_what_the_fast_path_does(seed, coupling, n_agents) ->
         "owners": {f"f{i}": f"agent_{rng.integers(n_agents)}" for i in range(5)},
         "variable_owners": {f"x{i}": f"agent_{rng.integers(n_agents)}" for i in range(5)},
     }
-    functions = bowls(RING, seed, owners=owners, n_starts=1, ripples=0.5, coupling=coupling)
+    functions = Bowls.on_box(RING, seed, owners=owners, n_starts=1, ripples=0.5, coupling=coupling)
     check_agents(functions, RefinedMaxSum(rounds=8))
 
 
 def test_agents_relay_over_links() -> None:
-    functions = bowls(CHAIN, 2)
+    functions = Bowls.on_box(CHAIN, 2)
     line = nx.path_graph(["x0", "x3", "x1", "x4", "x2"])  # nobody hears those it shares factors with
     report = check_agents(functions, RefinedMaxSum(), line)
     everyone = RefinedMaxSum().maximise(functions).report
@@ -289,7 +248,7 @@ def check_agents(functions: Bowls, method: RefinedMaxSum, links: "nx.Graph[str] 
 
 
 def test_the_result_does_not_depend_on_what_agents_own() -> None:
-    found = [RefinedMaxSum().maximise(bowls(TREE, 4, owners=owners, ripples=0.5)) for owners in TEAMS.values()]
+    found = [RefinedMaxSum().maximise(Bowls.on_box(TREE, 4, owners=owners, ripples=0.5)) for owners in TEAMS.values()]
     assert len({agreement.point.tobytes() for agreement in found}) == 1
 
 
@@ -298,11 +257,11 @@ def test_the_result_does_not_depend_on_what_agents_own() -> None:
 
 def test_a_factor_of_too_many_variables_is_refused() -> None:
     with pytest.raises(BudgetError, match="9 variables"):
-        RefinedMaxSum().maximise(bowls({"f": [f"x{i}" for i in range(9)]}))
+        RefinedMaxSum().maximise(Bowls.on_box({"f": [f"x{i}" for i in range(9)]}))
 
 
 def test_links_that_do_not_join_those_who_must_talk_are_refused() -> None:
-    functions = bowls(CHAIN)
+    functions = Bowls.on_box(CHAIN)
     apart = nx.Graph()
     apart.add_nodes_from(functions.graph.agents)
     with pytest.raises(TransportError):

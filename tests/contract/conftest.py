@@ -1,0 +1,74 @@
+"""Small worlds of each kind, in the form in which PettingZoo's tests take them."""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
+TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
+_COLUMNS = {"x": "x", "y": "y", "value": "v"}
+_ENERGY = {"sensors": 5, "energy_price": 0.3, "sample_energy_j": 0.5, "noise_std": 0.1}
+WORLDS: dict[str, dict[str, dict[str, Any]]] = {
+    "robot_team": {
+        "elevation": {"field": {"elevation": "jacksboro", "window": [0, 0, 20, 20]}, "noise_std": 3.0},
+        "only": {"field": {"csv": "", **_COLUMNS, "sites": "only"}, "round_time_s": 60.0, "noise_std": 0.1},
+        "interpolated": {
+            "field": {"csv": "", **_COLUMNS, "sites": "interpolated"},
+            "noise_std": 0.1,
+            "travel_cost": 0.01,
+        },
+        "gp": {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100},
+    },
+    "sensor_field": {
+        "moving gp": {**_ENERGY, "field": {"gp": {"size_m": [900, 700], "time": {}}}},
+        "plume": {**_ENERGY, "field": {"plume": {}}, "task": "level", "level": 20.0, "battery_j": 2.0},
+        "series": {**_ENERGY, "field": {"csv": "", **_COLUMNS, "time": "t", "sites": "only"}, "task": "peak"},
+    },
+    "function": {
+        "totals": {"function": "powell", "parameters": {"n_variables": 8}, "noise_std": 1.0},
+        "per factor": {"function": "camel", "outcomes": "per-factor", "relative_noise": 0.01},
+        "hidden": {"function": "michalewicz", "parameters": {"n_variables": 4}, "structure": "hidden"},
+        "few agents": {"function": "rastrigin", "parameters": {"n_variables": 20}, "agents": 2, "moved": True},
+    },
+    "wlan_power": {
+        "per factor": {"noise_std": 3.0},
+        "totals": {"topology": SMALL, "outcomes": "total", "noise_std": 3.0},
+        "all disturb": {"topology": SMALL, "interference": "all", "shadowing_db": 4.0},
+        "users walk and leave": {"mobility_m": 5.0, "leave_rate": 0.1, "return_rate": 0.3, "departures": [[2, 7]]},
+        "nobody at one of them": {"topology": TRIANGLE, "noise_std": 1.0},
+    },
+}
+
+
+class SmallWorld:
+    """A versioned module with the arguments of one of the small worlds; what is given more replaces them.
+
+    Nothing fails, since PettingZoo holds NaN unequal to itself.
+    """
+
+    def __init__(self, name: str, which: str, folder: Path) -> None:
+        self.name = name
+        self.arguments = dict(WORLDS[name][which])
+        if "csv" in self.arguments.get("field", {}):
+            self.arguments["field"] = {**self.arguments["field"], "csv": str(_measured(folder))}
+        self._module = importlib.import_module(f"swarmbo_envs.{name}_v0")
+
+    def parallel_env(self, **more: Any) -> Any:
+        return self._module.parallel_env(**{**self.arguments, **more})
+
+    def env(self, **more: Any) -> Any:
+        return self._module.env(**{**self.arguments, **more})
+
+
+def _measured(folder: Path) -> Path:
+    rows = [(x, y, np.sin(x / 9) + y / 50) for x in range(0, 120, 10) for y in range(0, 120, 10)]
+    path = folder / "grid.csv"
+    path.write_text("\n".join(["x,y,v,t", *[f"{x},{y},{v + t},{t}" for x, y, v in rows for t in (0, 4)]]))
+    return path
+
+
+def random_actions(env: Any, generator: np.random.Generator) -> dict[str, np.ndarray]:
+    boxes = {agent: env.action_space(agent) for agent in env.agents}
+    return {agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()}

@@ -1,0 +1,46 @@
+"""All worlds keep PettingZoo's contract and ours, and refuse states of other worlds."""
+
+import pytest
+from pettingzoo.test import api_test, parallel_seed_test, render_test, seed_test
+from pettingzoo.test.max_cycles_test import max_cycles_test
+
+import swarmbo as sb
+from swarmbo.errors import StateVersionError
+
+from .conftest import WORLDS, SmallWorld
+
+
+@pytest.fixture(params=[(name, which) for name, kinds in WORLDS.items() for which in kinds], ids=" ".join)
+def module(request, tmp_path):
+    return SmallWorld(*request.param, tmp_path)
+
+
+def test_it_keeps_the_contract_also_where_measurements_fail(module):
+    for failure_rate in (0.0, 0.2):
+        sb.testing.check_environment(lambda rate=failure_rate: module.parallel_env(failure_rate=rate, max_cycles=12))
+
+
+# agents own and hear different numbers of others; PettingZoo remarks on it and goes on
+@pytest.mark.filterwarnings("ignore:Agents have different", "ignore:Observations are different shapes")
+def test_pettingzoo_aec_api(module):
+    api_test(module.env(), num_cycles=20)
+
+
+def test_pettingzoo_seeds(module):
+    seed_test(module.env, num_cycles=20)
+    parallel_seed_test(module.parallel_env, num_cycles=20)
+
+
+def test_pettingzoo_max_cycles(module):
+    max_cycles_test(module)
+
+
+def test_pettingzoo_render(module):
+    render_test(module.env)
+
+
+def test_a_state_of_another_world_is_refused(module):
+    env = module.parallel_env(failure_rate=0.2)
+    env.reset(seed=5)
+    with pytest.raises(StateVersionError, match=r"another world \(\$\.failure_rate: 0\.2, here 0\.3\)"):
+        module.parallel_env(failure_rate=0.3).set_state(env.get_state())

@@ -1,0 +1,75 @@
+"""Sums of local functions to be maximised; what a factor itself is worth, each test says in a class of its own."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from swarmbo.errors import OwnershipError
+from swarmbo.graph import FactorGraph, FactorStack
+
+CHAIN = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleSum:
+    """A sum whose factors, if it is coupled, weigh their worth by what their neighbours publish."""
+
+    graph: FactorGraph
+    low: np.ndarray
+    high: np.ndarray
+    starts: np.ndarray
+    seed: int = 0
+    ripples: float = 0.0
+    coupling: float = 0.0
+    allowed: frozenset[str] | None = None
+
+    @classmethod
+    def on_box(
+        cls,
+        scopes: dict[str, list[str]],
+        seed: int = 0,
+        *,
+        owners: dict[str, Any] | None = None,
+        n_starts: int = 0,
+        box: tuple[float, float] = (0.0, 1.0),
+        **more: Any,
+    ) -> Self:
+        """The sum over a graph of these scopes, all sides of the box equal, with random points to start from."""
+        graph = FactorGraph.from_scopes(scopes, **(owners or {}))
+        n, (low, high) = len(graph.variables), box
+        starts = low + (high - low) * np.random.default_rng([seed, 99]).random((n_starts, n))
+        return cls(graph, np.full(n, low), np.full(n, high), starts, seed, **more)
+
+    @abstractmethod
+    def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a factor is worth by itself, and its gradient."""
+
+    def of_its_own(self, factor: str) -> tuple[int, np.random.Generator]:
+        """Number of variables of a factor, and what its random numbers come from; refused to agents without it."""
+        if self.allowed is not None and factor not in self.allowed:
+            raise OwnershipError(f"an agent asked for {factor}, which it does not own")
+        return len(self.graph.scope(factor)), np.random.default_rng([self.seed, self.graph.factors.index(factor)])
+
+    @property
+    def n_exchanges(self) -> int:
+        return 2 if self.coupling else 0
+
+    def published(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
+        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
+        return value if not received else value * received[0]
+
+    def value(self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]) -> np.ndarray:
+        value = np.array([self.own(f, X)[0] for f, X in zip(stack.factors, U, strict=True)])
+        return value * (1.0 + self.coupling * np.sin(received[0] + 0.3 * received[1])) if received else value
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: np.ndarray, received: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        slope = np.array([self.own(f, X)[1] for f, X in zip(stack.factors, U, strict=True)])
+        return self.value(stack, U, received), slope
+
+    def of(self, factors: Iterable[str]) -> Self:
+        return replace(self, allowed=frozenset(factors))
