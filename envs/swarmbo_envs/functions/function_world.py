@@ -1,6 +1,5 @@
 """An additive function as a PettingZoo environment."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
@@ -8,9 +7,7 @@ import gymnasium
 import msgspec
 import networkx as nx
 import numpy as np
-from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
-from pettingzoo import ParallelEnv
 from scipy.stats import qmc
 
 from swarmbo.errors import ConfigError
@@ -25,15 +22,13 @@ from swarmbo_envs.functions.library import get
 from swarmbo_envs.functions.ownership import share_out
 from swarmbo_envs.functions.settings import FunctionSettings
 from swarmbo_envs.functions.snapshot import from_state, to_state
-
-Array = NDArray[np.float64]
-Infos = dict[str, dict[str, Any]]
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 _N_TRUTH_POINTS = 1024
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
-class FunctionWorld(ParallelEnv[str, Array, Array]):
+class FunctionWorld(SimulatedWorld[FunctionSettings, Episode]):
     """Agents set the variables of a function together; each round it is evaluated once, at the joint point.
 
     | | |
@@ -97,8 +92,7 @@ rounds left |
 
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
         name = function if isinstance(function, str) else function.name
-        self.settings = convert({"function": name, **settings}, FunctionSettings)
-        s = self.settings
+        s = convert({"function": name, **settings}, FunctionSettings)
         if isinstance(function, AdditiveFunction):
             function = function.moved(s.function_seed) if s.moved else function
             self.function = function.rescaled(s.function_seed) if s.rescaled else function
@@ -112,9 +106,7 @@ rounds left |
         told = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
         self._owners = share_out(f.variables, told, s.agents)
         self._noise_std = s.noise_std + (s.relative_noise * f.spread() if s.relative_noise else 0.0)
-        self.render_mode = s.render_mode
-        self.possible_agents = list(self._owners.agents)
-        self.agents: list[str] = []
+        super().__init__(s, list(self._owners.agents))
         place = {variable: j for j, variable in enumerate(f.variables)}
         self._columns = {agent: [place[v] for v in self._owners.of(agent)] for agent in self.possible_agents}
         self._action_spaces = {
@@ -130,24 +122,6 @@ rounds left |
             for agent, columns in self._columns.items()
         }
         self.state_space = gymnasium.spaces.Box(np.append(f.low, 0.0), np.append(f.high, 1.0), dtype=np.float64)
-        self._episode: Episode | None = None
-
-    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's observations; the same object on each call."""
-        return self._observation_spaces[agent]
-
-    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's own variables; the same object on each call."""
-        return self._action_spaces[agent]
-
-    @property
-    def max_cycles(self) -> int:
-        """Rounds of an episode; setting it changes the settings."""
-        return self.settings.max_cycles
-
-    @max_cycles.setter
-    def max_cycles(self, value: int) -> None:
-        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, FunctionSettings)
 
     @property
     def noise_std(self) -> float:
@@ -308,33 +282,13 @@ rounds left |
         settings.pop("render_mode")
         return cast(dict[str, Any], settings) | {"name": self.function.name}
 
-    def render(self) -> Any:
-        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
-        episode = self._current()
-        if self.render_mode is None:
-            raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
-        if self.render_mode == "ansi":
-            return self._text()
-        if self.render_mode == "human":
-            self._show_to_human()
-            return None
+    def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.functions.rendering import frame  # figures take a second to import
 
+        episode = self._current()
         return frame(self.function, episode.setting, episode.best, self.max_cycles)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _text(self) -> str:
         episode = self._current()
         best = f"{episode.best[-1]:.6g}" if episode.best else "-"
         return f"{self.function.name}: round {episode.round} of {self.max_cycles}, best true value {best}\n"
-
-    def _show_to_human(self) -> None:
-        if self.render_mode == "human":
-            sys.stdout.write(self._text())
-
-    def _current(self) -> Episode:
-        if self._episode is None:
-            raise ResetNeeded("call reset() first")
-        return self._episode

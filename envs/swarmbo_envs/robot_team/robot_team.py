@@ -1,17 +1,13 @@
 """The robot team as a PettingZoo environment."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium
-import msgspec
 import networkx as nx
 import numpy as np
-from gymnasium.error import ResetNeeded
 from jaxtyping import Float
 from numpy.typing import NDArray
-from pettingzoo import ParallelEnv
 
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
@@ -25,12 +21,10 @@ from swarmbo_envs.robot_team.observation import observation_box, observe
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.snapshot import from_state, to_state
 from swarmbo_envs.robot_team.world import World
-
-Array = NDArray[np.float64]
-Infos = dict[str, dict[str, Any]]
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 
-class RobotTeam(ParallelEnv[str, Array, Array]):
+class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode]):
     """Robots drive over a map and measure a field; together they look for its maximum.
 
     Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names the place where it
@@ -154,11 +148,8 @@ site nearest to that place) |
             **unknown,  # refused with the names that are near
         }
         settings = convert(given, RobotTeamSettings)
-        self.settings = settings
+        super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
         self.field = build_field(settings.field, settings.max_sites)
-        self.render_mode = settings.render_mode
-        self.possible_agents = [f"robot_{i}" for i in range(settings.robots)]
-        self.agents: list[str] = []
         self._world = World(settings, self.field, self.possible_agents)
         low, high = self.field.low, self.field.high
         self._observation_spaces = {
@@ -168,21 +159,6 @@ site nearest to that place) |
             agent: gymnasium.spaces.Box(low, high, dtype=np.float64) for agent in self.possible_agents
         }
         self.state_space = observation_box(self.field, settings.noise_std, settings.robots)
-        self._episode: Episode | None = None
-
-    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's observations; the same object on each call."""
-        return self._observation_spaces[agent]
-
-    @property
-    def max_cycles(self) -> int:
-        """Rounds of an episode; setting it changes the settings."""
-        return self.settings.max_cycles
-
-    @max_cycles.setter
-    def max_cycles(self, value: int) -> None:
-        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, RobotTeamSettings)
-        self._world = World(self.settings, self.field, self.possible_agents)
 
     @property
     def round_time_s(self) -> float:
@@ -194,9 +170,8 @@ site nearest to that place) |
         """Largest distance at which two robots hear each other, m."""
         return self._world.radio_range_m
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The map; the same object on each call."""
-        return self._action_spaces[agent]
+    def _settings_changed(self) -> None:
+        self._world = World(self.settings, self.field, self.possible_agents)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
         """Put the robots at their starts, where each measures at once.
@@ -302,36 +277,15 @@ site nearest to that place) |
         self._episode = episode = from_state(state, self._world)
         self.agents = self.possible_agents.copy() if episode.running else []
 
-    def render(self) -> Any:
-        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
-        self._current()
-        if self.render_mode is None:
-            raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
-        if self.render_mode == "rgb_array":
-            from swarmbo_envs.robot_team.rendering import frame  # figures take a second to import
+    def _picture(self) -> NDArray[np.uint8]:
+        from swarmbo_envs.robot_team.rendering import frame  # figures take a second to import
 
-            return frame(self.field, self._current(), self.interaction_graph(), self.max_cycles)
-        if self.render_mode == "ansi":
-            return self._text()
-        self._show_to_human()
-        return None
-
-    def close(self) -> None:
-        """Nothing is held open."""
+        return frame(self.field, self._current(), self.interaction_graph(), self.max_cycles)
 
     def _text(self) -> str:
         from swarmbo_envs.robot_team.terminal import text_map
 
         return text_map(self.field, self._current(), self.max_cycles)
-
-    def _show_to_human(self) -> None:
-        if self.render_mode == "human":
-            sys.stdout.write(self._text())
-
-    def _current(self) -> Episode:
-        if self._episode is None:
-            raise ResetNeeded("call reset() first")
-        return self._episode
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
         seen = observe(episode, self.max_cycles, self._observation_spaces[self.possible_agents[0]])

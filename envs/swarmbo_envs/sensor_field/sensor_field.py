@@ -1,17 +1,13 @@
 """The sensor field as a PettingZoo environment."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium
-import msgspec
 import networkx as nx
 import numpy as np
-from gymnasium.error import ResetNeeded
 from jaxtyping import Float
 from numpy.typing import NDArray
-from pettingzoo import ParallelEnv
 
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
@@ -26,15 +22,13 @@ from swarmbo_envs.sensor_field.settings import SensorFieldSettings
 from swarmbo_envs.sensor_field.snapshot import from_state, to_state
 from swarmbo_envs.sensor_field.stations import Stations
 from swarmbo_envs.sensor_field.world import World
-
-Array = NDArray[np.float64]
-Infos = dict[str, dict[str, Any]]
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
 _MAX_SITES = 2048
 
 
-class SensorField(ParallelEnv[str, Array, Array]):
+class SensorField(SimulatedWorld[SensorFieldSettings, Episode]):
     """Sensors that stand still look at a field, each within its own box, and choose when that is worth the energy.
 
     In each round every sensor names the spot that it looks at, and whether it samples at all. A sample takes energy,
@@ -167,12 +161,9 @@ none succeeded |
             **unknown,  # refused with the names that are near
         }
         settings = convert(given, SensorFieldSettings)
-        self.settings = settings
+        super().__init__(settings, [f"sensor_{i}" for i in range(settings.sensors)])
         self.field = build_field_in_time(settings.field, _MAX_SITES)
         self.stations = Stations(settings, self.field.first)
-        self.render_mode = settings.render_mode
-        self.possible_agents = [f"sensor_{i}" for i in range(settings.sensors)]
-        self.agents: list[str] = []
         self._world = World(settings, self.field, self.stations, self.possible_agents)
         box = observation_box(self._world)
         self._observation_spaces = {
@@ -186,30 +177,14 @@ none succeeded |
         }
         n = settings.sensors
         self.state_space = gymnasium.spaces.Box(np.tile(box.low, n), np.tile(box.high, n), dtype=np.float64)
-        self._episode: Episode | None = None
-
-    @property
-    def max_cycles(self) -> int:
-        """Rounds of an episode; setting it changes the settings."""
-        return self.settings.max_cycles
-
-    @max_cycles.setter
-    def max_cycles(self, value: int) -> None:
-        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, SensorFieldSettings)
-        self._world = World(self.settings, self.field, self.stations, self.possible_agents)
 
     @property
     def level(self) -> float | None:
         """The level that is watched; None for other tasks."""
         return self.settings.level
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's observations; the same object on each call."""
-        return self._observation_spaces[agent]
-
-    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """An agent's own box, and its wish to sample; the same object on each call."""
-        return self._action_spaces[agent]
+    def _settings_changed(self) -> None:
+        self._world = World(self.settings, self.field, self.stations, self.possible_agents)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
         """Point every sensor at its own place, where it samples once for nothing.
@@ -313,22 +288,10 @@ none succeeded |
         self._episode = episode = from_state(state, self._world)
         self.agents = self.possible_agents.copy() if episode.running else []
 
-    def render(self) -> Any:
-        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
-        episode = self._current()
-        if self.render_mode is None:
-            raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
-        if self.render_mode == "rgb_array":
-            from swarmbo_envs.sensor_field.rendering import frame  # figures take a second to import
+    def _picture(self) -> NDArray[np.uint8]:
+        from swarmbo_envs.sensor_field.rendering import frame  # figures take a second to import
 
-            return frame(self._world, episode, self.interaction_graph(), self.max_cycles)
-        if self.render_mode == "ansi":
-            return self._text()
-        self._show_to_human()
-        return None
-
-    def close(self) -> None:
-        """Nothing is held open."""
+        return frame(self._world, self._current(), self.interaction_graph(), self.max_cycles)
 
     def _truth(self, round_number: int) -> GroundTruth:
         field = self.field.at(round_number)
@@ -356,15 +319,6 @@ none succeeded |
         from swarmbo_envs.sensor_field.terminal import text_table
 
         return text_table(self._world, self._current(), self.max_cycles)
-
-    def _show_to_human(self) -> None:
-        if self.render_mode == "human":
-            sys.stdout.write(self._text())
-
-    def _current(self) -> Episode:
-        if self._episode is None:
-            raise ResetNeeded("call reset() first")
-        return self._episode
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
         seen = observe(episode, self._world, self._observation_spaces[self.possible_agents[0]])

@@ -1,17 +1,13 @@
 """Power control in a WLAN as a PettingZoo environment."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import gymnasium
-import msgspec
 import networkx as nx
 import numpy as np
-from gymnasium.error import ResetNeeded
 from numpy.typing import ArrayLike, NDArray
-from pettingzoo import ParallelEnv
 from scipy.stats import qmc
 
 from swarmbo.errors import ConfigError
@@ -20,6 +16,7 @@ from swarmbo.rng import stream
 from swarmbo.settings import convert
 from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import seed_and_number
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 from swarmbo_envs.wlan_power.best_known import best_known
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
@@ -29,14 +26,11 @@ from swarmbo_envs.wlan_power.snapshot import from_state, to_state
 from swarmbo_envs.wlan_power.users import move_users
 from swarmbo_envs.wlan_power.world import World
 
-Array = NDArray[np.float64]
-Infos = dict[str, dict[str, Any]]
-
 _N_TRUTH_POINTS = 1024
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
-class WlanPower(ParallelEnv[str, Array, Array]):
+class WlanPower(SimulatedWorld[WlanPowerSettings, Episode]):
     """Access points set their transmit powers together, so that their users get the most capacity in sum.
 
     | | |
@@ -118,17 +112,15 @@ rounds left, powers of the access points that it hears |
     }
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = s = convert(settings, WlanPowerSettings)
-        self.render_mode = s.render_mode
+        s = convert(settings, WlanPowerSettings)
         self._world = World.of(s)
+        super().__init__(s, self._world.agents)
         if self._world.radio is not None:
             # of this world alone: to film a run would be to simulate it again
             self.metadata = {**self.metadata, "film": False}  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
         self.topology, self.hears, self._heard = self._world.topology, self._world.hears, self._world.heard
-        self.possible_agents, self.factors = self._world.agents, self._world.factors
-        self.agents: list[str] = []
         k = len(self.possible_agents)
-        self.variables = tuple(f"power_{i}" for i in range(k))
+        self.variables, self.factors = tuple(f"power_{i}" for i in range(k)), self._world.factors
         low, high = s.power_dbm
         self._low, self._high = low, high
         self._action_spaces = {
@@ -149,24 +141,8 @@ rounds left, powers of the access points that it hears |
         )
         self._first = self._world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
         self._now = self._first
-        self._episode: Episode | None = None
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's observations; the same object on each call."""
-        return self._observation_spaces[agent]
-
-    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's power; the same object on each call."""
-        return self._action_spaces[agent]
-
-    @property
-    def max_cycles(self) -> int:
-        """Rounds of an episode; setting it changes the settings."""
-        return self.settings.max_cycles
-
-    @max_cycles.setter
-    def max_cycles(self, value: int) -> None:
-        self.settings = convert({**msgspec.structs.asdict(self.settings), "max_cycles": value}, WlanPowerSettings)
+    def _settings_changed(self) -> None:
         self._world = replace(self._world, settings=self.settings)
 
     @property
@@ -320,19 +296,10 @@ rounds left, powers of the access points that it hears |
         self._now = self._world.network(episode.users, episode.present) if self.settings.changes else self._first
         self.agents = self.possible_agents.copy() if episode.running else []
 
-    def render(self) -> Any:
-        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
-        episode = self._current()
-        if self.render_mode is None:
-            raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
-        if self.render_mode == "ansi":
-            return self._text()
-        if self.render_mode == "human":
-            self._show_to_human()
-            return None
+    def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
 
-        return frame(self.topology, self.hears, self._now, episode, self.settings)
+        return frame(self.topology, self.hears, self._now, self._current(), self.settings)
 
     def close(self) -> None:
         """End the simulators; a step after that starts new ones."""
@@ -344,12 +311,3 @@ rounds left, powers of the access points that it hears |
         powers = " ".join(f"{power:.1f}" for power in episode.powers)
         now = f"{episode.totals[-1]:.1f} Mbit/s" if episode.totals else "nothing measured"
         return f"WLAN: round {episode.round} of {self.max_cycles}, {now}, powers {powers} dBm\n"
-
-    def _show_to_human(self) -> None:
-        if self.render_mode == "human":
-            sys.stdout.write(self._text())
-
-    def _current(self) -> Episode:
-        if self._episode is None:
-            raise ResetNeeded("call reset() first")
-        return self._episode
