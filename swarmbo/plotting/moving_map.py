@@ -50,16 +50,7 @@ class MovingMap:
             norm: Its range, the same for all frames.
             link_colour: Of the radio links.
         """
-        image = ax.imshow(
-            np.ma.masked_all(lattice.shown.shape),
-            extent=lattice.extent,
-            cmap=ListedColormap(band_colours(colours)),
-            norm=norm,
-            interpolation="bilinear",
-            interpolation_stage="data",
-            aspect="equal",
-            animated=True,
-        )
+        image = moving_image(ax, lattice, colours, norm)
         trails: dict[str, Line2D] = {}
         heads: dict[str, Line2D] = {}
         numbers: dict[str, Text] = {}
@@ -148,3 +139,17 @@ class MovingMap:
 def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
     """The colours (RGBA) that are left of a colour map on a moving map."""
     return colours(np.linspace(0.0, 1.0, _BANDS))
+
+
+def moving_image(ax: Axes, lattice: Lattice, colours: Colormap, norm: Normalize) -> AxesImage:
+    """An image on a lattice with nothing in it yet, whose data change from frame to frame."""
+    return ax.imshow(
+        np.ma.masked_all(lattice.shown.shape),
+        extent=lattice.extent,
+        cmap=ListedColormap(band_colours(colours)),
+        norm=norm,
+        interpolation="bilinear",
+        interpolation_stage="data",
+        aspect="equal",
+        animated=True,
+    )

@@ -10,12 +10,12 @@ from jaxtyping import Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
-from matplotlib.colors import Colormap, ListedColormap, Normalize, to_rgba
+from matplotlib.colors import Colormap, Normalize, to_rgba
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
 from swarmbo.plotting import style
-from swarmbo.plotting.moving_map import band_colours
+from swarmbo.plotting.moving_map import moving_image
 from swarmbo.plotting.surface import Lattice
 from swarmbo.records import RoundRecord
 
@@ -143,16 +143,7 @@ class SensorMap:
             marks_peak: Whether the recommendation is shown.
             level: Where the field is at it, a line is drawn; None draws none.
         """
-        image = ax.imshow(
-            np.ma.masked_all(lattice.shown.shape),
-            extent=lattice.extent,
-            cmap=ListedColormap(band_colours(colours)),
-            norm=norm,
-            interpolation="bilinear",
-            interpolation_stage="data",
-            aspect="equal",
-            animated=True,
-        )
+        image = moving_image(ax, lattice, colours, norm)
         links = LineCollection([], colors=link_colour, linewidths=0.5, alpha=0.7, animated=True, zorder=4)
         beams = LineCollection([], colors=style.INK, linewidths=1.0, animated=True, zorder=4.5)
         boundary = LineCollection(

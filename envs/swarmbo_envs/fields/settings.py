@@ -1,6 +1,9 @@
 """Which field is measured: a landscape of matplotlib's, somebody's measurements, a draw from a prior, or a plume."""
 
+import json
 from typing import Any, Literal
+
+import msgspec
 
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import KernelName, require_kernel
@@ -228,6 +231,24 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     if not moving and (path := _path_of_time(settings)) is not None:
         raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
     return settings
+
+
+def plain_settings(settings: Any, digest: str, moving: bool = False) -> dict[str, Any]:
+    """The settings of a world over a field, as plain JSON that tells it from others: defaults filled in.
+
+    How it is shown is left out. A CSV file counts by its data, not by its path.
+
+    Args:
+        settings: Of the world; they have a ``field`` table and a ``render_mode``.
+        digest: Of the field's data.
+        moving: Whether the field may change from round to round.
+    """
+    table = msgspec.to_builtins(field_settings(settings.field, moving=moving))
+    if "csv" in table:
+        table["csv"] = f"data {digest}"
+    plain = {**msgspec.to_builtins(settings), "field": table}
+    del plain["render_mode"]
+    return json.loads(json.dumps(plain))  # tuples become lists, as in a state that was written to a file
 
 
 def _path_of_time(settings: FieldSettings) -> str | None:

@@ -1,16 +1,14 @@
 """What happens in a round: robots drive, and measure where they get to."""
 
-import json
 from typing import Any
 
-import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo import rng
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.placing import spread
-from swarmbo_envs.fields.settings import field_settings
+from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
@@ -44,12 +42,7 @@ class World:
 
         How it is shown is left out. A CSV file counts by its data, not by its path.
         """
-        table = msgspec.to_builtins(field_settings(self.settings.field))
-        if "csv" in table:
-            table["csv"] = f"data {self.field.digest}"
-        plain = {**msgspec.to_builtins(self.settings), "field": table}
-        del plain["render_mode"]
-        return json.loads(json.dumps(plain))  # tuples become lists, as in a state that was written to a file
+        return plain_settings(self.settings, self.field.digest)
 
     def begin(self, seed: int, number: int) -> Episode:
         """An episode with every robot at its start and nothing measured yet.

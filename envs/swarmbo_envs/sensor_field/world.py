@@ -1,15 +1,13 @@
 """What happens in a round: sensors point their spots, and sample or save their energy."""
 
-import json
 from typing import Any
 
-import msgspec
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo import rng
 from swarmbo_envs.fields.moving import FieldInTime
-from swarmbo_envs.fields.settings import field_settings
+from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.sensor_field.episode import Episode
 from swarmbo_envs.sensor_field.settings import SensorFieldSettings
 from swarmbo_envs.sensor_field.stations import Stations
@@ -35,12 +33,7 @@ class World:
 
         How it is shown is left out. A CSV file counts by its data, not by its path.
         """
-        table = msgspec.to_builtins(field_settings(self.settings.field, moving=True))
-        if "csv" in table:
-            table["csv"] = f"data {self.field.first.digest}"
-        plain = {**msgspec.to_builtins(self.settings), "field": table}
-        del plain["render_mode"]
-        return json.loads(json.dumps(plain))  # tuples become lists, as in a state that was written to a file
+        return plain_settings(self.settings, self.field.first.digest, moving=True)
 
     def begin(self, seed: int, number: int) -> Episode:
         """An episode with every sensor pointed at its own place and nothing measured yet.
