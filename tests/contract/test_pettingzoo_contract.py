@@ -44,3 +44,11 @@ def test_a_state_of_another_world_is_refused(module):
     env.reset(seed=5)
     with pytest.raises(StateVersionError, match=r"another world \(\$\.failure_rate: 0\.2, here 0\.3\)"):
         module.parallel_env(failure_rate=0.3).set_state(env.get_state())
+
+
+def test_a_state_that_is_none_or_not_whole_is_refused(module):
+    env = module.parallel_env()
+    env.reset(seed=5)
+    for broken in ({}, {**env.get_state(), "arrays": {}}):
+        with pytest.raises(StateVersionError, match=r"state.*; wanted .*get_state\(\)"):
+            env.set_state(broken)
