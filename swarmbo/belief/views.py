@@ -1,11 +1,13 @@
 """What is asked of a belief about places: of one that a team shares, or of one that each agent has of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
+
+_T = TypeVar("_T")
 
 
 @runtime_checkable
@@ -72,7 +74,7 @@ class Views:
     """Beliefs of several agents at one moment. Asked as if it were one, it answers with that of its spokesman.
 
     Args:
-        by_agent: Each agent's own.
+        by_agent: Each agent's own; agents that believe the same may have one in common.
         spokesman: Who answers for all.
     """
 
@@ -108,11 +110,26 @@ class Views:
 
     def at(self, moment: float) -> "Views":
         """The same of agents at another moment, in rounds."""
-        return Views({name: belief.at(moment) for name, belief in self.by_agent.items()}, self.spokesman)
+        return self._changed(lambda belief: belief.at(moment))
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
         """The same of agents that all know of measurements to come."""
-        return Views({name: belief.condition_on_pending(X) for name, belief in self.by_agent.items()}, self.spokesman)
+        return self._changed(lambda belief: belief.condition_on_pending(X))
+
+    def posterior_means(self, X: Float[np.ndarray, "m d"]) -> dict[str, Float[np.ndarray, " m"]]:
+        """Each agent's means (m,) at physical points; those of a belief that several have are worked out once."""
+        return self._by_agent(lambda belief: belief.posterior_mean(X))
+
+    def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
+        return Views(self._by_agent(change), self.spokesman)
+
+    def _by_agent(self, ask: Callable[[PlaceBelief], _T]) -> dict[str, _T]:
+        """An answer of every agent's belief: of one that several have, one answer."""
+        answers: dict[int, _T] = {}
+        for belief in self.by_agent.values():
+            if id(belief) not in answers:
+                answers[id(belief)] = ask(belief)
+        return {name: answers[id(belief)] for name, belief in self.by_agent.items()}
 
 
 def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:
