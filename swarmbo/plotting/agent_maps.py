@@ -28,6 +28,7 @@ from swarmbo.plotting.surface import (
 from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 6
+_NARROW = 1.9  # inches: of a map over which a title does not fit in one line
 _RESOLUTION = 72  # of a map an inch or two wide
 _READING: dict[str, Any] = {
     "marker": "o",
@@ -136,16 +137,15 @@ def agent_maps_figure(
     aspect = float(np.clip(height / width, 0.3, 3.5))
     side = min(2.35 / aspect**0.5, 2.6)
     has_truth = maps.pooled_error is not None
-    tall, low = 2 * (side * aspect + 0.75), 2.7 if has_truth else 0.0
+    tall, low = 2 * (side * aspect + 0.85), 2.7 if has_truth else 0.0
     with style.applied():
         figure = style.new_figure((len(maps.chosen) + 1) * (side + 0.12) + 1.6, tall + low + 0.4)
         if has_truth:
             parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[tall, low])[:, 0]
-            maps.draw(parts[0])
+            maps.draw(parts[0], _headline(records, until, maps), is_narrow=side < _NARROW)
             plot_view_errors(parts[1].subplots(), maps.own_errors, maps.fused_errors, maps.pooled_error, world.unit)
         else:
-            maps.draw(figure)
-        figure.suptitle(_headline(records, until, maps), x=0.01, ha="left", fontsize=12.5)
+            maps.draw(figure, _headline(records, until, maps), is_narrow=side < _NARROW)
     return figure
 
 
@@ -216,28 +216,30 @@ class _Maps:
         everything = np.concatenate(values) if values else np.zeros(1)
         return float(everything.min()), float(everything.max())
 
-    def draw(self, figure: Figure | SubFigure) -> None:
+    def draw(self, figure: Figure | SubFigure, headline: str, *, is_narrow: bool) -> None:
         """Two rows of maps, with one colour bar."""
+        and_then = "\n" if is_narrow else ", "
         columns = len(self.chosen) + 1
         grid, limits = figure.add_gridspec(2, columns), self.limits
         panels: list[Axes] = []
         for column, agent in enumerate(self.chosen):
             ax = figure.add_subplot(grid[0, column])
-            self._map(ax, self.own[agent], f"{agent}, own data", self.own_errors[agent], limits)
+            self._map(ax, self.own[agent], f"{agent}{and_then}own data", self.own_errors[agent], limits)
             ax.scatter(*measurements(records_of(self.records, agent))[0].T, **_READING)
             panels.append(ax)
             if self.fused is not None:
                 below = figure.add_subplot(grid[1, column])
-                self._map(below, self.fused[agent], f"{agent}, fused", self.fused_errors.get(agent), limits)
+                self._map(below, self.fused[agent], f"{agent}{and_then}fused", self.fused_errors.get(agent), limits)
                 panels.append(below)
         if self.fused is None:
             style.say(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
         pooled, truth = figure.add_subplot(grid[0, -1]), figure.add_subplot(grid[1, -1])
-        self._map(pooled, self.pooled, "all data, pooled", self.pooled_error, limits)
+        self._map(pooled, self.pooled, f"all data{and_then}pooled", self.pooled_error, limits)
         self._truth(truth, limits)
         for ax in [*panels, pooled, truth]:
             ax.label_outer(remove_inner_ticks=True)
         bar = ScalarMappable(normalise(np.array(limits), limits), style.MEAN_COLOURS)
+        figure.suptitle(headline, x=0.01, ha="left", fontsize=12.5)
         add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
 
     def _map(

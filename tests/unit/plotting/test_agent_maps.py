@@ -29,6 +29,10 @@ def neighbours_views(made, number, last=-1):
     return AgentViews(number, Views({a: exact(made, {a, b}, last) for a, b in pairs}, agents[0]))
 
 
+def headline_of(figure):
+    return figure.subfigs[0].get_suptitle()
+
+
 def titles_of(figure):
     return {ax.get_title(loc="left") for ax in figure.axes} - {""}
 
@@ -65,7 +69,7 @@ def test_views_of_an_earlier_round_are_drawn_beside_the_data_of_that_round(run):
     assert by_map[f"{agents[1]}, fused"] == pytest.approx(
         error(exact(made, {agents[1], agents[2]}, -3), made.world), rel=6e-3
     )
-    assert "round 2, the last that can be rebuilt (the log goes to 4)" in figure.get_suptitle()
+    assert "round 2, the last that can be rebuilt (the log goes to 4)" in headline_of(figure)
 
 
 def test_without_views_the_figure_says_so(run):
@@ -85,7 +89,7 @@ def test_of_many_agents_six_have_maps_and_all_have_errors(run):
     assert len(by_map) == 13
     assert {f"{agents[0]}, fused", f"{agents[-1]}, own data"} <= set(by_map)
     assert len(by_agent["fused"]) == len(by_agent["own data alone"]) == 9
-    assert "maps of 6 of 9 robots" in figure.get_suptitle()
+    assert "maps of 6 of 9 robots" in headline_of(figure)
 
 
 def test_an_agent_without_readings_has_a_note_and_no_error_of_its_own(run):
