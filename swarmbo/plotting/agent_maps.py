@@ -40,7 +40,7 @@ _READING: dict[str, Any] = {
 }
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
 _OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
-NO_VIEWS = "what each agent believes is not known: the run folder has no checkpoint to rebuild it from"
+NO_VIEWS = "no maps of what each agent believes: the run folder has no checkpoint to rebuild it from"
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,15 +137,15 @@ def agent_maps_figure(
     aspect = float(np.clip(height / width, 0.3, 3.5))
     side = min(2.35 / aspect**0.5, 2.6)
     has_truth = maps.pooled_error is not None
-    tall, low = 2 * (side * aspect + 0.85), 2.7 if has_truth else 0.0
+    tall, low = 2 * (side * aspect + 0.85), 2.7
     with style.applied():
-        figure = style.new_figure((len(maps.chosen) + 1) * (side + 0.12) + 1.6, tall + low + 0.4)
+        heights = [0.35, tall, *([low] if has_truth else [])]
+        figure = style.new_figure((len(maps.chosen) + 1) * (side + 0.12) + 1.6, sum(heights))
+        parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        parts[0].text(0.01, 0.4, _headline(records, until, maps), fontsize=12.5, va="center")
+        maps.draw(parts[1], is_narrow=side < _NARROW)
         if has_truth:
-            parts = figure.subfigures(2, 1, squeeze=False, height_ratios=[tall, low])[:, 0]
-            maps.draw(parts[0], _headline(records, until, maps), is_narrow=side < _NARROW)
-            plot_view_errors(parts[1].subplots(), maps.own_errors, maps.fused_errors, maps.pooled_error, world.unit)
-        else:
-            maps.draw(figure, _headline(records, until, maps), is_narrow=side < _NARROW)
+            plot_view_errors(parts[2].subplots(), maps.own_errors, maps.fused_errors, maps.pooled_error, world.unit)
     return figure
 
 
@@ -162,7 +162,7 @@ class _Maps:
         fused: Means of what they believe; None where it is not known.
         pooled: Mean by all data; None before any.
         own_errors: Of every agent; None where it or the truth is not known.
-        fused_errors: Likewise; empty where no view is known.
+        fused_errors: Likewise, as logged where no view can be rebuilt; empty where they are not known.
         pooled_error: Of all data.
     """
 
@@ -187,7 +187,8 @@ class _Maps:
         own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
         knows_truth = world.points is not None and world.values is not None and world.values.size > 0
-        fused_errors: dict[str, float | None] = {}
+        score = records[-1].score
+        fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
         if views is not None and knows_truth:
             assert world.points is not None
             assert world.values is not None
@@ -216,7 +217,7 @@ class _Maps:
         everything = np.concatenate(values) if values else np.zeros(1)
         return float(everything.min()), float(everything.max())
 
-    def draw(self, figure: Figure | SubFigure, headline: str, *, is_narrow: bool) -> None:
+    def draw(self, figure: SubFigure, *, is_narrow: bool) -> None:
         """Two rows of maps, with one colour bar."""
         and_then = "\n" if is_narrow else ", "
         columns = len(self.chosen) + 1
@@ -239,7 +240,6 @@ class _Maps:
         for ax in [*panels, pooled, truth]:
             ax.label_outer(remove_inner_ticks=True)
         bar = ScalarMappable(normalise(np.array(limits), limits), style.MEAN_COLOURS)
-        figure.suptitle(headline, x=0.01, ha="left", fontsize=12.5)
         add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
 
     def _map(

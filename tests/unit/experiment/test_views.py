@@ -148,7 +148,7 @@ def test_an_interrupted_run_is_drawn_at_its_checkpoint_and_goes_on_to_the_same_b
     assert len(RunFolder(tmp_path / "run").lines()) == n_logged
     figure = drawn(tmp_path / "run", monkeypatch)
     np.testing.assert_allclose(fused_in(figure), list(errors_of(views[2], truth.at(2)).values()))
-    assert ("the log goes to 3" in figure.subfigs[0].get_suptitle()) == stopped_before_checkpoint
+    assert ("the log goes to 3" in figure.subfigs[0].texts[0].get_text()) == stopped_before_checkpoint
     resume(tmp_path / "run")
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole
 
@@ -159,7 +159,8 @@ def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, mo
         run(scenario, tmp_path / "run", watch=lambda record, was_logged: (_ for _ in ()).throw(Stop))
     assert views_of(RunFolder(tmp_path / "run")) is None  # round 0 has none
     figure = drawn(tmp_path / "run", monkeypatch)
-    assert fused_in(figure) is None
+    logged = RunFolder(tmp_path / "run").records()[0].score.view_rmse
+    np.testing.assert_array_equal(fused_in(figure), list(logged.values()))
     assert agent_maps.NO_VIEWS in [text.get_text() for ax in figure.axes for text in ax.texts]
 
 
@@ -186,8 +187,11 @@ def test_a_world_that_keeps_no_state_has_errors_and_no_views(bump_scenario, tmp_
     run(scenario, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     assert views_of(folder) is None
-    assert all(set(record.score.view_rmse) == {"agent_0", "agent_1"} for record in folder.records())
-    assert fused_in(drawn(folder.path, monkeypatch)) is None
+    logged = [record.score.view_rmse for record in folder.records()]
+    assert all(set(errors) == {"agent_0", "agent_1"} for errors in logged)
+    figure = drawn(folder.path, monkeypatch)
+    np.testing.assert_array_equal(fused_in(figure), list(logged[-1].values()))
+    assert not any("fused" in ax.get_title(loc="left") for ax in figure.axes)
 
 
 def test_a_shared_belief_has_no_views(bump_scenario, tmp_path, monkeypatch):

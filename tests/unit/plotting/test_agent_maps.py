@@ -30,7 +30,7 @@ def neighbours_views(made, number, last=-1):
 
 
 def headline_of(figure):
-    return figure.subfigs[0].get_suptitle()
+    return figure.subfigs[0].texts[0].get_text()
 
 
 def titles_of(figure):
