@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from swarmbo.belief import Views
 from swarmbo.experiment import load, resume, run
 from swarmbo.experiment.figures import draw_run, world_of
 from swarmbo.experiment.folder import RunFolder
@@ -22,16 +23,21 @@ def scenario_of(method):
     return load("field", [*SMALL, f"belief.method={method}", "belief.n_features=20"])
 
 
+def views_in(belief):
+    """Asked of every agent itself."""
+    return Views({name: agent.belief.at(belief.now) for name, agent in belief.agents.items()}, belief.spokesman)
+
+
 def live_views(scenario):
     """The views of the very team, after each round, without a runner; and the truth."""
     env, team = assemble(scenario)
     observations, infos = env.reset(seed=scenario.seed)
     truth = env.unwrapped.ground_truth()
     team.begin(infos)
-    views = [team.belief.views]
+    views = [views_in(team.belief)]
     for _ in range(scenario.rounds):
         team.observe(*env.step(team.act(observations, infos)))
-        views.append(team.belief.views)
+        views.append(views_in(team.belief))
     return views, truth
 
 
