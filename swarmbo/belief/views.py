@@ -2,12 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
-
-_T = TypeVar("_T")
 
 
 @runtime_checkable
@@ -116,20 +114,13 @@ class Views:
         """The same of agents that all know of measurements to come."""
         return self._changed(lambda belief: belief.condition_on_pending(X))
 
-    def posterior_means(self, X: Float[np.ndarray, "m d"]) -> dict[str, Float[np.ndarray, " m"]]:
-        """Each agent's means (m,) at physical points; those of a belief that several have are worked out once."""
-        return self._by_agent(lambda belief: belief.posterior_mean(X))
-
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
-        return Views(self._by_agent(change), self.spokesman)
-
-    def _by_agent(self, ask: Callable[[PlaceBelief], _T]) -> dict[str, _T]:
-        """An answer of every agent's belief: of one that several have, one answer."""
-        answers: dict[int, _T] = {}
+        """The same of agents whose beliefs have changed; that which several have in common they still have."""
+        changed: dict[int, PlaceBelief] = {}
         for belief in self.by_agent.values():
-            if id(belief) not in answers:
-                answers[id(belief)] = ask(belief)
-        return {name: answers[id(belief)] for name, belief in self.by_agent.items()}
+            if id(belief) not in changed:
+                changed[id(belief)] = change(belief)
+        return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.spokesman)
 
 
 def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:

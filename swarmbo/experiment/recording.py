@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.experiment.joint_recording import evaluation_of, noise_std_of
 from swarmbo.experiment.policy import Infos, Policy
@@ -127,7 +128,7 @@ def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
             return _Believed(noise_std, hyperparameters, recommendation)
         if isinstance(belief, FusedBelief):
             views = belief.views
-            means = views.posterior_means(truth.points)
+            means = means_by_agent(views, truth.points)
             return _Believed(noise_std, hyperparameters, recommendation, means[views.spokesman], means)
         return _Believed(noise_std, hyperparameters, recommendation, belief.posterior(truth.points)[0])
     assert isinstance(team, Team), f"a policy of another kind: {type(team).__name__}"

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure, SubFigure
 
-from swarmbo.belief import ExactGP, ExactGPSettings, Views
+from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
 from swarmbo.metrics import map_rmse
 from swarmbo.plotting import style
 from swarmbo.plotting.belief_map import plot_level
@@ -192,7 +192,7 @@ class _Maps:
         if views is not None and knows_truth:
             assert world.points is not None
             assert world.values is not None
-            means = views.views.posterior_means(world.points)
+            means = means_by_agent(views.views, world.points)
             fused_errors = {agent: map_rmse(mean, world.values) for agent, mean in means.items()}
         return cls(
             records=records,
@@ -200,7 +200,7 @@ class _Maps:
             lattice=lattice,
             chosen=[agents[i] for i in picked],
             own={agents[i]: _mean(own[agents[i]], lattice) for i in picked},
-            fused=None if views is None else views.views.posterior_means(lattice.points),
+            fused=None if views is None else means_by_agent(views.views, lattice.points),
             pooled=_mean(pooled, lattice),
             own_errors={agent: error_of(belief, world) for agent, belief in own.items()},
             fused_errors=fused_errors,
