@@ -15,6 +15,8 @@ from swarmbo.plotting.agent_maps import error_of, records_of
 from swarmbo.plotting.history import World, agents_of, belief_after
 from swarmbo.records import RoundRecord, Score
 
+MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for every agent
+
 
 @dataclass(frozen=True, eq=False)
 class ErrorTraces:
@@ -38,6 +40,8 @@ class ErrorTraces:
     def of(cls, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> "ErrorTraces":
         """Read the logged errors off the records, and rebuild the others under each round's hyper-parameters.
 
+        Of a run of more than 60 rounds the others are rebuilt for 60 of them, evenly picked, the last among them.
+
         Args:
             records: The rounds of a run, from the first on.
             world: Its world.
@@ -46,8 +50,8 @@ class ErrorTraces:
         agents = agents_of(records)
         pooled, alone = np.full(len(records), np.nan), np.full(len(records), np.nan)
         singles = {agent: records_of(records, agent) for agent in agents}
-        for n, record in enumerate(records):
-            then = world.at(record.round)
+        for n in np.linspace(0, len(records) - 1, min(len(records), MOST_REBUILT)).round().astype(int):
+            then = world.at(records[n].round)
             if (error := error_of(belief_after(records[: n + 1], settings, world.domain), then)) is not None:
                 pooled[n] = error
             own = [error_of(belief_after(one[: n + 1], settings, world.domain), then) for one in singles.values()]
@@ -84,10 +88,25 @@ def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit
         The axes.
     """
     low, mean, high = traces.fused
-    ax.plot(at, traces.alone, "o-", color=style.ORANGE, markersize=2.6, label="own data alone, mean over agents")
+    is_alone, is_pooled = np.isfinite(traces.alone), np.isfinite(traces.pooled)
+    ax.plot(
+        at[is_alone],
+        traces.alone[is_alone],
+        "o-",
+        color=style.ORANGE,
+        markersize=2.6,
+        label="own data alone, mean over agents",
+    )
     ax.fill_between(at, low, high, color=style.BLUE, alpha=0.22, linewidth=0, label="fused, best to worst agent")
     ax.plot(at, mean, "o-", color=style.BLUE, markersize=3.2, label="fused, mean over agents")
-    ax.plot(at, traces.pooled, color=style.INK, linewidth=1.3, linestyle=(0, (4, 2.4)), label="all data pooled")
+    ax.plot(
+        at[is_pooled],
+        traces.pooled[is_pooled],
+        color=style.INK,
+        linewidth=1.3,
+        linestyle=(0, (4, 2.4)),
+        label="all data pooled",
+    )
     ax.set_ylabel(style.with_unit("map RMSE", unit))
     ax.set_ylim(bottom=0.0)
     return ax

@@ -1,9 +1,10 @@
 import msgspec
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from swarmbo.belief import ExactGP, Hyperparameters
-from swarmbo.plotting import ErrorTraces, error_traffic_figure
+from swarmbo.plotting import ErrorTraces, error_traffic_figure, plot_errors
 from swarmbo.plotting.history import agents_of
 from swarmbo.records import Score, Traffic
 
@@ -66,3 +67,16 @@ def test_rounds_without_a_score_leave_a_gap(run):
     assert np.isnan(traces.fused[:, 0]).all()
     assert isinstance(records[1].score, Score)
     assert traces.fused[1, 1] == records[1].score.map_rmse
+
+
+def test_of_a_long_run_beliefs_are_rebuilt_for_some_rounds_and_the_last(run, monkeypatch):
+    made = run(rounds=6, failing=0.0)
+    monkeypatch.setattr("swarmbo.plotting.error_traffic.MOST_REBUILT", 3)
+    traces = ErrorTraces.of(made.records, made.world, made.settings)
+    for trace in (traces.pooled, traces.alone):
+        assert np.isfinite(trace).tolist() == [True, False, False, True, False, False, True]
+    assert np.isfinite(traces.fused).all()
+    ax = Figure().subplots()
+    plot_errors(ax, traces, traces.rounds)
+    (pooled,) = [line for line in ax.lines if line.get_label() == "all data pooled"]
+    np.testing.assert_array_equal(pooled.get_xdata(), [0, 3, 6])
