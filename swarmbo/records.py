@@ -195,6 +195,8 @@ class Score(msgspec.Struct, frozen=True):
             and where agents set variables of one function, of which there is no map.
         level_f1: How well the belief's mean says where the field exceeds the level that is watched: harmonic mean of
             precision and recall over the evaluation points, 1 where both sets are empty; None without level or belief.
+        view_rmse: The map RMSE of every agent's own view, where each has a belief of its own; ``map_rmse`` is then that
+            of the agent that knows most. None where all share one.
     """
 
     simple_regret: float
@@ -203,6 +205,7 @@ class Score(msgspec.Struct, frozen=True):
     recommendation_regret: float | None = None
     map_rmse: float | None = None
     level_f1: float | None = None
+    view_rmse: dict[str, float] | None = None
 
 
 class RoundRecord(msgspec.Struct, frozen=True):

@@ -17,5 +17,6 @@ from swarmbo.belief.hyperparameters import (
 )
 from swarmbo.belief.local_posterior import Moments as Moments
 from swarmbo.belief.path_sample import PathSample as PathSample
+from swarmbo.belief.view_means import means_by_agent as means_by_agent
 from swarmbo.belief.views import PlaceBelief as PlaceBelief, Views as Views, view_of as view_of
 from swarmbo.belief.warping import Warp as Warp, WarpKind as WarpKind

@@ -1,5 +1,6 @@
 """Predictions of a Gaussian process whose covariance is factorised."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +72,36 @@ class FactorisedGP(PlacedGP):
             U = self._to_unit(points[start : start + CHUNK])
             mean[start : start + CHUNK] += self._prior_cov(U, self._conditioned_on()) @ weights
         return h.offset + h.scale * mean
+
+    @staticmethod
+    def posterior_means(
+        beliefs: "Sequence[FactorisedGP]", X: Float[np.ndarray, "m d"]
+    ) -> list[Float[np.ndarray, " m"]]:
+        """Means of several beliefs at the same points; of data that they have in common, covariances are taken once.
+
+        Args:
+            beliefs: At least one, of one domain, with equal hyper-parameters and at one moment.
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) of each, in the unit of the outcome: those of ``posterior_mean``, to rounding.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        first, counts = beliefs[0], [len(belief.L) for belief in beliefs]
+        data = np.concatenate([belief._conditioned_on() for belief in beliefs])
+        union, places = np.unique(data, axis=0, return_inverse=True)
+        weights = np.zeros((len(union), len(beliefs)))
+        columns = np.repeat(np.arange(len(beliefs)), counts)
+        every = np.concatenate([solve_lower_transposed(belief.L, belief.whitened) for belief in beliefs])
+        np.add.at(weights, (places.ravel(), columns), every)
+        points, h = first._points(X), first.hyperparameters
+        means = np.full((points.shape[0], len(beliefs)), h.mean)
+        for start in range(0, points.shape[0], CHUNK):
+            U = first._to_unit(points[start : start + CHUNK])
+            means[start : start + CHUNK] += first._prior_cov(U, union) @ weights
+        return list((h.offset + h.scale * means).T)
 
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
         """The posterior at fixed points, from which covariances between subsets are cheap.

@@ -1,6 +1,6 @@
 """What is asked of a belief about places: of one that a team shares, or of one that each agent has of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -72,7 +72,7 @@ class Views:
     """Beliefs of several agents at one moment. Asked as if it were one, it answers with that of its spokesman.
 
     Args:
-        by_agent: Each agent's own.
+        by_agent: Each agent's own; agents that believe the same may have one in common.
         spokesman: Who answers for all.
     """
 
@@ -108,11 +108,19 @@ class Views:
 
     def at(self, moment: float) -> "Views":
         """The same of agents at another moment, in rounds."""
-        return Views({name: belief.at(moment) for name, belief in self.by_agent.items()}, self.spokesman)
+        return self._changed(lambda belief: belief.at(moment))
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
         """The same of agents that all know of measurements to come."""
-        return Views({name: belief.condition_on_pending(X) for name, belief in self.by_agent.items()}, self.spokesman)
+        return self._changed(lambda belief: belief.condition_on_pending(X))
+
+    def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
+        """The same of agents whose beliefs have changed; that which several have in common they still have."""
+        changed: dict[int, PlaceBelief] = {}
+        for belief in self.by_agent.values():
+            if id(belief) not in changed:
+                changed[id(belief)] = change(belief)
+        return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.spokesman)
 
 
 def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:

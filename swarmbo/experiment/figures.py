@@ -12,6 +12,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import Comparison, RegretTrace
 from swarmbo.experiment.film import write_film
 from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.views import views_of
 from swarmbo.experiment.world_record import WorldRecord, read_truth, read_world
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import Difference, RegretCurves, World
@@ -75,7 +76,7 @@ def draw_run(path: Path) -> list[Path]:
     prior = belief.prior if fused else belief
     try:
         settings = prior if isinstance(prior, ExactGPSettings) else None
-        files = plotting.write_figures(records, world, settings, into, fused)
+        files = plotting.write_figures(records, world, settings, into, fused, views_of(folder) if fused else None)
         film = write_film(folder, records, into / "run.gif") if world.variables else None
         return files if film is None else [*files, film]
     except OSError as error:

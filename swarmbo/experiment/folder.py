@@ -30,7 +30,16 @@ _OWN_FILES = (
     "world.npz",
     "checkpoint.json",
 )
-_OWN_FIGURES = ("belief.png", "regret.png", "traffic.png", "variables.png", "factor_graph.png", "run.gif")
+_OWN_FIGURES = (
+    "belief.png",
+    "regret.png",
+    "traffic.png",
+    "variables.png",
+    "factor_graph.png",
+    "agents.png",
+    "error_traffic.png",
+    "run.gif",
+)
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 
 

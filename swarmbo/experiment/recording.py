@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.belief import means_by_agent
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.experiment.joint_recording import evaluation_of, noise_std_of
 from swarmbo.experiment.policy import Infos, Policy
 from swarmbo.field_team import FieldTeam
@@ -105,12 +107,14 @@ class _Believed:
         hyperparameters: Enough to rebuild the belief from the samples so far.
         recommendation: Where it holds the maximum to be.
         mean: What it expects at the truth's evaluation points (m,); None for joint points, of which there is no map.
+        means: What each agent expects there, where each has a belief of its own.
     """
 
     noise_std: float
     hyperparameters: dict[str, Any] | None
     recommendation: Recommendation | None = None
     mean: Float[np.ndarray, " m"] | None = None
+    means: dict[str, Float[np.ndarray, " m"]] | None = None
 
 
 def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
@@ -119,8 +123,14 @@ def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
         noise_std, hyperparameters = math.sqrt(belief.noise_variance), msgspec.to_builtins(belief.hyperparameters)
         if not belief.n_data:
             return _Believed(noise_std, hyperparameters)
-        mean = None if truth is None else belief.posterior(truth.points)[0]
-        return _Believed(noise_std, hyperparameters, team.recommend(), mean)
+        recommendation = team.recommend()
+        if truth is None:
+            return _Believed(noise_std, hyperparameters, recommendation)
+        if isinstance(belief, FusedBelief):
+            views = belief.views
+            means = means_by_agent(views, truth.points)
+            return _Believed(noise_std, hyperparameters, recommendation, means[views.spokesman], means)
+        return _Believed(noise_std, hyperparameters, recommendation, belief.posterior(truth.points)[0])
     assert isinstance(team, Team), f"a policy of another kind: {type(team).__name__}"
     found, world = team.recommend(), team.world
     if found is None or world is None:
@@ -140,7 +150,9 @@ def _complete(
         best=_best(None if previous is None else previous.best, evaluations, believed.noise_std),
         recommendation=recommendation,
         hyperparameters=believed.hyperparameters,
-        score=None if truth is None else score_round(truth, previous, evaluations, recommendation, believed.mean),
+        score=None
+        if truth is None
+        else score_round(truth, previous, evaluations, recommendation, believed.mean, believed.means),
     )
 
 

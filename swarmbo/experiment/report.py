@@ -45,7 +45,7 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         if score.recommendation_regret is not None:
             rows.append(("regret at the recommendation", quantity(score.recommendation_regret, unit)))
         if score.map_rmse is not None:
-            rows.append(("map RMSE", quantity(score.map_rmse, unit)))
+            rows.append(_map_error(score.map_rmse, score.view_rmse, unit))
         if score.level_f1 is not None:
             rows.append(("F1 of where the level is exceeded", f"{score.level_f1:.3f}"))
     if summary.source:
@@ -67,6 +67,14 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         ("time in rounds", f"{summary.seconds:.1f} s"),
     ]
     return rows
+
+
+def _map_error(error: float, by_agent: dict[str, float] | None, unit: str) -> tuple[str, str]:
+    if not by_agent:
+        return "map RMSE", quantity(error, unit)
+    low, high = (quantity(edge(by_agent.values()), unit) for edge in (min, max))
+    spread = f"{low} each" if low == high else f"{low} to {high}; of who knows most {quantity(error, unit)}"
+    return f"map RMSE of {len(by_agent)} agents", spread
 
 
 def report_table(summary: Summary) -> Table:

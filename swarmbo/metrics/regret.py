@@ -1,6 +1,6 @@
 """Regret: how far what was measured falls short of the best that could have been."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +15,7 @@ def score_round(
     samples: Sequence[Evaluation] | Sequence[Sample],
     recommendation: Recommendation | None,
     mean: Float[np.ndarray, " m"] | None,
+    means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
 ) -> Score | None:
     """The score of one round. Measurements that failed count for nothing.
 
@@ -26,6 +27,7 @@ def score_round(
         samples: This round's; where agents set variables of one function, the one evaluation of it.
         recommendation: The belief's maximum after this round.
         mean: The belief's mean at the truth's evaluation points (m,); None without belief.
+        means: That of each agent, where each has a belief of its own.
 
     Returns:
         The score; None while every measurement so far has failed.
@@ -49,6 +51,7 @@ def score_round(
         recommendation_regret=recommended,
         map_rmse=None if mean is None else map_rmse(mean, truth.values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
+        view_rmse=None if means is None else {agent: map_rmse(own, truth.values) for agent, own in means.items()},
     )
 
 

@@ -1,5 +1,10 @@
 """Figures of runs: every plot function takes an Axes and returns it, and reads records, never live objects."""
 
+from swarmbo.plotting.agent_maps import (
+    AgentViews as AgentViews,
+    agent_maps_figure as agent_maps_figure,
+    plot_view_errors as plot_view_errors,
+)
 from swarmbo.plotting.animation import render_frames as render_frames, write_animation as write_animation
 from swarmbo.plotting.belief_map import (
     belief_map_figure as belief_map_figure,
@@ -17,6 +22,11 @@ from swarmbo.plotting.comparison import (
     plot_differences as plot_differences,
     plot_regret_curves as plot_regret_curves,
     write_comparison_figure as write_comparison_figure,
+)
+from swarmbo.plotting.error_traffic import (
+    ErrorTraces as ErrorTraces,
+    error_traffic_figure as error_traffic_figure,
+    plot_errors as plot_errors,
 )
 from swarmbo.plotting.factor_graph import (
     factor_graph_figure as factor_graph_figure,

@@ -1,20 +1,59 @@
-"""What single agents know by their own measurements, beside what all of them would know together."""
+"""What single agents know by their own measurements, what each believes once beliefs are fused, and all data pooled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure, SubFigure
 
-from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
+from swarmbo.metrics import map_rmse
 from swarmbo.plotting import style
-from swarmbo.plotting.belief_map import plot_mean
-from swarmbo.plotting.history import World, agents_of, belief_after
-from swarmbo.plotting.surface import lattice_over
-from swarmbo.plotting.traffic import total_traffic
+from swarmbo.plotting.belief_map import plot_level
+from swarmbo.plotting.history import World, agents_of, belief_after, measurements
+from swarmbo.plotting.surface import (
+    Lattice,
+    add_colour_bar,
+    frame_map,
+    lattice_over,
+    normalise,
+    plot_field,
+    plot_lattice,
+)
 from swarmbo.records import RoundRecord
 
-MOST_AGENTS = 8
+MOST_AGENTS = 6
+_NARROW = 1.9  # inches: of a map over which a title does not fit in one line
+_RESOLUTION = 72  # of a map an inch or two wide
+_READING: dict[str, Any] = {
+    "marker": "o",
+    "s": 9,
+    "color": "white",
+    "edgecolors": style.INK,
+    "linewidths": 0.6,
+    "zorder": 4,
+}
+_LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
+_OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
+NO_VIEWS = "no maps of what each agent believes: the run folder has no checkpoint to rebuild it from"
+
+
+@dataclass(frozen=True, eq=False)
+class AgentViews:
+    """What every agent believed after a round.
+
+    Args:
+        round: Which one.
+        views: Each agent's own.
+    """
+
+    round: int
+    views: Views
 
 
 def records_of(records: Sequence[RoundRecord], agent: str) -> list[RoundRecord]:
@@ -25,74 +64,225 @@ def records_of(records: Sequence[RoundRecord], agent: str) -> list[RoundRecord]:
     ]
 
 
-def map_rmse(belief: ExactGP, world: World) -> float | None:
-    """Root mean squared error of a belief's mean on the world's evaluation points; None where the truth is unknown."""
-    if world.points is None or world.values is None or not world.values.size:
+def error_of(belief: ExactGP | None, world: World) -> float | None:
+    """Root mean squared error of a belief on the world's evaluation points; None without belief, or without truth."""
+    if belief is None or world.points is None or world.values is None or not world.values.size:
         return None
-    return float(np.sqrt(np.mean((belief.posterior(world.points)[0] - world.values) ** 2)))
+    return map_rmse(belief.posterior_mean(world.points), world.values)
 
 
-def agent_maps_figure(records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> Figure:
-    """Posterior means by the data of single agents and by all data pooled, in one colour scale.
+def plot_view_errors(
+    ax: Axes,
+    own: Mapping[str, float | None],
+    fused: Mapping[str, float | None],
+    pooled: float | None,
+    unit: str = "",
+) -> Axes:
+    """Draw the map error of every agent: by its own data, and by what it believes; and that of all data pooled.
 
-    All beliefs are exact, under the hyper-parameters that the last record holds.
+    Args:
+        ax: Where to draw.
+        own: By agent; None where it has measured nothing.
+        fused: By agent; empty where it is not known.
+        pooled: Of all data.
+        unit: Unit of the outcome.
+
+    Returns:
+        The axes.
+    """
+    places, role = np.arange(len(own)), style.role_of(list(own))
+    for errors, colour, marker, label in ((own, _OWN, "o", "own data alone"), (fused, _FUSED, "D", "fused")):
+        if errors:
+            heights = [np.nan if (error := errors.get(agent)) is None else error for agent in own]
+            ax.plot(places, heights, marker, color=colour, markersize=5.5, label=label)
+    if pooled is not None:
+        ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
+    ax.set_xticks(places, [agent.removeprefix(f"{role}_") for agent in own], rotation=90 if len(own) > 30 else 0)
+    ax.set_xlim(-0.6, len(own) - 0.4)
+    ax.set_ylim(bottom=0.0)
+    ax.grid(visible=False, axis="x")
+    ax.set_xlabel(role)
+    ax.set_ylabel(style.with_unit("map RMSE", unit))
+    ax.set_title(f"Map error of every {role}")
+    ax.legend(loc="center left", bbox_to_anchor=(1.005, 0.5))
+    return ax
+
+
+def agent_maps_figure(
+    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, views: AgentViews | None
+) -> Figure:
+    """Posterior means of agents by their own data and as each believes after fusing, and by all data, in one scale.
+
+    Beliefs by an agent's own data and by all data are exact, under the hyper-parameters that the record of the round
+    holds.
 
     Args:
         records: The rounds of a run, from the first on.
         world: The world of the run, with two axes.
         settings: Kernel and priors of the run's belief.
+        views: What every agent believed after one of these rounds, of which the figure then is. Without it the figure
+            is of the last round, and says that this is missing.
 
     Returns:
-        A figure of one panel for each of up to 8 agents, evenly picked, and a last one for the pooled data.
+        A figure with two maps for each of up to 6 agents, evenly picked, one of the pooled data and one of the truth;
+        below them, where the truth is known, the error of every agent.
 
     Raises:
         ShapeError: If the world has another number of axes than two.
     """
     world.require_plane()
-    world, agents = world.at(records[-1].round), agents_of(records)
-    chosen = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
-    beliefs = {agents[i]: belief_after(records_of(records, agents[i]), settings, world.domain) for i in chosen}
-    beliefs["all, pooled"] = belief_after(records, settings, world.domain)
-    lattice = lattice_over(world)
-    means = [b.posterior(lattice.points)[0][lattice.shown.ravel()] for b in beliefs.values() if b is not None]
-    everything = np.concatenate(means) if means else np.empty(0)
-    limits = (float(everything.min()), float(everything.max())) if everything.size else None
-    columns = min(3, len(beliefs))
-    rows = -(-len(beliefs) // columns)
+    until = records if views is None else [record for record in records if record.round <= views.round]
+    maps = _Maps.of(until, world.at(until[-1].round), settings, views)
+    width, height = world.domain.high - world.domain.low
+    aspect = float(np.clip(height / width, 0.3, 3.5))
+    side = min(2.35 / aspect**0.5, 2.6)
+    has_truth = maps.pooled_error is not None
+    tall, low = 2 * (side * aspect + 0.85), 2.7
     with style.applied():
-        figure = style.new_figure(4.4 * columns, 3.9 * rows + 0.5)
-        panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        for ax, (name, belief) in zip(panels, beliefs.items(), strict=False):
-            plot_mean(ax, belief, world, lattice, limits)
-            rmse = None if belief is None else map_rmse(belief, world)
-            ax.set_title(name if rmse is None else f"{name}: RMSE {rmse:.3g}")
-        for ax in panels[len(beliefs) :]:
-            ax.remove()
-        title = (
-            f"round {records[-1].round} · own data of {len(chosen)} of {len(agents)} agents, evenly picked; all pooled"
-        )
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12.5)
+        heights = [0.35, tall, *([low] if has_truth else [])]
+        figure = style.new_figure((len(maps.chosen) + 1) * (side + 0.12) + 1.6, sum(heights))
+        parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+        parts[0].text(0.01, 0.4, _headline(records, until, maps), fontsize=12.5, va="center")
+        maps.draw(parts[1], is_narrow=side < _NARROW)
+        if has_truth:
+            plot_view_errors(parts[2].subplots(), maps.own_errors, maps.fused_errors, maps.pooled_error, world.unit)
     return figure
 
 
-def error_traffic_figure(records: Sequence[RoundRecord]) -> Figure:
-    """The logged map RMSE against rounds, and against all bytes sent up to then.
+@dataclass(frozen=True, eq=False)
+class _Maps:
+    """All that the figure shows.
 
     Args:
-        records: The rounds of a run; those without a logged error are left out, their bytes count.
+        records: Up to the round that it shows.
+        world: In that round.
+        lattice: Where beliefs are asked.
+        chosen: Agents with maps.
+        own: Means of their beliefs by their own data; None for an agent that has measured nothing.
+        fused: Means of what they believe; None where it is not known.
+        pooled: Mean by all data; None before any.
+        own_errors: Of every agent; None where it or the truth is not known.
+        fused_errors: Likewise, as logged where no view can be rebuilt; empty where they are not known.
+        pooled_error: Of all data.
     """
-    totals = np.cumsum([total_traffic([record]).bytes for record in records])
-    scored = [
-        (record.round, total / 1e3, record.score.map_rmse)
-        for record, total in zip(records, totals, strict=True)
-        if record.score is not None and record.score.map_rmse is not None
-    ]
-    with style.applied():
-        figure = style.new_figure(8.8, 3.7)
-        for index, (ax, label) in enumerate(zip(figure.subplots(1, 2), ("round", "kB sent so far"), strict=True)):
-            ax.plot([row[index] for row in scored], [row[2] for row in scored], "o-", color=style.BLUE, markersize=3)
-            ax.set_xlabel(label)
-            ax.set_ylabel("map RMSE")
-            ax.set_ylim(bottom=0.0)
-        figure.axes[1].set_xlim(left=0.0)
-    return figure
+
+    records: Sequence[RoundRecord]
+    world: World
+    lattice: Lattice
+    chosen: list[str]
+    own: dict[str, Float[np.ndarray, " m"] | None]
+    fused: dict[str, Float[np.ndarray, " m"]] | None
+    pooled: Float[np.ndarray, " m"] | None
+    own_errors: dict[str, float | None]
+    fused_errors: dict[str, float | None]
+    pooled_error: float | None
+
+    @classmethod
+    def of(
+        cls, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, views: AgentViews | None
+    ) -> "_Maps":
+        """Rebuild the beliefs, and ask them."""
+        agents, lattice = agents_of(records), lattice_over(world, _RESOLUTION)
+        picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
+        own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
+        pooled = belief_after(records, settings, world.domain)
+        knows_truth = world.points is not None and world.values is not None and world.values.size > 0
+        score = records[-1].score
+        fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
+        if views is not None and knows_truth:
+            assert world.points is not None
+            assert world.values is not None
+            means = means_by_agent(views.views, world.points)
+            fused_errors = {agent: map_rmse(mean, world.values) for agent, mean in means.items()}
+        return cls(
+            records=records,
+            world=world,
+            lattice=lattice,
+            chosen=[agents[i] for i in picked],
+            own={agents[i]: _mean(own[agents[i]], lattice) for i in picked},
+            fused=None if views is None else means_by_agent(views.views, lattice.points),
+            pooled=_mean(pooled, lattice),
+            own_errors={agent: error_of(belief, world) for agent, belief in own.items()},
+            fused_errors=fused_errors,
+            pooled_error=error_of(pooled, world),
+        )
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """One colour scale for all maps, so that equal colours mean equal values."""
+        means = [self.pooled, *self.own.values(), *(self.fused[agent] for agent in self.chosen if self.fused)]
+        values = [mean[self.lattice.shown.ravel()] for mean in means if mean is not None]
+        if self.world.values is not None and self.world.values.size:
+            values.append(self.world.values)
+        everything = np.concatenate(values) if values else np.zeros(1)
+        return float(everything.min()), float(everything.max())
+
+    def draw(self, figure: SubFigure, *, is_narrow: bool) -> None:
+        """Two rows of maps, with one colour bar."""
+        and_then = "\n" if is_narrow else ", "
+        columns = len(self.chosen) + 1
+        grid, limits = figure.add_gridspec(2, columns), self.limits
+        panels: list[Axes] = []
+        for column, agent in enumerate(self.chosen):
+            ax = figure.add_subplot(grid[0, column])
+            self._map(ax, self.own[agent], f"{agent}{and_then}own data", self.own_errors[agent], limits)
+            ax.scatter(*measurements(records_of(self.records, agent))[0].T, **_READING)
+            panels.append(ax)
+            if self.fused is not None:
+                below = figure.add_subplot(grid[1, column])
+                self._map(below, self.fused[agent], f"{agent}{and_then}fused", self.fused_errors.get(agent), limits)
+                panels.append(below)
+        if self.fused is None:
+            style.say(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
+        pooled, truth = figure.add_subplot(grid[0, -1]), figure.add_subplot(grid[1, -1])
+        self._map(pooled, self.pooled, f"all data{and_then}pooled", self.pooled_error, limits)
+        self._truth(truth, limits)
+        for ax in [*panels, pooled, truth]:
+            ax.label_outer(remove_inner_ticks=True)
+        bar = ScalarMappable(normalise(np.array(limits), limits), style.MEAN_COLOURS)
+        add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
+
+    def _map(
+        self,
+        ax: Axes,
+        mean: Float[np.ndarray, " m"] | None,
+        title: str,
+        error: float | None,
+        limits: tuple[float, float],
+    ) -> None:
+        ax.set_title(title if error is None else f"{title}\nRMSE {error:.3g}", fontsize=9.5)
+        if mean is None:
+            ax.text(0.5, 0.5, "no reading", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
+        else:
+            plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
+            level = self.world.level
+            if level is not None and mean.min() < level < mean.max():
+                ax.contour(self.lattice.x, self.lattice.y, self.lattice.image(mean), levels=[level], **_LEVEL)
+        frame_map(ax, self.world)
+
+    def _truth(self, ax: Axes, limits: tuple[float, float]) -> None:
+        if self.world.points is None or self.world.values is None:
+            style.say(ax, "the truth\nis not known")
+            return
+        ax.set_title("truth", fontsize=9.5)
+        plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
+        if self.world.level is not None:
+            plot_level(ax, self.world, self.world.level)
+        frame_map(ax, self.world)
+
+
+def _mean(belief: ExactGP | None, lattice: Lattice) -> Float[np.ndarray, " m"] | None:
+    return None if belief is None else belief.posterior_mean(lattice.points)
+
+
+def _headline(records: Sequence[RoundRecord], until: Sequence[RoundRecord], maps: _Maps) -> str:
+    shown, last = until[-1].round, records[-1].round
+    when = (
+        f"round {shown}" if shown == last else f"round {shown}, the last that can be rebuilt (the log goes to {last})"
+    )
+    n = len(maps.own_errors)
+    team = style.counted(n, style.role_of(list(maps.own_errors)))
+    which = "" if n == len(maps.chosen) else f" · maps of {len(maps.chosen)} of {team}, evenly picked"
+    name = f"{maps.world.name} · " if maps.world.name else ""
+    level = "" if maps.world.level is None else f" · line: level {maps.world.level:g} {maps.world.unit}".rstrip()
+    return f"{name}{when}{which} · dots: readings{level}"

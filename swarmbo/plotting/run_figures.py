@@ -6,9 +6,10 @@ from pathlib import Path
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
-from swarmbo.plotting.agent_maps import agent_maps_figure, error_traffic_figure
+from swarmbo.plotting.agent_maps import AgentViews, agent_maps_figure
 from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
+from swarmbo.plotting.error_traffic import error_traffic_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
 from swarmbo.plotting.history import World
 from swarmbo.plotting.regret import regret_figure
@@ -18,7 +19,12 @@ from swarmbo.records import RoundRecord
 
 
 def write_figures(
-    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings | None, folder: Path, fused: bool = False
+    records: Sequence[RoundRecord],
+    world: World,
+    settings: ExactGPSettings | None,
+    folder: Path,
+    fused: bool = False,
+    views: AgentViews | None = None,
 ) -> list[Path]:
     """Write the figures of a run: ``regret.png``, ``traffic.png`` if there was any, and what suits its world.
 
@@ -32,6 +38,7 @@ def write_figures(
         folder: Where to; it is made.
         fused: Whether each agent had a belief of its own. Maps then show the exact belief of all measurements pooled,
             and say so; ``agents.png`` and, where errors are logged, ``error_traffic.png`` are added.
+        views: What each agent then believed after a round, where that is known.
 
     Returns:
         The files written; none if there are no rounds.
@@ -39,9 +46,8 @@ def write_figures(
     if not records:
         return []
     belief = settings if world.has_map else None
-    if fused:
-        world = replace(world, name=f"{world.name} · pooled belief".lstrip(" ·"))
-    written = [] if belief is None else [style.save(belief_map_figure(records, world, belief), folder / "belief.png")]
+    told = replace(world, name=f"{world.name} · belief by all data pooled".lstrip(" ·")) if fused else world
+    written = [] if belief is None else [style.save(belief_map_figure(records, told, belief), folder / "belief.png")]
     written.append(style.save(regret_figure(records, world), folder / "regret.png"))
     if total_traffic(records).messages:
         written.append(style.save(traffic_figure(records), folder / "traffic.png"))
@@ -50,9 +56,10 @@ def write_figures(
     if world.graph is not None:
         written.append(style.save(factor_graph_figure(world.graph), folder / "factor_graph.png"))
     if fused and belief is not None:
-        written.append(style.save(agent_maps_figure(records, world, belief), folder / "agents.png"))
-    if fused and any(record.score is not None and record.score.map_rmse is not None for record in records):
-        written.append(style.save(error_traffic_figure(records), folder / "error_traffic.png"))
+        written.append(style.save(agent_maps_figure(records, world, belief, views), folder / "agents.png"))
+    is_scored = any(record.score is not None and record.score.map_rmse is not None for record in records)
+    if fused and settings is not None and is_scored:
+        written.append(style.save(error_traffic_figure(records, world, settings), folder / "error_traffic.png"))
     if belief is not None:
-        written.append(write_animation(records, world, belief, folder / "run.gif"))
+        written.append(write_animation(records, told, belief, folder / "run.gif"))
     return written

@@ -1,5 +1,6 @@
 """A scalar field over the plane: an image with contours where it is known everywhere, discs where only at sites."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,7 +112,7 @@ def plot_lattice(
         The axes.
     """
     picture = lattice.image(values)
-    norm = _normalise(picture.compressed(), limits)
+    norm = normalise(picture.compressed(), limits)
     image = ax.imshow(
         picture, extent=lattice.extent, cmap=colours, norm=norm, interpolation="bilinear", aspect="equal", zorder=0
     )
@@ -153,7 +154,7 @@ def plot_sites(
         c=values,
         s=size,
         cmap=colours,
-        norm=_normalise(values, limits),
+        norm=normalise(values, limits),
         edgecolors="white",
         linewidths=0.5,
         zorder=1,
@@ -170,23 +171,25 @@ def plot_field(
     colours: Colormap = style.MEAN_COLOURS,
     limits: tuple[float, float] | None = None,
     label: str = "",
+    n_contours: int = 9,
 ) -> Axes:
     """Draw a field in the way that suits where it is known: an image on a fine lattice, else discs at the sites.
 
-    Arguments and result are those of ``plot_sites``.
+    Arguments and result are those of ``plot_sites``; an image has about ``n_contours`` lines.
     """
     found = lattice_order(points)
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
-        return plot_lattice(ax, lattice, values[order], colours, limits, label)
+        return plot_lattice(ax, lattice, values[order], colours, limits, label, n_contours)
     return plot_sites(ax, points, values, colours, limits, label)
 
 
-def add_colour_bar(ax: Axes, mappable: ScalarMappable, label: str) -> None:
-    """A slim colour bar beside an axes, in the one look."""
-    figure = ax.get_figure(root=True)
+def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: str) -> None:
+    """A slim colour bar beside an axes, or several, in the one look."""
+    panels = [ax] if isinstance(ax, Axes) else list(ax)
+    figure = panels[0].get_figure(root=False)
     assert figure is not None
-    bar = figure.colorbar(mappable, ax=ax, aspect=28, pad=0.02)
+    bar = figure.colorbar(mappable, ax=panels, aspect=28, pad=0.02)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.ax.tick_params(length=0)
     bar.ax.grid(visible=False)
@@ -211,7 +214,8 @@ def frame_map(ax: Axes, world: World) -> Axes:
     return ax
 
 
-def _normalise(values: np.ndarray, limits: tuple[float, float] | None) -> Normalize:
+def normalise(values: np.ndarray, limits: tuple[float, float] | None) -> Normalize:
+    """The scale of a colour map: from the first limit to the last, or over the values; never without a width."""
     low, high = limits or ((float(values.min()), float(values.max())) if values.size else (0.0, 1.0))
     if not low < high:  # a constant field still wants a scale with a width
         half = 0.5 * max(abs(low), 1.0)

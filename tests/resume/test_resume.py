@@ -12,9 +12,10 @@ import pytest
 
 from swarmbo.experiment import load, resume, run
 
+FUSED = ["belief.prior.restarts=0", "belief.loss=0.3", "belief.steps=2"]
 SETTINGS = {
     "robots": ["rounds=8", "environment.robots=3", "belief.restarts=1"],
-    "field-plume": ["rounds=5", "environment.sensors=4", "environment.failure_rate=0.2", "belief.restarts=0"],
+    "field-plume": ["rounds=5", "environment.sensors=4", "environment.failure_rate=0.2", *FUSED],
     "camel": ["rounds=30", "environment.failure_rate=0.1", "environment.noise_std=0.1"],
 }
 CHEAP = ["rounds=3", "environment.robots=2", "belief.restarts=1", "coordination.kind=random"]

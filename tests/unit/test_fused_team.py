@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, means_by_agent
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import Traffic
@@ -158,3 +158,22 @@ def test_raw_readings_with_a_time_axis_are_the_exact_process_of_all_of_them():
     assert h.time is not None
     expected = ExactGP.from_hyperparameters(ExactGPSettings(), playing.domain, h, X, y).at(3).posterior(PLACES)
     np.testing.assert_allclose(playing.belief.views.by_agent["b"].posterior(PLACES), expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_agents_that_know_the_same_have_one_belief_and_it_is_that_of_each(method):
+    belief = FusedBelief(FusedSettings(method=method, n_features=20, steps=1, loss=0.4), team().domain, AGENTS, seed=4)
+    shared = set()
+    for n in range(20):
+        belief.learn({AGENTS[n % 3]: (PLACES[n : n + 1], [float(n)])} if n < 3 else {}, None)
+        views = belief.views
+        means = means_by_agent(views, PLACES)
+        for name, agent in belief.agents.items():
+            own = agent.belief.at(belief.now)
+            np.testing.assert_allclose(means[name], own.posterior_mean(PLACES), rtol=1e-10, atol=1e-12)
+            for got, wanted in zip(views.by_agent[name].posterior(PLACES), own.posterior(PLACES), strict=True):
+                np.testing.assert_array_equal(got, wanted)
+        shared.add(len({id(view) for view in views.by_agent.values()}))
+        later = views.at(3.0).condition_on_pending(PLACES[:2])
+        assert len({id(view) for view in later.by_agent.values()}) == len({id(v) for v in views.by_agent.values()})
+    assert {1, 3} <= shared if method in ("summaries", "readings") else shared == {3}

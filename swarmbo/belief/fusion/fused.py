@@ -1,6 +1,6 @@
 """The beliefs of a team of which each agent has one of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
 from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.placed import checked_places
-from swarmbo.belief.views import Views
+from swarmbo.belief.views import PlaceBelief, Views
 from swarmbo.errors import StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
@@ -152,8 +152,15 @@ class FusedBelief:
 
     @property
     def views(self) -> Views:
-        """What every agent believes now."""
-        return Views({name: agent.belief.at(self.now) for name, agent in self.agents.items()}, self.spokesman)
+        """What every agent believes now; agents that know the same have one belief, which is worked out once."""
+        made: dict[Hashable, PlaceBelief] = {}
+        by_agent: dict[str, PlaceBelief] = {}
+        for name, agent in self.agents.items():
+            key = name if agent.knowledge is None else agent.knowledge
+            if key not in made:
+                made[key] = agent.belief.at(self.now)
+            by_agent[name] = made[key]
+        return Views(by_agent, self.spokesman)
 
     @property
     def n_data(self) -> int:
@@ -173,7 +180,7 @@ class FusedBelief:
     @property
     def noise_variance(self) -> float:
         """Variance of the measurement noise, in the square of the outcome's unit, as the spokesman has it."""
-        return self.views.noise_variance
+        return self.agents[self.spokesman].belief.noise_variance
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Means and variances at physical points, as the spokesman has them."""

@@ -1,7 +1,7 @@
 """What all agents that fuse beliefs have in common: readings of their own, an agreed proposal, messages."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,6 +65,14 @@ class FusingAgent(ABC):
     @abstractmethod
     def reached(self) -> dict[str, float]:
         """How many readings of which agent its belief holds, its own among them; agents that give none are left out."""
+
+    @property
+    def knowledge(self) -> Hashable | None:
+        """What its belief is made of, as one value: agents of a kind that give equal ones believe the same to the bit.
+
+        None where names and numbers do not tell it; then every belief is worked out by itself.
+        """
+        return None
 
     @property
     @abstractmethod

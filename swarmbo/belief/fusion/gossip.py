@@ -1,7 +1,7 @@
 """Flooding of what agents have to tell, each entry under its author's name and a number: nothing is counted twice."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -55,6 +55,11 @@ class Gossip(FusingAgent):
     def reached(self) -> dict[str, float]:
         """How many readings of which agent its belief holds."""
         return {agent: float(count) for agent, count in sorted(self._has().items()) if count}
+
+    @property
+    def knowledge(self) -> Hashable:
+        """The proposal, and the number of each author's entry, which tells what is in it."""
+        return self.proposal, tuple(self.reached.items())
 
     @property
     def is_finished(self) -> bool:

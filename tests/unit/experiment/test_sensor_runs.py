@@ -14,7 +14,7 @@ from swarmbo.plotting.history import belief_after
 from swarmbo.records import Evaluation, GroundTruth, RoundRecord, Sample, Score
 from swarmbo_envs import sensor_field_v0
 
-CHEAP = ["rounds=4", "environment.sensors=5", "belief.restarts=0", "environment.failure_rate=0.15"]
+CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
 
 
 @pytest.fixture(scope="module", params=["field", "field-soil", "field-plume"])
@@ -68,7 +68,7 @@ def test_the_world_is_kept_for_every_round_with_its_goal(done):
 def test_scores_are_against_the_field_of_their_round_by_the_belief_of_their_round(done):
     _, path = done
     folder = RunFolder(path)
-    records, world, settings = folder.records(), world_of(folder), folder.scenario().belief
+    records, world, settings = folder.records(), world_of(folder), folder.scenario().belief.prior
     for number, record in enumerate(records):
         belief, then = belief_after(records[: number + 1], settings, world.domain), world.at(number)
         assert belief is not None
@@ -83,7 +83,8 @@ def test_scores_are_against_the_field_of_their_round_by_the_belief_of_their_roun
 def test_figures_are_drawn_and_repeat(done):
     _, path = done
     files = draw_run(path)
-    assert {file.name for file in files} == {"belief.png", "regret.png", "traffic.png", "run.gif"}
+    every = {"agents.png", "belief.png", "error_traffic.png", "regret.png", "run.gif", "traffic.png"}
+    assert {file.name for file in files} == every
     before = {file: file.read_bytes() for file in files}
     draw_run(path)
     assert all(file.read_bytes() == content for file, content in before.items())
@@ -124,4 +125,5 @@ def test_older_lines_without_the_new_fields_are_read():
     record = msgspec.json.decode(line, type=RoundRecord)
     assert record.samples == [Sample("a", [1.0], 2.0)]
     assert len(record.evaluations) == 1
-    assert Score(1.0, None, 0.0).level_f1 is None
+    score = msgspec.json.decode(b'{"simple_regret":1.0,"batch_regret":null,"total_regret":0.0}', type=Score)
+    assert score.level_f1 is score.view_rmse is None

@@ -1,48 +1,144 @@
 import msgspec
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from swarmbo.belief import ExactGP, Hyperparameters
-from swarmbo.plotting import write_figures
-from swarmbo.plotting.agent_maps import agent_maps_figure, error_traffic_figure
+from swarmbo.belief import ExactGP, Hyperparameters, Views
+from swarmbo.plotting import AgentViews, World, agent_maps_figure, plot_view_errors, write_figures
+from swarmbo.plotting.agent_maps import NO_VIEWS
 from swarmbo.plotting.history import agents_of
-from swarmbo.records import Score, Traffic
 
 
-def test_each_agent_and_the_pool_have_a_map_with_the_error_of_their_own_data(run):
-    made = run(rounds=2)
-    figure = agent_maps_figure(made.records, made.world, made.settings)
-    titles = [title for ax in figure.axes if (title := ax.get_title(loc="left"))]
+def exact(made, agents, last=-1):
+    """The belief by the data of some agents up to a record, made from scratch."""
+    records = made.records[: len(made.records) + 1 + last]
+    own = [s for r in records for s in r.samples if s.agent in agents and s.measurement is not None]
+    learned = msgspec.convert(records[-1].hyperparameters, Hyperparameters)
+    X, y = np.array([s.location for s in own]), np.array([s.measurement for s in own])
+    return ExactGP.from_hyperparameters(made.settings, made.world.domain, learned, X, y)
+
+
+def error(belief, world):
+    return np.sqrt(np.mean((belief.posterior(world.points)[0] - world.values) ** 2))
+
+
+def neighbours_views(made, number, last=-1):
+    """Every agent believes by its own data and those of the next one."""
     agents = agents_of(made.records)
-    assert len(titles) == min(8, len(agents)) + 1
-    for title, who in ((titles[0], {agents[0]}), (titles[-1], set(agents))):
-        own = [s for r in made.records for s in r.samples if s.agent in who and s.measurement is not None]
-        learned = msgspec.convert(made.records[-1].hyperparameters, Hyperparameters)
-        X, y = np.array([s.location for s in own]), np.array([s.measurement for s in own])
-        belief = ExactGP.from_hyperparameters(made.settings, made.world.domain, learned, X, y)
-        error = belief.posterior(made.world.points)[0] - made.world.values
-        assert float(title.split("RMSE ")[1]) == pytest.approx(np.sqrt(np.mean(error**2)), rel=6e-3)
+    pairs = zip(agents, [*agents[1:], agents[0]], strict=True)
+    return AgentViews(number, Views({a: exact(made, {a, b}, last) for a, b in pairs}, agents[0]))
+
+
+def headline_of(figure):
+    return figure.subfigs[0].texts[0].get_text()
+
+
+def titles_of(figure):
+    return {ax.get_title(loc="left") for ax in figure.axes} - {""}
+
+
+def errors_in(figure):
+    """Errors by title of the maps, and by label of the panel below."""
+    by_map = {t.split("\n")[0]: float(t.split("RMSE ")[1]) for t in titles_of(figure) if "RMSE " in t}
+    (panel,) = [ax for ax in figure.axes if ax.get_title(loc="left").startswith("Map error of every")]
+    return by_map, {line.get_label(): line.get_ydata() for line in panel.lines}
+
+
+def test_agents_have_a_map_of_their_own_data_and_one_of_what_they_believe(run):
+    made = run(rounds=2)
+    agents, views = agents_of(made.records), neighbours_views(made, 2)
+    by_map, by_agent = errors_in(agent_maps_figure(made.records, made.world, made.settings, views))
+    own = {agent: error(exact(made, {agent}), made.world) for agent in agents}
+    fused = {agent: error(views.views.by_agent[agent], made.world) for agent in agents}
+    pooled = error(exact(made, set(agents)), made.world)
+    wanted = {"all data, pooled": pooled}
+    wanted |= {f"{a}, own data": e for a, e in own.items()} | {f"{a}, fused": e for a, e in fused.items()}
+    assert by_map == pytest.approx(wanted, rel=6e-3)
+    np.testing.assert_allclose(by_agent["own data alone"], list(own.values()))
+    np.testing.assert_allclose(by_agent["fused"], list(fused.values()))
+    np.testing.assert_allclose(by_agent["all data pooled"], pooled)
+
+
+def test_views_of_an_earlier_round_are_drawn_beside_the_data_of_that_round(run):
+    made = run(rounds=4)
+    views = neighbours_views(made, 2, last=-3)
+    figure = agent_maps_figure(made.records, made.world, made.settings, views)
+    by_map, _ = errors_in(figure)
+    agents = agents_of(made.records)
+    assert by_map["all data, pooled"] == pytest.approx(error(exact(made, set(agents), -3), made.world), rel=6e-3)
+    assert by_map[f"{agents[1]}, fused"] == pytest.approx(
+        error(exact(made, {agents[1], agents[2]}, -3), made.world), rel=6e-3
+    )
+    assert "round 2, the last that can be rebuilt (the log goes to 4)" in headline_of(figure)
+
+
+def test_without_views_the_figure_says_so(run):
+    made = run(rounds=2)
+    figure = agent_maps_figure(made.records, made.world, made.settings, None)
+    assert [text.get_text() for ax in figure.axes for text in ax.texts] == [NO_VIEWS]
+    by_map, by_agent = errors_in(figure)
+    assert all(name.endswith(("own data", "pooled")) for name in by_map)
+    assert "fused" not in by_agent
+
+
+def test_of_many_agents_six_have_maps_and_all_have_errors(run):
+    made = run(robots=9, rounds=2)
+    figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made, 2))
+    by_map, by_agent = errors_in(figure)
+    agents = agents_of(made.records)
+    assert len(by_map) == 13
+    assert {f"{agents[0]}, fused", f"{agents[-1]}, own data"} <= set(by_map)
+    assert len(by_agent["fused"]) == len(by_agent["own data alone"]) == 9
+    assert "maps of 6 of 9 robots" in headline_of(figure)
+
+
+def test_an_agent_without_readings_has_a_note_and_no_error_of_its_own(run):
+    made = run(rounds=2)
+    agents = agents_of(made.records)
+    records = [
+        msgspec.structs.replace(
+            record,
+            samples=[
+                msgspec.structs.replace(s, measurement=None) if s.agent == agents[1] else s for s in record.samples
+            ],
+        )
+        for record in made.records
+    ]
+    figure = agent_maps_figure(records, made.world, made.settings, None)
+    assert "no reading" in [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert np.isnan(errors_in(figure)[1]["own data alone"]).tolist() == [False, True, False, False]
+
+
+def test_without_truth_there_are_maps_and_no_errors(run):
+    made = run(rounds=2)
+    world = World(made.world.domain)
+    figure = agent_maps_figure(made.records, world, made.settings, neighbours_views(made, 2))
+    titles = titles_of(figure)
+    assert len(titles) == 9
+    assert not any("RMSE" in title or "error" in title for title in titles)
+
+
+def test_one_scale_holds_for_all_maps(run):
+    made = run(rounds=2)
+    figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made, 2))
+    scales = {(image.norm.vmin, image.norm.vmax) for ax in figure.axes for image in ax.images}
+    assert len(scales) == 1
+    (low, high) = scales.pop()
+    assert low <= made.world.values.min()
+    assert high >= made.world.values.max()
 
 
 def test_a_fused_run_has_maps_of_its_agents(run, tmp_path):
     made = run(rounds=2)
-    names = [path.name for path in write_figures(made.records, made.world, made.settings, tmp_path, fused=True)]
-    assert {"agents.png", "belief.png", "run.gif"} <= set(names)
+    views = neighbours_views(made, 2)
+    files = write_figures(made.records, made.world, made.settings, tmp_path, fused=True, views=views)
+    assert {"agents.png", "belief.png", "error_traffic.png", "run.gif"} <= {path.name for path in files}
 
 
-def test_error_is_drawn_against_the_bytes_sent_up_to_then(run):
-    silent = msgspec.structs.replace(run(rounds=2).records[0], report=None, score=None)
-    rounds = [(1000, 0.9), (500, None), (250, 0.4)]
-    records = [
-        msgspec.structs.replace(
-            silent,
-            round=i,
-            sharing=Traffic(messages=1, bytes=sent, transmissions=1),
-            score=None if rmse is None else Score(0.0, None, 0.0, None, rmse),
-        )
-        for i, (sent, rmse) in enumerate(rounds)
-    ]
-    by_round, by_bytes = (ax.lines[0] for ax in error_traffic_figure(records).axes)
-    assert list(by_round.get_xdata()) == [0, 2]
-    assert list(by_bytes.get_xdata()) == [1.0, 1.75]
-    assert list(by_bytes.get_ydata()) == [0.9, 0.4]
+def test_errors_stand_over_their_agents():
+    ax = Figure().subplots()
+    assert plot_view_errors(ax, {"b": 2.0, "a": None}, {"a": 0.5, "b": 1.0}, None, "m") is ax
+    own, fused = ax.lines
+    np.testing.assert_array_equal(own.get_ydata(), [2.0, np.nan])
+    np.testing.assert_array_equal(fused.get_ydata(), [1.0, 0.5])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["b", "a"]
