@@ -20,7 +20,7 @@ from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.placed import checked_places
 from swarmbo.belief.views import Views
-from swarmbo.errors import StateVersionError
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -29,7 +29,7 @@ from swarmbo.transport import Faults
 if TYPE_CHECKING:
     import networkx as nx
 
-_VERSION = 1
+_VERSION = 2
 _AGENTS: dict[FusionMethod, type[FusingAgent]] = {
     "summaries": SummaryFlooding,
     "consensus": PushSum,
@@ -50,8 +50,11 @@ class FusedBelief:
     Args:
         settings: How they fuse.
         domain: The box of physical points.
-        agents: Names.
+        agents: Names, at least one, none twice.
         seed: Of the basis, the fits and the losses.
+
+    Raises:
+        ConfigError: If there is no agent, or a name comes twice.
 
     Example:
         >>> fused = FusedBelief(FusedSettings(), Domain(np.zeros(1), np.ones(1)), ["a", "b"], seed=0)
@@ -61,6 +64,8 @@ class FusedBelief:
     """
 
     def __init__(self, settings: FusedSettings, domain: Domain, agents: Sequence[str], seed: int) -> None:
+        if not agents or len(set(agents)) != len(agents):
+            raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
         self.settings = settings
         self.domain = domain
         self.seed = seed
@@ -85,8 +90,12 @@ class FusedBelief:
             What was sent.
 
         Raises:
+            ConfigError: If an agent is unknown, or links are directed.
             ShapeError: If shapes do not fit, or a value is not finite.
         """
+        if links is not None and links.is_directed():
+            raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
+        self._require_known(*readings)
         for X, y in readings.values():  # first what may be refused, so that nothing has changed if it is
             checked_outcomes(y, len(self._points(X)))
         for name, (X, y) in readings.items():
@@ -112,9 +121,15 @@ class FusedBelief:
             y: Outcomes (n,), physical.
 
         Raises:
+            ConfigError: If the agent is unknown.
             ShapeError: If shapes do not fit, or a value is not finite.
         """
+        self._require_known(agent)
         self.agents[agent].measure(self._points(X), y)
+
+    def _require_known(self, *agents: str) -> None:
+        if strangers := [agent for agent in agents if agent not in self.agents]:
+            raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         return checked_places(X, self.domain, self.has_time, self.now)
@@ -203,11 +218,13 @@ class FusedBelief:
         """The beliefs that ``state_dict`` wrote down; they go on exactly as those that were saved.
 
         Raises:
-            StateVersionError: If another version wrote it.
+            StateVersionError: If another version, or other agents, wrote it.
         """
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
+        if list(plain["agents"]) != list(agents):
+            raise StateVersionError(f"belief state: got agents {list(plain['agents'])}; wanted {list(agents)}")
         fused = cls(settings, domain, agents, seed)
         fused._fitted, fused._occasions = dict(plain["fitted"]), plain["occasions"]
         fused.now = float(plain["now"])
