@@ -13,7 +13,7 @@ from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.records import Traffic
 
 AGENTS = ["a", "b", "c"]
-METHODS = ["summaries", "consensus", "covariance-intersection", "readings"]
+METHODS = ["summaries", "consensus", "covariance-intersection", "readings", "experts"]
 PLACES = np.random.default_rng(0).random((30, 2)) * [100.0, 50.0]
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.data import checked_outcomes
 from swarmbo.belief.exact import ExactGP
+from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
 from swarmbo.belief.fusion.fusing_agent import FusingAgent
@@ -35,6 +36,7 @@ _AGENTS: dict[FusionMethod, type[FusingAgent]] = {
     "consensus": PushSum,
     "covariance-intersection": CovarianceIntersection,
     "readings": ReadingFlooding,
+    "experts": CommitteeFlooding,
 }
 
 

@@ -40,16 +40,19 @@ class ReadingFlooding(Gossip):
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
         self._logs: dict[str, Float[np.ndarray, "n c"]] = {}
-        self._belief: ExactGP | None = None
+        self._belief: Any = None
         super().__init__(name, domain, proposal, neighbours, patience)
 
     @property
-    def belief(self) -> ExactGP:
-        """What it believes by what has reached it."""
+    def belief(self) -> Any:
+        """What it believes by what has reached it: an ``ExactGP``."""
         if self._belief is None:
-            h = self.proposal.hyperparameters
-            self._belief = ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
+            self._belief = self._made()
         return self._belief
+
+    def _made(self) -> Any:
+        h = self.proposal.hyperparameters
+        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
 
     @property
     def known(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:

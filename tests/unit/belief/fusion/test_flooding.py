@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.fusion import (
+    CommitteeFlooding,
     CovarianceIntersection,
     PredictionFlooding,
     Proposal,
@@ -23,7 +24,7 @@ from swarmbo.transport import Faults, InProcess
 
 from .conftest import DOMAIN, OTHER, PLACES, START, assert_is_pool, links_of, measure, ring
 
-KINDS = [SummaryFlooding, ReadingFlooding, PredictionFlooding]
+KINDS = [SummaryFlooding, ReadingFlooding, PredictionFlooding, CommitteeFlooding]
 
 
 def team(kind, names):
