@@ -45,9 +45,10 @@ class FusedBelief:
 
     Asked as one belief it answers with that of its spokesman, the first agent among those that know of most readings.
 
-    An agent is a leader while it knows of no readings of an agent whose name comes before its own; it fits
-    hyper-parameters to all raw readings that it has, and proposes them. So there is one leader in each part of a team
-    that was never in contact with another, and of several proposals that meet one wins everywhere.
+    An agent fits hyper-parameters to all raw readings that it has, and proposes them, when it has more of them by a
+    factor than the present proposal was fitted to, and has waited in vain for another's on as many occasions as it
+    knows of agents whose names come before its own. So in each part of a team the first one leads, and if it is gone
+    the next one does; and of several proposals that meet one wins everywhere.
 
     Args:
         settings: How they fuse.
@@ -73,7 +74,7 @@ class FusedBelief:
         self.seed = seed
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
         self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in agents}
-        self._fitted = dict.fromkeys(self.agents, 0)  # readings that an agent had when it last proposed
+        self._waits = dict.fromkeys(self.agents, 0)  # occasions on which an agent has waited for another's proposal
         self.now = 0.0  # rounds
         self._occasions = 0  # how often the agents have talked
 
@@ -137,15 +138,17 @@ class FusedBelief:
         return checked_places(X, self.domain, self.has_time, self.now)
 
     def _lead(self, agent: FusingAgent) -> None:
-        """Let a leader propose, if it has enough news."""
+        """Let an agent propose, if it has enough news and it is its turn."""
         X, y = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y)
-        if agent.n_readings == 0 or len(y) < self.settings.growth * self._fitted[agent.name]:
+        has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_readings
+        if has_news and self._waits[agent.name] < sum(other < agent.name for other in agent.reached):
+            self._waits[agent.name] += 1
             return
-        if any(other < agent.name for other in agent.reached):
-            return
-        belief = ExactGP.create(self.settings.prior, self.domain).update(X, y)
-        agent.propose(belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y))).hyperparameters)
-        self._fitted[agent.name] = len(y)
+        self._waits[agent.name] = 0
+        if has_news:
+            belief = ExactGP.create(self.settings.prior, self.domain).update(X, y)
+            fitted = belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y)))
+            agent.propose(fitted.hyperparameters, n_readings=len(y))
 
     @property
     def has_time(self) -> bool:
@@ -205,7 +208,7 @@ class FusedBelief:
         states = {name: agent.state_dict() for name, agent in self.agents.items()}
         plain = {
             "version": _VERSION,
-            "fitted": dict(self._fitted),
+            "waits": dict(self._waits),
             "occasions": self._occasions,
             "now": self.now,
             "agents": {name: s["json"] for name, s in states.items()},
@@ -228,7 +231,7 @@ class FusedBelief:
         if list(plain["agents"]) != list(agents):
             raise StateVersionError(f"belief state: got agents {list(plain['agents'])}; wanted {list(agents)}")
         fused = cls(settings, domain, agents, seed)
-        fused._fitted, fused._occasions = dict(plain["fitted"]), plain["occasions"]
+        fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
         fused.now = float(plain["now"])
         for name, agent in fused.agents.items():
             own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}

@@ -104,12 +104,13 @@ class FusingAgent(ABC):
         if outcomes.size:
             self._has_measured(outcomes.size)
 
-    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None) -> Proposal:
+    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_readings: int = 0) -> Proposal:
         """Propose another basis, noise or unit of outcomes; it supersedes what the agent has heard of.
 
         Args:
             hyperparameters: Of the new proposal.
             seed: Of its basis; None: the present one.
+            n_readings: How many readings they were fitted to.
 
         Returns:
             The proposal, which is under way to the others with the next messages.
@@ -124,6 +125,7 @@ class FusingAgent(ABC):
             proposer=self.name,
             hyperparameters=hyperparameters,
             seed=self.proposal.seed if seed is None else seed,
+            n_readings=n_readings,
         )
         self._adopt(proposal)
         return proposal

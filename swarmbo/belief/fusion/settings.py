@@ -20,8 +20,8 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
             ``readings`` and ``experts`` need none.
         steps: Synchronous steps, >= 1, in which neighbours speak after each round of measurements.
         loss: Share, from 0 to below 1, of these messages that a link loses; each direction on its own.
-        growth: The leader fits hyper-parameters and proposes them when its readings have grown by this factor, > 1.
-            With a proposal all that was said before is void, so it should not come too often.
+        growth: Hyper-parameters are fitted and proposed when readings have grown by this factor, > 1. With a proposal
+            all summaries that were told before are void, so it should not come too often.
         prior: Kernel and priors of hyper-parameters, and the effort of a fit. ``refit_every`` is of no meaning here.
     """
 
