@@ -70,8 +70,8 @@ class PushSum(FusingAgent):
     A tally goes along with the mass: the share of every batch of readings (those that an agent measured between two
     steps). N is set so that no batch weighs more than once. Older readings have spread further than new ones, so while
     these are under way that would make little of all others; therefore the agent goes on believing what it did before,
-    with its own new readings, until what it holds now is of more readings, or has come to rest, or a link that mass has
-    crossed is down. An agent that comes back without its state is taken for a new one: what it had measured is gone.
+    with its own new readings, until what it holds now is of more readings, or has come to rest. An agent that comes
+    back without its state is taken for a new one: what it had measured is gone.
 
     Source: Kempe, Dobra & Gehrke 2003, protocol push-vector; Hadjicostis, Vaidya & Domínguez-García 2016
     (running sums). Sessions are ours, after the flows of Jesus, Baquero & Almeida 2009.
@@ -161,8 +161,6 @@ class PushSum(FusingAgent):
 
     def _reset(self, link: _Link) -> None:
         """Undo all that was given and taken, as the other end will when it hears of it."""
-        if link.given.vector[0] or link.taken.vector[0]:
-            self._kept = None
         link.is_heard = False
         link.given, link.taken = Mass.none(self._size()), Mass.none(self._size())
 

@@ -289,15 +289,18 @@ def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_
 
 
 def test_who_comes_back_with_an_older_state_is_told_what_it_has_forgotten():
-    agents = team(ReadingFlooding, ["a", "b"])
+    agents = team(ReadingFlooding, ["a", "b", "c"])
+    agents["b"].meet(["a"])
+    agents["c"].meet(["a"])
     by_hand(agents, 12)
     state = agents["b"].state_dict()
     measure(agents["a"], 2)
+    measure(agents["c"], 1)
     by_hand(agents, 12)
     agents["b"].load_state_dict(state)
-    measure(agents["a"], 1)
+    measure(agents["a"], 1)  # it shows b that it has forgotten some of a's, and perhaps others'
     by_hand(agents, 12)
-    assert agents["b"].reached == {"a": 5.0, "b": 3.0}
+    assert agents["b"].reached == {"a": 5.0, "b": 3.0, "c": 5.0}
     assert_has_fused(ReadingFlooding, agents["b"], list(agents.values()))
 
 
