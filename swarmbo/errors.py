@@ -52,5 +52,9 @@ class StateVersionError(SwarmboError, ValueError):
     """A saved state was written by an incompatible version."""
 
 
+class LostStateError(SwarmboError, ValueError):
+    """An agent came back without its state, and others know of readings it had: new ones can't be told from them."""
+
+
 class RunFolderError(SwarmboError, OSError):
     """A run folder is missing, incomplete or holds something else than a run."""

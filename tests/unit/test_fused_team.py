@@ -9,11 +9,11 @@ import pytest
 import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, means_by_agent
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.records import Traffic
 
 AGENTS = ["a", "b", "c"]
-METHODS = ["summaries", "consensus", "covariance-intersection", "readings"]
+METHODS = ["summaries", "consensus", "covariance-intersection", "readings", "experts"]
 PLACES = np.random.default_rng(0).random((30, 2)) * [100.0, 50.0]
 
 
@@ -109,6 +109,44 @@ def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads()
     assert {agent.proposal.proposer for agent in belief.agents.values()} == {"a"}
     assert belief.n_data == 6
     assert belief.spokesman == "a"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_when_the_leader_is_gone_the_next_agent_leads(method):
+    belief = FusedBelief(FusedSettings(method=method, n_features=20, steps=40), team().domain, AGENTS, seed=0)
+    rng = np.random.default_rng(0)
+
+    def learn(agents, links):
+        belief.learn({name: (rng.random((2, 2)) * [100.0, 50.0], rng.standard_normal(2)) for name in agents}, links)
+
+    learn(AGENTS, None)
+    learn(AGENTS, None)
+    before = {name: belief.agents[name].proposal for name in AGENTS}
+    assert {proposal.proposer for proposal in before.values()} == {"a"}
+    for _ in range(8):
+        learn(["b", "c"], nx.Graph([("b", "c")]))
+    for name in ["b", "c"]:
+        assert belief.agents[name].proposal.proposer == "b"
+        assert belief.agents[name].proposal.n_readings >= 1.5 * before[name].n_readings
+    learn(AGENTS, None)
+    learn(AGENTS, None)
+    assert len({agent.proposal for agent in belief.agents.values()}) == 1
+
+
+def test_strange_agents_and_links_are_refused_and_nothing_has_changed():
+    belief = FusedBelief(FusedSettings(), team().domain, AGENTS, seed=0)
+    reading = ([[1.0, 1.0]], [1.0])
+    with pytest.raises(ConfigError, match=r"\$.agents: got \['x'\]; wanted some of \['a', 'b', 'c'\]"):
+        belief.learn({"a": reading, "x": reading}, None)
+    with pytest.raises(ConfigError, match=r"\$.links: got a directed graph"):
+        belief.learn({"a": reading}, nx.DiGraph([("a", "b")]))
+    with pytest.raises(ConfigError, match="wanted some of"):
+        belief.give("x", *reading)
+    with pytest.raises(ConfigError, match="no name twice"):
+        FusedBelief(FusedSettings(), team().domain, ["a", "a"], seed=0)
+    with pytest.raises(StateVersionError, match="got agents"):
+        FusedBelief.from_state_dict(FusedSettings(), team().domain, ["a"], 0, belief.state_dict())
+    assert belief.n_data == 0
 
 
 def test_surveys_are_given_to_the_first_agent_and_counted_once():

@@ -1,5 +1,7 @@
 """Beliefs that agents fuse by messages: each has readings of its own, and hears what its neighbours say."""
 
+from swarmbo.belief.fusion.committee import CommitteeGP as CommitteeGP
+from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding as CommitteeFlooding
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection as CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange as exchange
 from swarmbo.belief.fusion.experts import (

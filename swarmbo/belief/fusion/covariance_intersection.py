@@ -1,6 +1,7 @@
 """Agents that fuse what they hear by covariance intersection: safe whichever way the same reading has travelled."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from scipy.stats import qmc
 
 from swarmbo.belief.feature_gp import FeatureGP
-from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, require_at_least_one, unpacked_bytes
 from swarmbo.belief.fusion.intersection import intersection
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.information import Information
@@ -37,7 +38,8 @@ class CovarianceIntersection(FusingAgent):
         domain: The box of physical points.
         proposal: What all agents are started with.
         neighbours: Whom it speaks to, from the start.
-        repeats: How often, >= 1, it tells an estimate that does not change any more, in case messages are lost.
+        repeats: How often, >= 1, it tells an estimate that does not change any more, in case messages are lost. Who
+            tells of one that is no news, and another, is told the present one again.
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
@@ -56,7 +58,9 @@ class CovarianceIntersection(FusingAgent):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), repeats: int = 4
     ) -> None:
-        self.repeats = repeats
+        self.repeats = require_at_least_one("repeats", repeats)
+        self._left: dict[str, int] = {}  # how often each neighbour is still to be told
+        self._answers: dict[str, int] = {}  # how often each was told again because it knew less
         super().__init__(name, domain, proposal, neighbours)
         self._has_adopted()
 
@@ -78,61 +82,80 @@ class CovarianceIntersection(FusingAgent):
     @property
     def is_finished(self) -> bool:
         """Whether it has told its estimate often enough, and all neighbours hold the same proposal."""
-        disagree = any(not self._agrees.get(neighbour, True) for neighbour in self.neighbours)
-        return (self._left == 0 or self._estimate.count == 0.0) and not disagree
+        return not any(self._is_due(neighbour) for neighbour in self.neighbours)
+
+    def _is_due(self, neighbour: str) -> bool:
+        return self._left.get(neighbour, 0) > 0 or not self._agrees.get(neighbour, True)
 
     def meet(self, neighbours: Iterable[str]) -> None:
         """Whom it speaks to from now on: those that its radio reaches."""
         before = self.neighbours
         super().meet(neighbours)
-        if set(self.neighbours) - set(before):
-            self._left = self.repeats  # somebody new does not know the estimate
+        for neighbour in self.neighbours:
+            if neighbour not in before:  # it does not know the estimate
+                self._left[neighbour] = self.repeats
+
+    def _tell_all(self) -> None:
+        self._left, self._answers = dict.fromkeys(self.neighbours, self.repeats), {}
 
     def _has_measured(self, n_new: int) -> None:
         self._estimate = self._estimate + self._information(slice(self.n_readings - n_new, None))
         self._tally[self.name] = self._tally.get(self.name, 0.0) + n_new
-        self._left = self.repeats
+        self._tell_all()
 
     def _has_adopted(self) -> None:
         self._estimate = self._information()
         self._tally = {self.name: float(self.n_readings)} if self.n_readings else {}
-        self._left = self.repeats
-
-    def _importance(self) -> Float[np.ndarray, "p p"]:
-        """Mean of φφᵀ over the domain; with a time axis at the moment of its own last reading."""
-        places = qmc.Sobol(self.domain.n_dims, scramble=False).random(_PLACES)
-        if self.n_columns > self.domain.n_dims:
-            last = float(self.X[:, -1].max(initial=0.0))
-            places = np.column_stack([places, np.full(_PLACES, last)])
-        Phi = self.proposal.basis.features(places)
-        return Phi.T @ Phi / _PLACES
+        self._tell_all()
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said = msgspec.msgpack.decode(body, type=_Body)
-        other = Information.unpacked(unpacked_bytes(said.estimate), self.proposal.n_features)
-        fused, share = intersection(self._estimate, other, self._importance())
-        before = self._estimate.packed()
-        if np.abs(fused.packed() - before).max() <= _SAME * max(1.0, np.abs(before).max()):
+        p = self.proposal.n_features
+        other = Information.unpacked(unpacked_bytes(said.estimate), p) if said.estimate else Information.none(p)
+        last = float(self.X[:, -1].max(initial=0.0)) if self.n_columns > self.domain.n_dims else None
+        fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, last))
+        if _is_same(fused, self._estimate):
+            answers = self._answers.get(sender, 0)
+            if answers < self.repeats and not _is_same(other, self._estimate):  # it came late, or missed something
+                self._answers[sender] = answers + 1
+                self._must_answer(sender)
             return
         agents = [*self._tally, *(agent for agent in said.tally if agent not in self._tally)]
         self._tally = {
             agent: share * self._tally.get(agent, 0.0) + (1.0 - share) * said.tally.get(agent, 0.0) for agent in agents
         }
-        self._estimate, self._left = fused, self.repeats
+        self._estimate = fused
+        self._tell_all()
+
+    def _must_answer(self, neighbour: str) -> None:
+        self._left[neighbour] = max(self._left.get(neighbour, 0), 1)
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        if self.is_finished:
-            return
-        self._left = max(self._left - 1, 0)
-        body = _Body(self._tally, packed_bytes(self._estimate.packed()))
+        body = _Body(self._tally, packed_bytes(self._estimate.packed()) if self._estimate.count else b"")
         for neighbour in self.neighbours:
-            yield neighbour, body
+            if self._is_due(neighbour):
+                self._left[neighbour] = max(self._left.get(neighbour, 0) - 1, 0)
+                yield neighbour, body
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"tally": dict(self._tally), "left": self._left}, {"estimate": self._estimate.packed()}
+        plain = {"tally": dict(self._tally), "left": dict(self._left), "answers": dict(self._answers)}
+        return plain, {"estimate": self._estimate.packed()}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        tally, left = dict(plain["tally"]), plain["left"]
-        self._has_adopted()
         self._estimate = Information.unpacked(arrays["estimate"], self.proposal.n_features)
-        self._tally, self._left = tally, left
+        self._tally, self._left, self._answers = dict(plain["tally"]), dict(plain["left"]), dict(plain["answers"])
+
+
+def _is_same(first: Information, second: Information) -> bool:
+    a, b = first.packed(), second.packed()
+    return bool(np.abs(a - b).max() <= _SAME * max(1.0, np.abs(b).max()))
+
+
+@lru_cache(maxsize=64)
+def _importance(proposal: Proposal, n_dims: int, moment: float | None) -> Float[np.ndarray, "p p"]:
+    """Mean of φφᵀ over the domain, with a time axis at a moment."""
+    places = qmc.Sobol(n_dims, scramble=False).random(_PLACES)
+    if moment is not None:
+        places = np.column_stack([places, np.full(_PLACES, moment)])
+    Phi = proposal.basis.features(places)
+    return Phi.T @ Phi / _PLACES

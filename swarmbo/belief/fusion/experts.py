@@ -47,7 +47,8 @@ def robust_committee(
 
     With weights b = ½ log(prior variance / variance): precision = Σ b / variance + (1 - Σ b) / prior variance, so that
     the prior counts once. Where nobody knows anything it is the prior. It takes the experts' data as independent given
-    the field at the place, so it is too sure where they are not.
+    the field at the place, so it is too sure where they are not. The weight of an expert whose variance is below e⁻² of
+    the prior's is above 1: near its own readings the committee is surer than it, be it of that expert alone.
 
     Source: Deisenroth & Ng 2015, robust Bayesian committee machine.
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.data import checked_outcomes
 from swarmbo.belief.exact import ExactGP
+from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
 from swarmbo.belief.fusion.fusing_agent import FusingAgent
@@ -20,7 +21,7 @@ from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.placed import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
-from swarmbo.errors import StateVersionError
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -29,12 +30,13 @@ from swarmbo.transport import Faults
 if TYPE_CHECKING:
     import networkx as nx
 
-_VERSION = 1
+_VERSION = 2
 _AGENTS: dict[FusionMethod, type[FusingAgent]] = {
     "summaries": SummaryFlooding,
     "consensus": PushSum,
     "covariance-intersection": CovarianceIntersection,
     "readings": ReadingFlooding,
+    "experts": CommitteeFlooding,
 }
 
 
@@ -43,15 +45,19 @@ class FusedBelief:
 
     Asked as one belief it answers with that of its spokesman, the first agent among those that know of most readings.
 
-    An agent is a leader while it knows of no readings of an agent whose name comes before its own; it fits
-    hyper-parameters to all raw readings that it has, and proposes them. So there is one leader in each part of a team
-    that was never in contact with another, and of several proposals that meet one wins everywhere.
+    An agent fits hyper-parameters to all raw readings that it has, and proposes them, when it has more of them by a
+    factor than the present proposal was fitted to, and has waited in vain for another's on as many occasions as it
+    knows of agents whose names come before its own. So in each part of a team the first one leads, and if it is gone
+    the next one does; and of several proposals that meet one wins everywhere.
 
     Args:
         settings: How they fuse.
         domain: The box of physical points.
-        agents: Names.
+        agents: Names, at least one, none twice.
         seed: Of the basis, the fits and the losses.
+
+    Raises:
+        ConfigError: If there is no agent, or a name comes twice.
 
     Example:
         >>> fused = FusedBelief(FusedSettings(), Domain(np.zeros(1), np.ones(1)), ["a", "b"], seed=0)
@@ -61,12 +67,14 @@ class FusedBelief:
     """
 
     def __init__(self, settings: FusedSettings, domain: Domain, agents: Sequence[str], seed: int) -> None:
+        if not agents or len(set(agents)) != len(agents):
+            raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
         self.settings = settings
         self.domain = domain
         self.seed = seed
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
         self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in agents}
-        self._fitted = dict.fromkeys(self.agents, 0)  # readings that an agent had when it last proposed
+        self._waits = dict.fromkeys(self.agents, 0)  # occasions on which an agent has waited for another's proposal
         self.now = 0.0  # rounds
         self._occasions = 0  # how often the agents have talked
 
@@ -85,8 +93,12 @@ class FusedBelief:
             What was sent.
 
         Raises:
+            ConfigError: If an agent is unknown, or links are directed.
             ShapeError: If shapes do not fit, or a value is not finite.
         """
+        if links is not None and links.is_directed():
+            raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
+        self._require_known(*readings)
         for X, y in readings.values():  # first what may be refused, so that nothing has changed if it is
             checked_outcomes(y, len(self._points(X)))
         for name, (X, y) in readings.items():
@@ -112,23 +124,31 @@ class FusedBelief:
             y: Outcomes (n,), physical.
 
         Raises:
+            ConfigError: If the agent is unknown.
             ShapeError: If shapes do not fit, or a value is not finite.
         """
+        self._require_known(agent)
         self.agents[agent].measure(self._points(X), y)
+
+    def _require_known(self, *agents: str) -> None:
+        if strangers := [agent for agent in agents if agent not in self.agents]:
+            raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         return checked_places(X, self.domain, self.has_time, self.now)
 
     def _lead(self, agent: FusingAgent) -> None:
-        """Let a leader propose, if it has enough news."""
+        """Let an agent propose, if it has enough news and it is its turn."""
         X, y = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y)
-        if agent.n_readings == 0 or len(y) < self.settings.growth * self._fitted[agent.name]:
+        has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_readings
+        if has_news and self._waits[agent.name] < sum(other < agent.name for other in agent.reached):
+            self._waits[agent.name] += 1
             return
-        if any(other < agent.name for other in agent.reached):
-            return
-        belief = ExactGP.create(self.settings.prior, self.domain).update(X, y)
-        agent.propose(belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y))).hyperparameters)
-        self._fitted[agent.name] = len(y)
+        self._waits[agent.name] = 0
+        if has_news:
+            belief = ExactGP.create(self.settings.prior, self.domain).update(X, y)
+            fitted = belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y)))
+            agent.propose(fitted.hyperparameters, n_readings=len(y))
 
     @property
     def has_time(self) -> bool:
@@ -195,7 +215,7 @@ class FusedBelief:
         states = {name: agent.state_dict() for name, agent in self.agents.items()}
         plain = {
             "version": _VERSION,
-            "fitted": dict(self._fitted),
+            "waits": dict(self._waits),
             "occasions": self._occasions,
             "now": self.now,
             "agents": {name: s["json"] for name, s in states.items()},
@@ -210,13 +230,15 @@ class FusedBelief:
         """The beliefs that ``state_dict`` wrote down; they go on exactly as those that were saved.
 
         Raises:
-            StateVersionError: If another version wrote it.
+            StateVersionError: If another version, or other agents, wrote it.
         """
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
+        if list(plain["agents"]) != list(agents):
+            raise StateVersionError(f"belief state: got agents {list(plain['agents'])}; wanted {list(agents)}")
         fused = cls(settings, domain, agents, seed)
-        fused._fitted, fused._occasions = dict(plain["fitted"]), plain["occasions"]
+        fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
         fused.now = float(plain["now"])
         for name, agent in fused.agents.items():
             own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}

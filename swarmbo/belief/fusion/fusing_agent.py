@@ -13,15 +13,22 @@ from swarmbo.belief.data import checked_outcomes, checked_points
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.information import Information, information_of
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope
 
+_VERSION = 2
+
 
 class _Note(msgspec.Struct, array_like=True):
-    """A message: the sender's proposal, and what the sender's way to fuse has to say under it."""
+    """A message: under which proposal the sender speaks, and what its way to fuse has to say.
 
-    proposal: Proposal
+    The proposal itself is in it only where the recipient held another one by its last word.
+    """
+
+    stamp: bytes
     body: msgspec.Raw
+    proposal: Proposal | None
 
 
 class FusingAgent(ABC):
@@ -34,12 +41,18 @@ class FusingAgent(ABC):
         domain: The box of physical points.
         proposal: What all agents of the team are started with; its version is 0.
         neighbours: Whom it speaks to, from the start.
+
+    Raises:
+        ShapeError: If the proposal is for points of other dimensions.
     """
+
+    means_by_proposal = True  # whether what it says depends on the proposal that it holds
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
         self.name = name
         self.domain = domain
         self.proposal = proposal
+        self._require_fitting(proposal.hyperparameters)
         self.neighbours: tuple[str, ...] = ()
         self.X: Float[np.ndarray, "n d"] = np.zeros((0, self.n_columns))
         self.y: Float[np.ndarray, " n"] = np.zeros(0)
@@ -99,22 +112,28 @@ class FusingAgent(ABC):
         if outcomes.size:
             self._has_measured(outcomes.size)
 
-    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None) -> Proposal:
+    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_readings: int = 0) -> Proposal:
         """Propose another basis, noise or unit of outcomes; it supersedes what the agent has heard of.
 
         Args:
             hyperparameters: Of the new proposal.
             seed: Of its basis; None: the present one.
+            n_readings: How many readings they were fitted to.
 
         Returns:
             The proposal, which is under way to the others with the next messages.
+
+        Raises:
+            ShapeError: If they are for points of other dimensions.
         """
+        self._require_fitting(hyperparameters)
         proposal = msgspec.structs.replace(
             self.proposal,
             version=self.proposal.version + 1,
             proposer=self.name,
             hyperparameters=hyperparameters,
             seed=self.proposal.seed if seed is None else seed,
+            n_readings=n_readings,
         )
         self._adopt(proposal)
         return proposal
@@ -132,22 +151,29 @@ class FusingAgent(ABC):
         """Take what has arrived, in any order, and say nothing yet."""
         for envelope in inbox:
             note = msgspec.msgpack.decode(envelope.payload, type=_Note)
-            if note.proposal.supersedes(self.proposal):
+            if note.proposal is not None and note.proposal.supersedes(self.proposal):
                 self._adopt(note.proposal)
-            self._agrees[envelope.sender] = note.proposal == self.proposal
-            if self._agrees[envelope.sender]:  # what was said under another one means something else
+            self._agrees[envelope.sender] = agrees = note.stamp == self.proposal.stamp
+            if agrees or not self.means_by_proposal:
                 self._take(envelope.sender, note.body)
+            if note.proposal is not None or not agrees:
+                self._must_answer(envelope.sender)
 
     def speak(self) -> list[Envelope]:
         """What it says now, to each neighbour at most one message."""
-        return [
-            Envelope(
-                self.name,
-                recipient,
-                msgspec.msgpack.encode(_Note(self.proposal, msgspec.Raw(msgspec.msgpack.encode(body)))),
-            )
-            for recipient, body in self._bodies()
-        ]
+        said: list[Envelope] = []
+        for recipient, body in self._bodies():
+            proposal = None if self._agrees.get(recipient, True) else self.proposal
+            note = _Note(self.proposal.stamp, msgspec.Raw(msgspec.msgpack.encode(body)), proposal)
+            said.append(Envelope(self.name, recipient, msgspec.msgpack.encode(note)))
+        return said
+
+    def _require_fitting(self, hyperparameters: Hyperparameters) -> None:
+        got, wanted = len(hyperparameters.lengthscales), self.domain.n_dims
+        if got != wanted:
+            raise ShapeError(f"proposal: got {got} lengthscales; wanted {wanted}, one for each coordinate")
+        if (hyperparameters.time is None) != (self.proposal.hyperparameters.time is None):
+            raise ShapeError("proposal: got one with and one without a time axis; wanted all of a team alike")
 
     def _adopt(self, proposal: Proposal) -> None:
         self.proposal = proposal
@@ -172,6 +198,10 @@ class FusingAgent(ABC):
         """Take what a neighbour said under the present proposal."""
 
     @abstractmethod
+    def _must_answer(self, neighbour: str) -> None:
+        """See to it that a neighbour hears soon under which proposal this agent speaks."""
+
+    @abstractmethod
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
         """What there is to say, by recipient."""
 
@@ -179,6 +209,9 @@ class FusingAgent(ABC):
         """All of its state, as ``{"json": plain data, "arrays": {name: array}}``."""
         plain, arrays = self._state()
         own = {
+            "version": _VERSION,
+            "kind": type(self).__name__,
+            "name": self.name,
             "proposal": msgspec.to_builtins(self.proposal),
             "neighbours": list(self.neighbours),
             "agrees": dict(self._agrees),
@@ -190,7 +223,13 @@ class FusingAgent(ABC):
 
         Args:
             state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+
+        Raises:
+            StateVersionError: If another version of swarmbo, or another agent, wrote it.
         """
+        got, wanted = state["json"], {"version": _VERSION, "kind": type(self).__name__, "name": self.name}
+        if strange := {key: got.get(key) for key in wanted if got.get(key) != wanted[key]}:
+            raise StateVersionError(f"agent state: got {strange}; wanted {wanted}")
         plain, arrays = state["json"], {name: np.array(array) for name, array in state["arrays"].items()}
         self.proposal = msgspec.convert(plain["proposal"], Proposal)
         self.neighbours, self._agrees = tuple(plain["neighbours"]), dict(plain["agrees"])
@@ -204,6 +243,17 @@ class FusingAgent(ABC):
     @abstractmethod
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """The inverse of ``_state``."""
+
+
+def require_at_least_one(name: str, value: int) -> int:
+    """The number of steps or times that is given.
+
+    Raises:
+        ConfigError: If it is below 1.
+    """
+    if value < 1:
+        raise ConfigError(f"got {value}; wanted an integer >= 1", at=f"$.{name}")
+    return value
 
 
 def packed_bytes(vector: Float[np.ndarray, " q"]) -> bytes:

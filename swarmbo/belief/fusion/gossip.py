@@ -7,34 +7,44 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swarmbo.belief.fusion.fusing_agent import FusingAgent
+from swarmbo.belief.fusion.fusing_agent import FusingAgent, require_at_least_one
 from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.errors import LostStateError
 from swarmbo.spaces import Domain
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """What the sender has, by author, entries that the recipient may lack, and whether it wants to hear of them."""
+    """How many readings of which authors the sender has, and entries that the recipient may lack."""
 
     has: dict[str, int]
-    entries: dict[str, tuple[int, bytes]]  # number and content
-    asks: bool
+    entries: dict[str, tuple[int, bytes]]  # how many readings of the author one has with it, and content
+    is_whole: bool  # whether ``has`` and ``entries`` together name all authors that the sender knows of
+    asks: bool  # whether the sender wants to be told the same
 
 
 class _Peer(msgspec.Struct):
     """What is known of a neighbour."""
 
-    has: dict[str, int] = {}  # as it said last
-    told: dict[str, int] = {}  # what it was sent since
-    age: int = 0  # steps since it was sent something without an answer
-    is_owed: bool = False  # whether it waits to hear what has arrived
+    has: dict[str, int] = {}  # as far as it is known
+    told: dict[str, tuple[int, int]] = {}  # what it was sent, and in which step
+    step: int = 0
+    asked: int | None = None  # step of the last greeting, or word of a proposal; None: it is time for one
+    is_known: bool = False  # whether it has said all that it has
+    is_greeted: bool = False  # whether it was told all that this agent has, while it was not known
+    owed: list[str] = []  # authors of entries it sent, which it waits to have confirmed
+    is_owed: bool = False  # whether it waits for an answer in any case
+    is_owed_all: bool = False  # whether it waits to hear all that this agent has
 
 
 class Gossip(FusingAgent):
     """An agent that keeps the newest entry of every author it has heard of, and passes on what neighbours lack.
 
-    Entries go out at once, and again every ``patience`` steps until the neighbour says that it has them. Whoever gets
-    entries says what it has. So all is exact for what has reached an agent, and it knows what has; when all have all,
-    nobody speaks. What an agent said stays with the others after it has left.
+    Neighbours that meet tell one another what they have, by author a number, and their own news; from then on an entry
+    goes out at once, and again every ``patience`` steps until the neighbour has confirmed it, by the author's number
+    alone. An entry says that its sender has it, so it is not sent back. So all is exact for what has reached an agent,
+    and it knows what has; when all have all, nobody speaks. What an agent said stays with the others after it has left.
+
+    Entries are known by their author's name, so an agent that comes back must have kept its state, or take a new name.
 
     Args:
         name: Its name; no other agent's.
@@ -47,7 +57,7 @@ class Gossip(FusingAgent):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
-        self.patience = patience
+        self.patience = require_at_least_one("patience", patience)
         self._peers: dict[str, _Peer] = {}
         super().__init__(name, domain, proposal, neighbours)
 
@@ -64,58 +74,94 @@ class Gossip(FusingAgent):
     @property
     def is_finished(self) -> bool:
         """Whether every neighbour has said that it has all that this agent has, and has been answered."""
-        return all(
-            self._agrees.get(neighbour, True)
-            and not self._peer(neighbour).is_owed
-            and not self._lacks(self._peer(neighbour))
-            for neighbour in self.neighbours
-        )
+        return all(self._agrees.get(name, True) and self._is_done(self._peer(name)) for name in self.neighbours)
+
+    def _is_done(self, peer: _Peer) -> bool:
+        is_owed = peer.owed or peer.is_owed or peer.is_owed_all
+        return peer.is_known and not is_owed and not self._lacks(peer)
+
+    def meet(self, neighbours: Iterable[str]) -> None:
+        """Whom it speaks to from now on: those that its radio reaches."""
+        before = set(self.neighbours)
+        super().meet(neighbours)
+        for name in self.neighbours:
+            if name not in before:  # it may have heard much from others since
+                self._forget(self._peer(name))
 
     @abstractmethod
     def _has(self) -> dict[str, int]:
         """How many readings of which agent it knows of."""
 
     @abstractmethod
-    def _entry(self, author: str, has: int) -> tuple[int, bytes]:
+    def _entry(self, author: str, has: int) -> bytes:
         """What to tell somebody who knows of the author's first ``has`` readings."""
 
     @abstractmethod
     def _file(self, author: str, number: int, content: bytes) -> None:
-        """Take an entry; one that says nothing new is passed over."""
+        """Take an entry; one that says nothing new, or leaves a gap, is passed over."""
 
     def _peer(self, name: str) -> _Peer:
         return self._peers.setdefault(name, _Peer())
 
+    def _forget(self, peer: _Peer) -> None:
+        """Greet a neighbour anew."""
+        peer.is_known, peer.is_greeted, peer.asked, peer.told = False, False, None, {}
+
     def _lacks(self, peer: _Peer) -> list[str]:
-        return [author for author, count in self._has().items() if count > peer.has.get(author, 0)]
+        """Authors of whom a neighbour has less; before it is known, only oneself is sure to be news."""
+        news = [author for author, count in self._has().items() if count > peer.has.get(author, 0)]
+        return news if peer.is_known else [author for author in news if author == self.name]
 
     def _has_adopted(self) -> None:
         for peer in self._peers.values():
-            peer.has, peer.told, peer.age = {}, {}, self.patience
+            self._forget(peer)
+            peer.has, peer.owed = {}, []
+
+    def _must_answer(self, neighbour: str) -> None:
+        self._peer(neighbour).is_owed = True
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said, peer = msgspec.msgpack.decode(body, type=_Body), self._peer(sender)
-        peer.has = said.has
-        peer.is_owed = peer.is_owed or said.asks
+        told = said.has | {author: number for author, (number, _) in said.entries.items()}
+        if (own := told.get(self.name, 0)) > self.n_readings:
+            raise LostStateError(
+                f"agent {self.name!r}: got {self.n_readings} readings of its own, and {sender!r} knows of {own}; "
+                "wanted the state it had (load_state_dict), or a new name"
+            )
         for author, (number, content) in said.entries.items():
             self._file(author, number, content)
+        if said.asks:  # unless both greet each other at once
+            peer.is_owed_all = peer.is_owed_all or peer.is_known or not peer.is_greeted
+        peer.has = told if said.is_whole else peer.has | told
+        peer.is_known = peer.is_known or said.is_whole
+        peer.owed = list(dict.fromkeys([*peer.owed, *said.entries]))
+        has = self._has()
+        if any(number > has.get(author, 0) for author, (number, _) in said.entries.items()):
+            self._forget(peer)  # there was a gap: the neighbour takes this agent for one that knows more
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
         has = self._has()
         for neighbour in self.neighbours:
             peer = self._peer(neighbour)
-            if peer.age >= self.patience:
-                peer.told = {}
-            news = [author for author in self._lacks(peer) if has[author] > peer.told.get(author, 0)]
-            is_due = peer.age >= self.patience and not self._agrees.get(neighbour, True)
-            peer.age += 1
-            if news or peer.is_owed or is_due:
-                entries = {author: self._entry(author, peer.has.get(author, 0)) for author in news}
-                peer.told |= {author: has[author] for author in news}
-                peer.is_owed = False
-                if news or is_due:
-                    peer.age = 0
-                yield neighbour, _Body(has, entries, bool(news) or is_due)
+            peer.step += 1
+            agrees = self._agrees.get(neighbour, True)
+            asks = not (peer.is_known and agrees) and (peer.asked is None or peer.step - peer.asked > self.patience)
+            news = [author for author in self._lacks(peer) if self._is_news(peer, author, has[author])]
+            if not (asks or news or peer.owed or peer.is_owed or peer.is_owed_all):
+                continue
+            is_whole = peer.is_owed_all or not peer.is_known
+            confirmed = has if is_whole else {author: has.get(author, 0) for author in peer.owed}
+            entries = {author: (has[author], self._entry(author, peer.has.get(author, 0))) for author in news}
+            confirmed = {author: count for author, count in confirmed.items() if author not in entries}
+            peer.told |= {author: (has[author], peer.step) for author in news}
+            peer.owed, peer.is_owed, peer.is_owed_all = [], False, False
+            peer.is_greeted = peer.is_greeted or is_whole
+            peer.asked = None if peer.is_known and agrees else peer.step
+            yield neighbour, _Body(confirmed, entries, is_whole, not peer.is_known)
+
+    def _is_news(self, peer: _Peer, author: str, count: int) -> bool:
+        told, step = peer.told.get(author, (0, 0))
+        return count > told or peer.step - step > self.patience
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {"peers": msgspec.to_builtins(self._peers)}, {}

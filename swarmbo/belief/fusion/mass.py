@@ -1,4 +1,4 @@
-"""What push-sum moves between agents: a share of an agent's weight, of its information, and a tally of whose it is."""
+"""What push-sum moves between agents: a share of weight, of information, and a tally of the readings in it."""
 
 from dataclasses import dataclass, field
 
@@ -8,13 +8,13 @@ from jaxtyping import Float
 
 @dataclass
 class Mass:
-    """A vector of information with its weight, and how many readings of which agent are in it.
+    """A vector of information with its weight, and which readings are in it.
 
-    All parts move together and linearly, so the tally says of whose readings the vector is made, in which shares.
+    All parts move together and linearly, so the tally says of which readings the vector is made, in which shares.
 
     Args:
         vector: Weight of the agents, then the packed information (1 + q,).
-        tally: Readings by agent; fractions of them where mass is under way.
+        tally: Share of each batch of readings by its name; 1 is all of it.
     """
 
     vector: Float[np.ndarray, " _"]
@@ -33,9 +33,9 @@ class Mass:
 
     def scaled(self, factor: float) -> "Mass":
         """A multiple of it."""
-        return Mass(factor * self.vector, {agent: factor * count for agent, count in self.tally.items()})
+        return Mass(factor * self.vector, {batch: factor * share for batch, share in self.tally.items()})
 
     def _plus(self, other: "Mass", factor: float) -> "Mass":
-        agents = dict.fromkeys([*self.tally, *other.tally])
-        tally = {agent: self.tally.get(agent, 0.0) + factor * other.tally.get(agent, 0.0) for agent in agents}
+        batches = dict.fromkeys([*self.tally, *other.tally])
+        tally = {batch: self.tally.get(batch, 0.0) + factor * other.tally.get(batch, 0.0) for batch in batches}
         return Mass(self.vector + factor * other.vector, tally)

@@ -104,12 +104,11 @@ class PredictionFlooding(Gossip):
     def _has(self) -> dict[str, int]:
         return {author: number for author, (number, _) in self._told.items()}
 
-    def _entry(self, author: str, has: int) -> tuple[int, bytes]:
-        number, table = self._told[author]
-        return number, packed_bytes(table.ravel())
+    def _entry(self, author: str, has: int) -> bytes:
+        return packed_bytes(self._told[author][1].ravel())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        if author != self.name and number > self._has().get(author, 0):
+        if number > self._has().get(author, 0):
             self._told[author] = number, unpacked_bytes(content).reshape(2, -1)
 
     def _has_measured(self, n_new: int) -> None:

@@ -1,30 +1,30 @@
 """Consensus on the information of all agents that reach one another, exact over links that lose messages."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from swarmbo.belief.feature_gp import FeatureGP
-from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, require_at_least_one, unpacked_bytes
 from swarmbo.belief.fusion.mass import Mass
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.information import Information, packed_size
 from swarmbo.spaces import Domain
 
-_NOTHING = 1e-9  # a share of a reading that is rounding
-_SETTLED = 1e-6  # share of an agent's readings by which a settled tally may be off
+_NOTHING = 1e-9  # a share of readings that is rounding
+_SETTLED = 1e-6  # by which shares of readings may differ when mass has come to rest
 
 
 class _Body(msgspec.Struct, array_like=True):
     """What one end of a link says: its session and the other's as it knows it, and all that it ever gave in it."""
 
-    number: int
+    number: int  # of this message
+    heard: int  # number of the last message from the other end
     own: int
     theirs: int
     hears: bool
-    readings: dict[str, int]
     given: bytes
     tally: dict[str, float]
 
@@ -33,14 +33,26 @@ class _Link:
     """One end of a link: what it gave and took in the present session."""
 
     def __init__(self, size: int, patience: int) -> None:
-        self.own, self.theirs, self.number = 1, 0, 0
+        self.own, self.theirs, self.sent, self.heard = 1, 0, 0, 0
         self.silence, self.is_heard = patience + 1, False
         self.given, self.taken = Mass.none(size), Mass.none(size)
 
-    def reset(self, size: int) -> None:
-        """Undo all that was given and taken, as the other end will when it hears of it."""
-        self.is_heard = False
-        self.given, self.taken = Mass.none(size), Mass.none(size)
+
+class _View(NamedTuple):
+    """What an agent believes: information, and the share with which each batch of readings is in it, at most 1."""
+
+    information: Information
+    shares: dict[str, float]
+    is_settled: bool
+
+    @property
+    def reached(self) -> dict[str, float]:
+        """Readings by agent."""
+        reached: dict[str, float] = {}
+        for batch, share in sorted(self.shares.items()):
+            agent, _, n = batch.rsplit(" ", 2)
+            reached[agent] = reached.get(agent, 0.0) + share * int(n)
+        return reached
 
 
 class PushSum(FusingAgent):
@@ -55,8 +67,11 @@ class PushSum(FusingAgent):
     it. So each agent's mass is always its own readings plus what it took less what it gave over the links that are up:
     readings of agents that are cut off leave the average, and come back with them, once.
 
-    While mass is under way N is set so that the readings of no agent weigh more, in sum, than they should: what is on
-    its way is missed, not counted twice. An agent that comes back must have kept its state.
+    A tally goes along with the mass: the share of every batch of readings (those that an agent measured between two
+    steps). N is set so that no batch weighs more than once. Older readings have spread further than new ones, so while
+    these are under way that would make little of all others; therefore the agent goes on believing what it did before,
+    with its own new readings, until what it holds now is of more readings, or has come to rest. An agent that comes
+    back without its state is taken for a new one: what it had measured is gone.
 
     Source: Kempe, Dobra & Gehrke 2003, protocol push-vector; Hadjicostis, Vaidya & Domínguez-García 2016
     (running sums). Sessions are ours, after the flows of Jesus, Baquero & Almeida 2009.
@@ -86,11 +101,10 @@ class PushSum(FusingAgent):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 12
     ) -> None:
-        self.patience = patience
+        self.patience = require_at_least_one("patience", patience)
         self._links: dict[str, _Link] = {}
-        self._readings: dict[str, int] = {}
-        self._number = 0
-        self._seen: tuple[Information, dict[str, float]] | None = None
+        self._kept: _View | None = None  # what it believed when last asked to speak, and its own news
+        self._seen: _View | None = None
         super().__init__(name, domain, proposal, neighbours)
         self._has_adopted()
 
@@ -101,13 +115,13 @@ class PushSum(FusingAgent):
             domain=self.domain,
             hyperparameters=self.proposal.hyperparameters,
             basis=self.proposal.basis,
-            information=self._view()[0],
+            information=self._view().information,
         )
 
     @property
     def reached(self) -> dict[str, float]:
         """How many readings of which agent its belief holds: whole numbers once mass has come to rest."""
-        return dict(self._view()[1])
+        return self._view().reached
 
     @property
     def is_finished(self) -> bool:
@@ -116,52 +130,61 @@ class PushSum(FusingAgent):
 
     @property
     def is_settled(self) -> bool:
-        """Whether its belief holds all readings of each agent that it holds any of, as far as it has heard."""
-        reached = self._view()[1]
-        return all(abs(count - self._readings[agent]) <= _SETTLED * count for agent, count in reached.items())
+        """Whether mass has come to rest: its belief holds all readings, once, of every agent in contact."""
+        return self._view().is_settled
 
     def _size(self) -> int:
         return 1 + packed_size(self.proposal.n_features)
 
     def _has_measured(self, n_new: int) -> None:
-        new = self._information(slice(self.n_readings - n_new, None))
-        self._own.vector[1:] += new.packed()
-        self._own.tally[self.name] = float(self.n_readings)
-        self._readings[self.name] = self.n_readings
+        before = self._view()
+        new, batch = self._information(slice(self.n_readings - n_new, None)), self._batch(n_new)
+        self._kept = _View(before.information + new, before.shares | {batch: 1.0}, is_settled=False)
+        self._own = self._own + Mass(np.concatenate([[0.0], new.packed()]), {batch: 1.0})
         self._seen = None
 
     def _has_adopted(self) -> None:
-        packed = self._information().packed()
-        self._own = Mass(np.concatenate([[1.0], packed]), {self.name: float(self.n_readings)} if self.y.size else {})
+        tally = {self._batch(self.n_readings): 1.0} if self.n_readings else {}
+        self._own = Mass(np.concatenate([[1.0], self._information().packed()]), tally)
         for link in self._links.values():
             self._begin_session(link)
-        self._seen = None
+        self._kept = self._seen = None
+
+    def _batch(self, n: int) -> str:
+        """The name of its last n readings."""
+        return f"{self.name} {self.n_readings - n} {n}"
 
     def _begin_session(self, link: _Link) -> None:
         link.own += 1
         link.silence = self.patience + 1
-        link.reset(self._size())
+        self._reset(link)
+
+    def _reset(self, link: _Link) -> None:
+        """Undo all that was given and taken, as the other end will when it hears of it."""
+        link.is_heard = False
+        link.given, link.taken = Mass.none(self._size()), Mass.none(self._size())
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said = msgspec.msgpack.decode(body, type=_Body)
-        if sender not in self.neighbours or said.number <= (link := self._link(sender)).number:
+        if sender not in self.neighbours or said.number <= (link := self._link(sender)).heard:
             return
-        link.number, link.silence = said.number, 0
-        if said.theirs > link.own:  # it knows of sessions that this agent has forgotten
-            link.own = said.theirs + 1
-            link.reset(self._size())
+        link.heard, link.silence = said.number, 0
+        if said.heard > link.sent:  # of messages that this agent has forgotten
+            link.sent, link.own = said.heard, max(link.own, said.theirs) + 1
+            self._reset(link)
         if said.own != link.theirs:
             link.theirs = said.own
-            link.reset(self._size())
+            self._reset(link)
         link.is_heard = said.hears and said.theirs == link.own
         if said.theirs == link.own and said.given:
             link.taken = Mass(unpacked_bytes(said.given), said.tally)
-        for agent, count in said.readings.items():
-            self._readings[agent] = max(count, self._readings.get(agent, 0))
         self._seen = None
 
+    def _must_answer(self, neighbour: str) -> None:
+        pass  # it speaks in every step
+
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        self._number += 1
+        self._kept = self._view()._replace(is_settled=False)
         for neighbour, link in self._links.items():
             is_up = link.silence <= self.patience
             link.silence += 1
@@ -176,8 +199,8 @@ class PushSum(FusingAgent):
             link = self._link(neighbour)
             given = packed_bytes(link.given.vector) if link.given.vector[0] else b""
             hears = link.silence <= self.patience
-            tally = link.given.tally
-            yield neighbour, _Body(self._number, link.own, link.theirs, hears, self._readings, given, tally)
+            link.sent += 1
+            yield neighbour, _Body(link.sent, link.heard, link.own, link.theirs, hears, given, link.given.tally)
 
     def _link(self, neighbour: str) -> _Link:
         if neighbour not in self._links:
@@ -190,36 +213,32 @@ class PushSum(FusingAgent):
             mass = mass + link.taken - link.given
         return mass
 
-    def _view(self) -> tuple[Information, dict[str, float]]:
+    def _view(self) -> _View:
         if self._seen is None:
-            self._seen = self._fused() or (Information.unpacked(self._own.vector[1:], self._p), dict(self._own.tally))
+            self._seen, kept = self._now(), self._kept
+            if not self._seen.is_settled and kept is not None and kept.information.count > self._seen.information.count:
+                self._seen = kept
         return self._seen
 
-    @property
-    def _p(self) -> int:
-        return self.proposal.n_features
-
-    def _fused(self) -> tuple[Information, dict[str, float]] | None:
-        """Information and tally of N times the average; None where mass under way leaves no sense in it."""
+    def _now(self) -> _View:
+        """N times the average of the mass that it holds; its own readings where there is no sense in that."""
         mass = self._mass()
-        if mass.vector[0] <= 0.0 or any(count < -_NOTHING for count in mass.tally.values()):
-            return None  # just after a session ended: what it took there it has passed on already
-        held = {agent: count for agent, count in mass.tally.items() if count > _NOTHING}
-        if not held:
-            return None
-        factor = min(self._readings[agent] / count for agent, count in held.items())  # N / weight, at most
-        information = Information.unpacked(factor * mass.vector[1:], self._p)
-        eigenvalues = np.linalg.eigvalsh(information.precision)
-        if eigenvalues[0] < -_SETTLED * max(1.0, eigenvalues[-1]):
-            return None
-        return information, {agent: factor * count for agent, count in held.items()}
+        if min(mass.tally.values(), default=0.0) < -_NOTHING:  # it has passed on what it took in a session that ended
+            own = Information.unpacked(self._own.vector[1:], self.proposal.n_features)
+            return _View(own, dict(self._own.tally), is_settled=False)
+        shares = {batch: share for batch, share in mass.tally.items() if share > _NOTHING}
+        most = max(shares.values(), default=1.0)
+        information = Information.unpacked(mass.vector[1:] / most, self.proposal.n_features)
+        is_settled = min(shares.values(), default=1.0) >= (1.0 - _SETTLED) * most
+        return _View(information, {batch: share / most for batch, share in shares.items()}, is_settled)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         links = {
             name: {
                 "own": link.own,
                 "theirs": link.theirs,
-                "number": link.number,
+                "sent": link.sent,
+                "heard": link.heard,
                 "silence": link.silence,
                 "is_heard": link.is_heard,
                 "given": link.given.tally,
@@ -229,17 +248,22 @@ class PushSum(FusingAgent):
         }
         arrays = {f"given/{name}": link.given.vector.copy() for name, link in self._links.items()}
         arrays |= {f"taken/{name}": link.taken.vector.copy() for name, link in self._links.items()}
-        plain = {"links": links, "readings": dict(self._readings), "number": self._number, "tally": self._own.tally}
-        return plain, arrays | {"own": self._own.vector.copy()}
+        arrays["own"] = self._own.vector.copy()
+        if self._kept is not None:
+            arrays["kept"] = self._kept.information.packed()
+        plain = {"links": links, "tally": self._own.tally, "kept": None if self._kept is None else self._kept.shares}
+        return plain, arrays
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         self._links = {}
         for name, said in plain["links"].items():
             link = self._link(name)
-            link.own, link.theirs, link.number = said["own"], said["theirs"], said["number"]
+            link.own, link.theirs, link.sent, link.heard = said["own"], said["theirs"], said["sent"], said["heard"]
             link.silence, link.is_heard = said["silence"], said["is_heard"]
             link.given = Mass(arrays[f"given/{name}"], dict(said["given"]))
             link.taken = Mass(arrays[f"taken/{name}"], dict(said["taken"]))
-        self._readings, self._number = dict(plain["readings"]), plain["number"]
         self._own = Mass(arrays["own"], dict(plain["tally"]))
-        self._seen = None
+        self._kept = self._seen = None
+        if plain["kept"] is not None:
+            information = Information.unpacked(arrays["kept"], self.proposal.n_features)
+            self._kept = _View(information, dict(plain["kept"]), is_settled=False)

@@ -34,20 +34,25 @@ class ReadingFlooding(Gossip):
         ({'a': 1.0}, [1.0])
     """
 
+    means_by_proposal = False
+
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
         self._logs: dict[str, Float[np.ndarray, "n c"]] = {}
-        self._belief: ExactGP | None = None
+        self._belief: Any = None
         super().__init__(name, domain, proposal, neighbours, patience)
 
     @property
-    def belief(self) -> ExactGP:
-        """What it believes by what has reached it."""
+    def belief(self) -> Any:
+        """What it believes by what has reached it: an ``ExactGP``."""
         if self._belief is None:
-            h = self.proposal.hyperparameters
-            self._belief = ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
+            self._belief = self._made()
         return self._belief
+
+    def _made(self) -> Any:
+        h = self.proposal.hyperparameters
+        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
 
     @property
     def known(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
@@ -59,14 +64,14 @@ class ReadingFlooding(Gossip):
     def _has(self) -> dict[str, int]:
         return {author: len(log) for author, log in self._logs.items()}
 
-    def _entry(self, author: str, has: int) -> tuple[int, bytes]:
-        return has, packed_bytes(self._logs[author][has:].ravel())
+    def _entry(self, author: str, has: int) -> bytes:
+        return packed_bytes(self._logs[author][has:].ravel())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
         rows = unpacked_bytes(content).reshape(-1, self.n_columns + 1)
-        known = self._has().get(author, 0)
-        if author != self.name and number <= known < number + len(rows):
-            self._append(author, rows[known - number :])
+        known, first = self._has().get(author, 0), number - len(rows)
+        if first <= known < number:
+            self._append(author, rows[known - first :])
 
     def _append(self, author: str, rows: Float[np.ndarray, "n c"]) -> None:
         self._logs[author] = np.concatenate([self._logs[author], rows]) if author in self._logs else rows
@@ -77,8 +82,8 @@ class ReadingFlooding(Gossip):
         self._append(self.name, np.column_stack([self.X[rows], self.y[rows]]))
 
     def _has_adopted(self) -> None:
-        for peer in self._peers.values():  # readings mean the same under every proposal: only the word of it is due
-            peer.age = self.patience
+        for peer in self._peers.values():
+            peer.asked = None
         self._belief = None
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -5,7 +5,7 @@ from typing import Literal
 from swarmbo.belief.hyperparameters import ExactGPSettings
 from swarmbo.settings import Settings, require
 
-FusionMethod = Literal["readings", "summaries", "consensus", "covariance-intersection"]
+FusionMethod = Literal["readings", "summaries", "consensus", "covariance-intersection", "experts"]
 
 
 class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
@@ -13,14 +13,15 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
 
     Args:
         method: ``readings``: flooding of tagged raw readings to an exact process. ``summaries``: flooding of tagged
-            summaries. ``consensus``: robust push-sum. ``covariance-intersection``: untagged estimates. The first is the
-            default because it is best while readings are few; docs/fusion.md has the numbers.
+            summaries. ``consensus``: robust push-sum. ``covariance-intersection``: untagged estimates. ``experts``:
+            raw readings again, to a committee of one exact process per author, which takes less computation. The first
+            is the default because it is best while readings are few; docs/fusion.md has the numbers.
         n_features: Size of the basis, an even number from 2 to 2048; a message holds about half its square of numbers.
-            ``readings`` needs none.
+            ``readings`` and ``experts`` need none.
         steps: Synchronous steps, >= 1, in which neighbours speak after each round of measurements.
         loss: Share, from 0 to below 1, of these messages that a link loses; each direction on its own.
-        growth: The leader fits hyper-parameters and proposes them when its readings have grown by this factor, > 1.
-            With a proposal all that was said before is void, so it should not come too often.
+        growth: Hyper-parameters are fitted and proposed when readings have grown by this factor, > 1. With a proposal
+            all summaries that were told before are void, so it should not come too often.
         prior: Kernel and priors of hyper-parameters, and the effort of a fit. ``refit_every`` is of no meaning here.
     """
 

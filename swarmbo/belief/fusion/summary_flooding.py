@@ -28,8 +28,8 @@ class SummaryFlooding(Gossip):
         >>> a, b = SummaryFlooding("a", domain, start, ["b"]), SummaryFlooding("b", domain, start, ["a"])
         >>> a.measure([[0.2]], [1.0])
         >>> traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=10)
-        >>> b.reached, traffic.messages  # the summary, and the word that it has arrived
-        ({'a': 1.0}, 2)
+        >>> b.reached, traffic.messages  # two greetings, one with the summary, and the word that it has arrived
+        ({'a': 1.0}, 3)
     """
 
     def __init__(
@@ -54,12 +54,11 @@ class SummaryFlooding(Gossip):
     def _has(self) -> dict[str, int]:
         return {author: number for author, (number, _) in self._summaries.items()}
 
-    def _entry(self, author: str, has: int) -> tuple[int, bytes]:
-        number, information = self._summaries[author]
-        return number, packed_bytes(information.packed())
+    def _entry(self, author: str, has: int) -> bytes:
+        return packed_bytes(self._summaries[author][1].packed())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        if author != self.name and number > self._has().get(author, 0):
+        if number > self._has().get(author, 0):
             self._summaries[author] = number, Information.unpacked(unpacked_bytes(content), self.proposal.n_features)
 
     def _has_measured(self, n_new: int) -> None:

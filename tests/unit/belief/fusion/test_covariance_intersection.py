@@ -160,3 +160,25 @@ def test_a_proposal_reaches_all_and_a_saved_agent_goes_on_to_the_bit(names):
         np.testing.assert_array_equal(agents[name].belief.posterior(PLACES), copies[name].belief.posterior(PLACES))
     assert agents["s0"].domain is DOMAIN
     assert agents["s0"].proposal != START
+
+
+def test_who_joins_late_with_nothing_hears_what_the_others_know(names):
+    agents = ring(CovarianceIntersection, names)
+    for name in names[:7]:
+        measure(agents[name], 3)
+    transport = Faults(loss=0.2, seed=1).open(names, links_of(names))
+    exchange([agents[name] for name in names[:7]], transport, steps=100)
+    assert all(agent.speak() == [] for agent in list(agents.values())[1:6])
+    exchange(agents.values(), transport, steps=100)
+    for got, wanted in zip(agents["s7"].belief.posterior(PLACES), agents["s6"].belief.posterior(PLACES), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-2)
+    assert all(agent.is_finished for agent in agents.values())
+
+
+def test_two_who_know_equally_much_and_not_the_same_fall_silent():
+    agents = {name: CovarianceIntersection(name, LINE, KNOWN, ["a", "b"]) for name in ["a", "b"]}
+    agents["a"].measure([[0.5]], [1.0])
+    agents["b"].measure([[0.5]], [2.0])
+    traffic = exchange(agents.values(), InProcess().open(agents), steps=100)
+    assert all(agent.is_finished for agent in agents.values())
+    assert traffic.messages <= 16

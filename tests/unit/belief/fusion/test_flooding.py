@@ -7,13 +7,24 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings
-from swarmbo.belief.fusion import PredictionFlooding, ReadingFlooding, SummaryFlooding, exchange, robust_committee
-from swarmbo.errors import ShapeError
+from swarmbo.belief.fusion import (
+    CommitteeFlooding,
+    CovarianceIntersection,
+    PredictionFlooding,
+    Proposal,
+    PushSum,
+    ReadingFlooding,
+    SummaryFlooding,
+    exchange,
+    robust_committee,
+)
+from swarmbo.belief.hyperparameters import Hyperparameters, TimeCorrelation
+from swarmbo.errors import ConfigError, LostStateError, ShapeError, StateVersionError
 from swarmbo.transport import Faults, InProcess
 
 from .conftest import DOMAIN, OTHER, PLACES, START, assert_is_pool, links_of, measure, ring
 
-KINDS = [SummaryFlooding, ReadingFlooding, PredictionFlooding]
+KINDS = [SummaryFlooding, ReadingFlooding, PredictionFlooding, CommitteeFlooding]
 
 
 def team(kind, names):
@@ -193,3 +204,168 @@ def test_a_product_of_experts_knows_agreed_places_only():
     np.testing.assert_allclose(var, 9.0 * 1.3)
     with pytest.raises(ShapeError, match="wanted some of the 40 places that were agreed on"):
         agent.belief.posterior(PLACES[:2] + 1.0)
+
+
+def by_hand(agents, steps, arrives=lambda envelope: True):
+    """Synchronous steps in which the messages arrive that shall; returns all that was sent."""
+    said = []
+    for _ in range(steps):
+        outbox = [envelope for agent in agents.values() for envelope in agent.speak()]
+        said += outbox
+        for envelope in outbox:
+            if arrives(envelope):
+                agents[envelope.recipient].hear([envelope])
+    return said
+
+
+def test_a_new_reading_costs_tens_of_bytes_a_link_however_much_is_known(names):
+    agents = team(ReadingFlooding, names)
+    transport = InProcess().open(names, links_of(names))
+    exchange(agents.values(), transport, steps=50)
+    agents["s2"].propose(OTHER)
+    exchange(agents.values(), transport, steps=50)
+    measure(agents["s3"], 1)
+    traffic = exchange(agents.values(), transport, steps=50)
+    assert traffic.messages == 2 * 8  # there and back; the one opposite hears it from both sides at once
+    assert traffic.bytes < 16 * 40  # of which the reading is 24, there
+
+
+def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others():
+    names = ["a", "b", "c"]
+    agents = team(SummaryFlooding, names)
+    for measures in names:
+        agents["a"].meet(["c"])
+        agents["b"].meet(["c"])
+        measure(agents[measures], 1)
+        by_hand(agents, 12)
+        agents["a"].meet(["b", "c"])
+        agents["b"].meet(["a", "c"])
+        said = by_hand(agents, 12)
+        between = sum(len(e.payload) for e in said if "c" not in (e.sender, e.recipient))
+        own_news = 8 * 325 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
+        assert between < own_news + 6 * 60
+        assert agents["a"].reached == agents["b"].reached == {name: float(agents[name].n_readings) for name in names}
+
+
+@pytest.mark.parametrize("kind", [SummaryFlooding, ReadingFlooding])
+def test_what_was_lost_is_sent_again_although_there_is_always_news(kind):
+    agents = team(kind, ["a", "b", "c"])
+    agents["a"].meet(["b"])
+    agents["c"].meet(["b"])
+    by_hand(agents, 10)
+    measure(agents["a"], 1)
+    by_hand(agents, 2, arrives=lambda envelope: envelope.recipient != "c")
+    for _ in range(6):  # b's news hide from c that it has missed some of a's
+        measure(agents["b"], 1)
+        by_hand(agents, 1)
+    assert agents["c"].reached["a"] == agents["a"].n_readings
+
+
+@pytest.mark.parametrize("kind", [SummaryFlooding, ReadingFlooding])
+def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing(kind):
+    agents = ring(kind, ["a", "b", "c"])
+    measure(agents["a"], 2)
+    by_hand(agents, 12)
+    agents["c"] = kind("c", DOMAIN, START, ["a", "b"])
+    by_hand(agents, 12)
+    measure(agents["c"], 1)
+    by_hand(agents, 12)
+    for agent in agents.values():
+        assert agent.reached == {"a": 2.0, "c": 1.0}
+        assert agent.speak() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_others_are_as_before(kind):
+    agents = team(kind, ["a", "b", "c"])
+    by_hand(agents, 12)
+    more = {"places": PLACES} if kind is PredictionFlooding else {}
+    agents["c"] = kind("c", DOMAIN, START, ["a", "b"], **more)
+    measure(agents["c"], 1, seed=1)
+    with pytest.raises(LostStateError, match=r"agent 'c': got 1 readings of its own, and '[ab]' knows of 4; wanted"):
+        by_hand(agents, 12)
+    for name in ["a", "b"]:
+        assert agents[name].reached == {"a": 2.0, "b": 3.0, "c": 4.0}
+
+
+def test_who_comes_back_with_an_older_state_is_told_what_it_has_forgotten():
+    agents = team(ReadingFlooding, ["a", "b", "c"])
+    agents["b"].meet(["a"])
+    agents["c"].meet(["a"])
+    by_hand(agents, 12)
+    state = agents["b"].state_dict()
+    measure(agents["a"], 2)
+    measure(agents["c"], 1)
+    by_hand(agents, 12)
+    agents["b"].load_state_dict(state)
+    measure(agents["a"], 1)  # it shows b that it has forgotten some of a's, and perhaps others'
+    by_hand(agents, 12)
+    assert agents["b"].reached == {"a": 5.0, "b": 3.0, "c": 5.0}
+    assert_has_fused(ReadingFlooding, agents["b"], list(agents.values()))
+
+
+def test_readings_told_under_a_proposal_that_is_no_longer_the_newest_are_not_lost():
+    agents = team(ReadingFlooding, ["a", "b"])
+    agents["a"].propose(OTHER)
+    by_hand(agents, 1)
+    assert agents["a"].reached == agents["b"].reached == {"a": 2.0, "b": 3.0}
+
+
+def test_agents_started_with_different_proposals_come_to_one():
+    other = Proposal(0, "", OTHER, 3, 24)
+    agents = {"a": SummaryFlooding("a", DOMAIN, START, ["b"]), "b": SummaryFlooding("b", DOMAIN, other, ["a"])}
+    for agent in agents.values():
+        measure(agent, 2)
+    by_hand(agents, 12)
+    assert agents["a"].proposal == agents["b"].proposal
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()), agents["a"].proposal, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_does_not_fit_is_refused(kind):
+    more = {"places": PLACES} if kind is PredictionFlooding else {}
+    agent = kind("a", DOMAIN, START, ["b"], **more)
+    with pytest.raises(ConfigError, match=r"\$.patience: got 0; wanted an integer >= 1"):
+        kind("a", DOMAIN, START, patience=0, **more)
+    with pytest.raises(ShapeError, match="proposal: got 1 lengthscales; wanted 2"):
+        agent.propose(Hyperparameters("rbf", (0.3,), 1.0, 0.1))
+    with pytest.raises(ShapeError, match="time axis"):
+        agent.propose(Hyperparameters("rbf", (0.3, 0.3), 1.0, 0.1, time=TimeCorrelation("rbf", 3.0)))
+    with pytest.raises(ValueError, match="noise variance > 0"):
+        agent.propose(Hyperparameters("rbf", (0.3, 0.3), 1.0, 0.0))
+    with pytest.raises(ShapeError, match=r"X\[1\]: got"):
+        agent.measure([[1.0, 2.0], [np.nan, 0.0]], [1.0, 2.0])
+    with pytest.raises(ShapeError, match=r"y: got shape"):
+        agent.measure([[1.0, 2.0]], [1.0, 2.0])
+    with pytest.raises(StateVersionError, match=r"got \{'name': 'a'\}; wanted"):
+        kind("b", DOMAIN, START, **more).load_state_dict(agent.state_dict())
+    with pytest.raises(StateVersionError, match="'kind'"):
+        PushSum("a", DOMAIN, START).load_state_dict(agent.state_dict())
+    assert agent.n_readings == 0
+    assert agent.proposal == START
+
+
+@pytest.mark.parametrize("n_features", [0, 7, 4096])
+def test_other_sizes_of_a_basis_are_refused(n_features):
+    with pytest.raises(ValueError, match="an even integer from 2 to 2048"):
+        Proposal(0, "", START.hyperparameters, 0, n_features)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, PushSum, CovarianceIntersection])
+@pytest.mark.parametrize("lengthscale", [1e-4, 0.3, 1e6])
+@pytest.mark.parametrize("noise", [1e-8, 1.0])
+def test_extremes_do_no_harm(kind, lengthscale, noise):
+    h = Hyperparameters("matern52", (lengthscale, lengthscale), 1.3, noise, 0.2, 7.0, 3.0)
+    start = Proposal(0, "", h, 0, n_features=2)
+    more = {"places": PLACES} if kind is PredictionFlooding else {}
+    agents = {name: kind(name, DOMAIN, start, ["a", "b", "c"], **more) for name in ["a", "b", "c"]}
+    agents["a"].measure([[50.0, 10.0]], [8.0])
+    agents["b"].measure([[50.0, 10.0]] * 5, [8.0] * 5)  # c has none
+    by_hand(agents, 40)
+    for agent in agents.values():
+        mean, var = agent.belief.posterior(PLACES)
+        assert np.isfinite(mean).all()
+        assert (var >= 0.0).all()
+        assert (var <= 9.0 * 1.3 * (1.0 + 1e-6)).all()
+        assert set(agent.reached) == {"a", "b"} or kind is CovarianceIntersection

@@ -219,3 +219,53 @@ def test_an_agent_alone_believes_its_own_readings_and_one_without_any_the_prior(
     measure(agent, 5)
     assert_is_pool(agent, [agent])
     assert agent.reached == {"a": 5.0}
+
+
+def test_who_comes_back_with_nothing_is_taken_for_a_new_agent(names):
+    agents = team(names)
+    transport = Faults(loss=0.2, seed=7).open(names, links_of(names))
+    exchange(agents.values(), transport, steps=150)
+    gone, agents["s3"] = agents["s3"], PushSum("s3", DOMAIN, START, links_of(names)["s3"])
+    measure(agents["s3"], 2, seed=1)
+    for _ in range(25):
+        exchange(agents.values(), transport, steps=10)
+        for name, agent in agents.items():
+            for author, count in agent.reached.items():
+                most = gone.n_readings if author == "s3" and name != "s3" else agents[author].n_readings
+                assert count <= most + 1e-6
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+        assert agent.reached["s3"] == pytest.approx(2.0)
+
+
+def test_who_comes_back_with_an_older_state_goes_on_from_it(names):
+    agents = team(names)
+    transport = InProcess().open(names, links_of(names))
+    exchange(agents.values(), transport, steps=30)
+    state = agents["s3"].state_dict()
+    exchange(agents.values(), transport, steps=30)
+    measure(agents["s3"], 2)
+    exchange(agents.values(), transport, steps=30)
+    agents["s3"].load_state_dict(state)
+    exchange(agents.values(), transport, steps=250)
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
+
+
+def test_while_news_spread_nothing_that_was_known_is_lost_and_no_reading_weighs_more_than_once(names):
+    agents = team(names)
+    transport = InProcess().open(names, links_of(names))
+    exchange(agents.values(), transport, steps=150)
+    whole = sum(range(2, 10))
+    for name in names[:3]:
+        measure(agents[name], 1)
+    assert sum(agents["s0"].reached.values()) == pytest.approx(whole + 1)
+    for _ in range(150):
+        exchange(agents.values(), transport, steps=1)
+        for name, agent in agents.items():
+            assert sum(agent.reached.values()) >= whole - 1e-4
+            assert max(agent._view().shares.values()) <= 1.0 + 1e-9
+            assert agent.belief.information.count == pytest.approx(sum(agent.reached.values())), name
+    for agent in agents.values():
+        assert agent.is_settled
+        assert_is_pool(agent, list(agents.values()))
