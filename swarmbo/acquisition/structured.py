@@ -106,6 +106,8 @@ def _carried_over(
     if 1 in (len(before.scopes), len(structure.scopes)):  # one factor may be modelled in ways that a sum can't
         return None
     kept = {i: before.scopes.index(scope) for i, scope in enumerate(structure.scopes) if scope in before.scopes}
+    if len(kept) == len(structure.scopes):
+        kept = {}  # no new scope takes over the mean and variance of those that are gone, so all share them
     old, new = _graph(situation, before), _graph(situation, structure)
     hyperparameters = regrouped(previous.hyperparameters, old, new, kept, settings.kernel)
     rivals = tuple((place, regrouped(of, old, new, kept, settings.kernel)) for place, of in previous.rivals)
