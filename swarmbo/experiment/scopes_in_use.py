@@ -39,10 +39,10 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
     learned = msgspec.convert(record.hyperparameters, Learned)
     groups = _groups(learned, _variables(world))
     outputscales = learned.hyperparameters.in_one_unit().outputscales
-    return [
-        ScopeInUse(list(group), variance / sum(outputscales))
-        for group, variance in zip(groups, outputscales, strict=bool(groups))
-    ]
+    if len(groups) != len(outputscales):  # no groups, or an acquisition of the user's own with other factors
+        return []
+    pairs = zip(groups, outputscales, strict=True)
+    return [ScopeInUse(list(group), variance / sum(outputscales)) for group, variance in pairs]
 
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
