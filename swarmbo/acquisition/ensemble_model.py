@@ -77,9 +77,10 @@ def learn_ensemble(
     rngs = [stream(situation.seed, "ensemble", "member", part=i, **names) for i in range(len(ensemble.parts))]
     chosen = ensemble.choose(rngs)
     likeliest = tuple(int(np.argmax(w)) for w in ensemble.weights)
+    fitted_at = max(part.fitted_at for part in ensemble.hyper.parts)
     return EnsembleModel(
         belief=ensemble.exact(chosen).condition_on_pending(situation.pending),
-        learned=Learned(ensemble.hyper.of_members(likeliest), n, ensemble=ensemble.hyper),
+        learned=Learned(ensemble.hyper.of_members(likeliest), fitted_at, ensemble=ensemble.hyper),
         ensemble=ensemble,
         chosen=chosen,
         pending=situation.pending,

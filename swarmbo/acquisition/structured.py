@@ -13,7 +13,7 @@ from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.groupings import graph_of_groups
 from swarmbo.acquisition.joint_situation import JointSituation, OutcomeMode
 from swarmbo.acquisition.model import JointAcquisition, Learned, Model
-from swarmbo.belief.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
 from swarmbo.belief.regrouping import regrouped
 from swarmbo.belief.structure import RandomBlocks, SampledStructure
 from swarmbo.belief.structure.choice import choose_structure
@@ -107,6 +107,17 @@ def _carried_over(
         return None
     kept = {i: before.scopes.index(scope) for i, scope in enumerate(structure.scopes) if scope in before.scopes}
     old, new = _graph(situation, before), _graph(situation, structure)
-    hyperparameters = regrouped(previous.hyperparameters, old, new, kept, settings.kernel)
-    rivals = tuple((place, regrouped(of, old, new, kept, settings.kernel)) for place, of in previous.rivals)
-    return msgspec.structs.replace(previous, hyperparameters=hyperparameters, rivals=rivals)
+
+    def moved(hyper: AdditiveHyperparameters) -> AdditiveHyperparameters:
+        out = regrouped(hyper, old, new, kept, settings.kernel)
+        return _with_prior_of(out, hyper.in_one_unit()) if len(kept) == len(new.factors) else out
+
+    rivals = tuple((place, moved(of)) for place, of in previous.rivals)
+    return msgspec.structs.replace(previous, hyperparameters=moved(previous.hyperparameters), rivals=rivals)
+
+
+def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:
+    """Where scopes only went, so that no new one takes over their part: mean and variance of the sum as they were."""
+    k, growth = len(hyper.constants), sum(whole.outputscales) / sum(hyper.outputscales)
+    outputscales = tuple(variance * growth for variance in hyper.outputscales)
+    return msgspec.structs.replace(hyper, constants=(whole.constant / k,) * k, outputscales=outputscales)

@@ -11,7 +11,7 @@ from swarmbo.belief.additive_fit import units
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.ensemble_data import Evaluations
 from swarmbo.belief.ensemble_part import bases_of, feature_rows
-from swarmbo.belief.ensemble_settings import EnsembleSettings, Member, PartHyperparameters
+from swarmbo.belief.ensemble_settings import EnsembleSettings, FittedLengthscales, Member, PartHyperparameters
 from swarmbo.belief.observations import TOTAL
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
@@ -74,34 +74,39 @@ def fit_part(
 
 def _fitted_shapes(
     settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Evaluations
-) -> dict[KernelName, AdditiveHyperparameters]:
+) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
     """Lengthscales, and how the variance divides among factors, for members that have them fitted."""
-    if "fitted" not in settings.lengthscales:
-        return {}
     own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
     columns = [graph.variables.index(variable) for variable in own.variables]
     box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
-    out = dict[KernelName, AdditiveHyperparameters]()
-    for kernel in settings.kernels:
-        belief = AdditiveGP.create(AdditiveGPSettings(kernel=kernel), own, box)
-        belief = belief.update(X, totals=data.totals, factors=data.factors)
-        out[kernel] = belief.fit(stream(0, "no random starts")).hyperparameters
+    out = dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]()
+    for kernel, length in dictionary(settings):
+        if isinstance(length, str):
+            prior = AdditiveGPSettings(
+                kernel=kernel,
+                lengthscales="auto" if length == "fitted" else length,
+                noise_median=settings.noise_median,
+                noise_log_std=settings.noise_log_std,
+                noise_floor=settings.noise_floor,
+            )
+            belief = AdditiveGP.create(prior, own, box).update(X, totals=data.totals, factors=data.factors)
+            out[kernel, length] = belief.fit(stream(0, "no random starts")).hyperparameters
     return out
 
 
-def dictionary(settings: EnsembleSettings) -> list[tuple[KernelName, float | str]]:
+def dictionary(settings: EnsembleSettings) -> list[tuple[KernelName, float | FittedLengthscales]]:
     """Kernel and lengthscale of each member, in order."""
     return [(kernel, length) for kernel in settings.kernels for length in settings.lengthscales]
 
 
 def _shape(
     kernel: KernelName,
-    length: float | str,
+    length: float | FittedLengthscales,
     scopes: Sequence[Sequence[int]],
-    shapes: dict[KernelName, AdditiveHyperparameters],
+    shapes: dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters],
 ) -> Member:
     if isinstance(length, str):
-        hyper = shapes[kernel]
+        hyper = shapes[kernel, length]
         outputs = np.array(hyper.in_one_unit().outputscales)
         return Member(kernel, hyper.lengthscales, tuple((outputs / outputs.sum()).tolist()))
     lengths = tuple((length * float(np.sqrt(len(scope))),) * len(scope) for scope in scopes)

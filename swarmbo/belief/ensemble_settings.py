@@ -1,7 +1,7 @@
 """What an ensemble of Gaussian processes is told to be (settings), and what its members were fitted to be."""
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ from swarmbo.belief.additive_settings import AdditiveHyperparameters
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, require
 
+FittedLengthscales = Literal["fitted", "shared"]
 _SHORTEST, _LONGEST = 1e-9, 1e9
 
 
@@ -18,9 +19,9 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
     """Settings of a dictionary of Gaussian processes, weighed by how well they foretold the outcomes.
 
     There is a member for every kernel with every lengthscale. Variances are relative to the variance of the outcomes;
-    the priors on them are normal in the logarithm. The paper's dictionaries are ``lengthscales = ["fitted"]`` with its
-    kernels, and ``kernels = ["rbf"]`` with the lengthscales 1e-4, 1e-3, … 1e6; its other settings ``n_features = 100``
-    and ``refit_every = 50``.
+    the priors on them are normal in the logarithm. The paper's dictionaries are ``lengthscales = ["fitted", "shared"]``
+    with its kernels, and ``kernels = ["rbf"]`` with the lengthscales 1e-4, 1e-3, … 1e6; its other settings
+    ``n_features = 100`` and ``refit_every = 50``.
 
     Source: Lu, Polyzos, Li & Giannakis 2022 (EGP-TS), sections 4.1 and 6, appendix E.
 
@@ -28,7 +29,8 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         kernels: Covariance functions; one's own need frequencies.
         lengthscales: In shares of the sides of the domain, from 1e-9 to 1e9, for a factor of one variable; factors of d
             variables have them √d as long. ``fitted``: by maximum a posteriori, separate for each variable where
-            factors are observed one by one, as ``additive`` has it.
+            factors are observed one by one, as ``additive`` has it. ``shared``: fitted too, one for all variables of
+            the factors that are weighed together.
         n_features: Random features of each factor in each member, an even number >= 2.
         floor: Smallest weight a member is drawn with, >= 0 and less than 1 / number of members.
         refit_every: After this many evaluations, >= 1, members are fitted anew, with features drawn anew.
@@ -39,7 +41,7 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
     """
 
     kernels: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")
-    lengthscales: tuple[float | Literal["fitted"], ...] = (0.1, 0.3, "fitted")
+    lengthscales: tuple[float | FittedLengthscales, ...] = (0.1, 0.3, "fitted")
     n_features: int = 512
     floor: float = 1e-4
     refit_every: int = 10
@@ -55,8 +57,11 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         require(
             self,
             "lengthscales",
-            lambda v: all(length == "fitted" or _SHORTEST <= length <= _LONGEST for length in v),
-            "numbers from 1e-9 to 1e9, or 'fitted'",
+            lambda v: all(
+                length in get_args(FittedLengthscales) if isinstance(length, str) else _SHORTEST <= length <= _LONGEST
+                for length in v
+            ),
+            "numbers from 1e-9 to 1e9, 'fitted' or 'shared'",
         )
         require(self, "n_features", lambda v: v >= 2 and v % 2 == 0, "an even number >= 2")
         size = len(self.kernels) * len(self.lengthscales)

@@ -1,6 +1,7 @@
 """Figures of runs that lie in folders: this reads, ``swarmbo.plotting`` draws."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import Comparison, RegretTrace
 from swarmbo.experiment.film import write_film
 from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.scopes_in_use import graph_in_use
 from swarmbo.experiment.views import views_of
 from swarmbo.experiment.world_record import WorldRecord, read_truth, read_world
 from swarmbo.graph import FactorGraph
@@ -71,7 +73,8 @@ def draw_run(path: Path) -> list[Path]:
     records = folder.records()
     if not records:
         return []
-    world, belief, into = world_of(folder), folder.scenario().belief, path / "figures"
+    world = replace(world_of(folder), graph_in_use=graph_in_use(records[-1], read_world(folder)))
+    belief, into = folder.scenario().belief, path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
     try:

@@ -1,17 +1,20 @@
 """The closing table of a run."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.scopes_in_use import ScopeInUse
 from swarmbo.experiment.summary import Summary, read_summary
 from swarmbo.records import Recommendation, Traffic
 
 THIS_RUN = "this run"
 _MOST_COORDINATES = 6
+_MOST_SCOPES = 12
 
 
 def read_report(path: Path) -> Summary:
@@ -61,6 +64,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
         if summary.cost:
             rows.append(("cost", quantity(summary.cost, unit)))
+    if summary.scopes:
+        rows.append(("scopes in use at the end", _scopes(summary.scopes)))
     rows += [
         ("messages to agree", traffic_text(summary.agreement)),
         ("messages to share", traffic_text(summary.sharing)),
@@ -120,6 +125,14 @@ def traffic_text(traffic: Traffic) -> str:
         return "none"
     size = f"{traffic.bytes / 1000:,.1f} kB" if traffic.bytes >= 1000 else f"{traffic.bytes} bytes"
     return f"{traffic.messages:,} ({size}; {traffic.transmissions:,} transmissions)"
+
+
+def _scopes(scopes: Sequence[ScopeInUse]) -> str:
+    """Scopes and their shares of the variance, the largest first."""
+    ranked = sorted(scopes, key=lambda scope: -scope.share)
+    shown = ranked if len(ranked) <= _MOST_SCOPES else ranked[: _MOST_SCOPES - 1]
+    text = ", ".join(f"{' '.join(scope.variables)} ({scope.share:.0%})" for scope in shown)
+    return text if len(shown) == len(ranked) else f"{text}, … {len(ranked)} scopes"
 
 
 def _found(place: Recommendation | None, unit: str, axis_unit: str, *, with_std: bool) -> str:

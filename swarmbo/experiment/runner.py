@@ -21,9 +21,10 @@ from swarmbo.experiment.policy import Policy
 from swarmbo.experiment.recording import record_reset, record_round
 from swarmbo.experiment.references import reference_values
 from swarmbo.experiment.scenario import Scenario
+from swarmbo.experiment.scopes_in_use import scopes_in_use
 from swarmbo.experiment.summary import Summary, read_summary, summarise
 from swarmbo.experiment.world import Environment, make_environment
-from swarmbo.experiment.world_record import keep_world
+from swarmbo.experiment.world_record import keep_world, read_world
 from swarmbo.records import GroundTruth, RoundRecord
 from swarmbo.team import Team
 
@@ -182,8 +183,9 @@ def _drive(scenario: Scenario, folder: RunFolder, env: Environment, team: Policy
     moment = _begin(run, observations, infos, reset_seconds)
     while moment.record.round < scenario.rounds and env.agents:
         moment = _round(run, moment)
-    references = reference_values(scenario, env, team, truth)
-    summary = summarise(scenario, folder.records(), folder.timings(), truth, references)
+    references, records = reference_values(scenario, env, team, truth), folder.records()
+    scopes = scopes_in_use(records[-1], read_world(folder))
+    summary = summarise(scenario, records, folder.timings(), truth, references, scopes)
     folder.write_json("summary.json", summary)
     return summary
 

@@ -9,6 +9,7 @@ import numpy as np
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.folder import RunFolder, Timing
 from swarmbo.experiment.scenario import Scenario
+from swarmbo.experiment.scopes_in_use import ScopeInUse
 from swarmbo.metrics import (
     agreement_traffic,
     declined,
@@ -48,6 +49,7 @@ class Summary(msgspec.Struct, frozen=True):
         late_mean: Mean measurement of joint points over the last ``late_rounds`` rounds: what counts where the function
             changes. None for agents that each measure a place, and where all of them failed.
         late_rounds: The last quarter of the rounds.
+        scopes: Those that the team had learned or drawn after the last round; none where it went by its own graph.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Summary(msgspec.Struct, frozen=True):
     cost: float = 0.0
     late_mean: float | None = None
     late_rounds: int = 0
+    scopes: list[ScopeInUse] = []
 
 
 def summarise(
@@ -81,6 +84,7 @@ def summarise(
     timings: Sequence[Timing],
     truth: GroundTruth | None,
     references: Mapping[str, float],
+    scopes: Sequence[ScopeInUse],
 ) -> Summary:
     """The summary of a run from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
@@ -113,6 +117,7 @@ def summarise(
         cost=total_cost(records),
         late_mean=float(np.mean(told)) if told else None,
         late_rounds=late_rounds,
+        scopes=list(scopes),
     )
 
 

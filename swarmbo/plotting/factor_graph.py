@@ -1,6 +1,6 @@
 """A factor graph as a drawing: variables as circles, factors as squares, each in the colour of its owner."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -20,7 +20,12 @@ _WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
 _APART = 0.9
 
 
-def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Position] | None = None) -> Axes:
+def plot_factor_graph(
+    ax: Axes,
+    graph: FactorGraph,
+    positions: Mapping[str, Position] | None = None,
+    agents: Sequence[str] | None = None,
+) -> Axes:
     """Draw a factor graph.
 
     Args:
@@ -28,6 +33,7 @@ def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Posi
         graph: The graph. A variable and a factor of one name are told apart.
         positions: Where each variable stands, for example where its robot is; a factor then stands in the middle of its
             scope. None lays out everything by itself, the same way each time.
+        agents: All owners, in the order of their colours; None: those of the graph.
 
     Returns:
         The axes.
@@ -50,7 +56,7 @@ def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Posi
     crowd = len(places)
     is_in_rows = positions is None and float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
     size = float(np.clip(9000 / max(crowd, 1), 280 if is_in_rows else 130, 620))
-    colours = {agent: style.agent_colour(index) for index, agent in enumerate(graph.agents)}
+    colours = {agent: style.agent_colour(index) for index, agent in enumerate(agents or graph.agents)}
     nodes = [("variable", name, "o", colours[graph.variable_owner(name)]) for name in graph.variables]
     nodes += [("factor", name, "s", colours[graph.owner(name)]) for name in graph.factors]
     for kind, name, marker, colour in nodes:
@@ -76,21 +82,36 @@ def plot_factor_graph(ax: Axes, graph: FactorGraph, positions: Mapping[str, Posi
     return ax
 
 
-def factor_graph_figure(graph: FactorGraph, positions: Mapping[str, Position] | None = None) -> Figure:
-    """A drawing of a factor graph with a legend of owners; arguments are those of ``plot_factor_graph``."""
+def factor_graph_figure(
+    graphs: FactorGraph | Mapping[str, FactorGraph], positions: Mapping[str, Position] | None = None
+) -> Figure:
+    """A drawing of a factor graph, or of some under one another, with a legend of owners.
+
+    Args:
+        graphs: The graph, or several by title; an agent has one colour in all.
+        positions: See ``plot_factor_graph``.
+    """
+    by_title = {"": graphs} if isinstance(graphs, FactorGraph) else graphs
     with style.applied():
-        figure = style.new_figure(7.0, 5.0)
-        ax = plot_factor_graph(figure.subplots(), graph, positions)
-        width, height = ax.dataLim.width + 1.0, ax.dataLim.height + 1.0
-        if positions is None:  # a page in the shape of the graph, about an inch between neighbours
+        figure = style.new_figure(7.0, 5.0 * len(by_title))
+        grid = figure.add_gridspec(len(by_title))
+        axes = [figure.add_subplot(row) for row in grid]
+        agents = tuple(dict.fromkeys(agent for graph in by_title.values() for agent in graph.agents))
+        for ax, (title, graph) in zip(axes, by_title.items(), strict=True):
+            plot_factor_graph(ax, graph, positions, agents)
+            ax.set_title(title)
+        if positions is None:  # a page in the shape of the graphs, about an inch between neighbours
+            width = max(ax.dataLim.width for ax in axes) + 1.0
+            heights = [ax.dataLim.height + 1.0 for ax in axes]
             inches = 1.0 if width < 12 else 12.0 / width
-            figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * height + 0.8))
+            figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * sum(heights) + 0.8))
+            grid.set_height_ratios(heights)
         handles = [
             Line2D([], [], marker="o", linestyle="none", markerfacecolor="white", color=style.MUTED, label="variable"),
             Line2D([], [], marker="s", linestyle="none", color=style.MUTED, label="factor"),
             *(
                 Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent)
-                for index, agent in enumerate(graph.agents)
+                for index, agent in enumerate(agents)
             ),
         ]
         figure.legend(

@@ -30,6 +30,7 @@ class World:
         variables: Names of the coordinates, where agents set the variables of one function together; empty where every
             agent measures a place of its own.
         graph: That function's factors, where agents are told them.
+        graph_in_use: The factors that they had learned or drawn after the last round, if they did.
         standpoints: Where agents stand that never move; empty for others.
         goal: What the field is watched for.
         level: The level that is, with the goal ``level``.
@@ -48,6 +49,7 @@ class World:
     argmax: Float[np.ndarray, " d"] | None = None
     variables: tuple[str, ...] = ()
     graph: FactorGraph | None = None
+    graph_in_use: FactorGraph | None = None
     standpoints: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
     goal: Goal = "peak"
     level: float | None = None

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from swarmbo.belief import ExactGPSettings
+from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
 from swarmbo.plotting.agent_maps import AgentViews, agent_maps_figure
 from swarmbo.plotting.animation import write_animation
@@ -29,7 +30,7 @@ def write_figures(
     """Write the figures of a run: ``regret.png``, ``traffic.png`` if there was any, and what suits its world.
 
     Of agents in a plane these are ``belief.png`` and ``run.gif``. Of agents that set the variables of one function they
-    are ``variables.png`` and, where its factors are told, ``factor_graph.png``.
+    are ``variables.png`` and, where its factors are told or were learned, ``factor_graph.png``.
 
     Args:
         records: The rounds of the run, from the first on; it need not be complete.
@@ -53,8 +54,8 @@ def write_figures(
         written.append(style.save(traffic_figure(records), folder / "traffic.png"))
     if world.variables:
         written.append(style.save(variables_figure(records, world), folder / "variables.png"))
-    if world.graph is not None:
-        written.append(style.save(factor_graph_figure(world.graph), folder / "factor_graph.png"))
+    if graphs := _graphs(world, records[-1].round):
+        written.append(style.save(factor_graph_figure(graphs), folder / "factor_graph.png"))
     if fused and belief is not None:
         written.append(style.save(agent_maps_figure(records, world, belief, views), folder / "agents.png"))
     is_scored = any(record.score is not None and record.score.map_rmse is not None for record in records)
@@ -63,3 +64,16 @@ def write_figures(
     if belief is not None:
         written.append(write_animation(records, told, belief, folder / "run.gif"))
     return written
+
+
+def _graphs(world: World, last_round: int) -> dict[str, FactorGraph]:
+    """The graph that agents were told and the one that they had at the end, by title."""
+    told, used = world.graph, world.graph_in_use
+    if used is None:
+        return {} if told is None else {"": told}
+    after = f"in use after round {last_round}"
+    if told is None:
+        return {f"Scopes {after}": used}
+    if {frozenset(scope) for scope in told.scopes} == {frozenset(scope) for scope in used.scopes}:
+        return {f"Scopes as told, and {after}": told}
+    return {"Scopes as told": told, f"Scopes {after}": used}

@@ -36,6 +36,8 @@ def choose_structure(
         previous: From an earlier call with the same settings; None at first.
         n_evaluations: Those made so far, failed ones included.
     """
+    if not isinstance(settings, RandomBlocks | RandomForest) and previous is not None and previous.start is None:
+        previous = None  # chosen before outcomes said anything: no place to go on from
     if previous is not None and not _is_due(settings, previous, n_evaluations):
         return previous
     n = U.shape[1]
@@ -45,8 +47,7 @@ def choose_structure(
         edges = max(1, int(_EDGES * n)) if settings.edges is None else settings.edges
         return _drawn(random_forest(n, edges, rng), n_evaluations)
     told = np.isfinite(totals)
-    start = None if previous is None else previous.start
-    evidence = ScopeEvidence(belief, U[told], totals[told], start)
+    evidence = ScopeEvidence(belief, U[told], totals[told], None if previous is None else previous.start)
     if isinstance(settings, SampledStructure):
         samples = _sampled(settings, evidence, rng, previous, n)
         (scopes, shares), state = averaged(samples), samples[-1]
@@ -55,7 +56,9 @@ def choose_structure(
         begin = alone if previous is None else previous.state
         scopes = screened(begin, evidence, rng, largest=settings.largest, gain=settings.gain, tries=settings.tries)
         shares, state = (), scopes
-    return LearnedStructure(scopes, shares, n_evaluations, state, evidence.fit(state).starting_point())
+    _, varies = evidence.standardised()
+    start = evidence.fit(state).starting_point() if varies else None
+    return LearnedStructure(scopes, shares, n_evaluations, state, start)
 
 
 def _is_due(settings: StructureSettings, previous: LearnedStructure, n_evaluations: int) -> bool:

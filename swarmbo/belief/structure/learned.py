@@ -14,7 +14,7 @@ class LearnedStructure(msgspec.Struct, frozen=True):
         shares: Prior share of the variance of each, in sum 1; empty: even ones.
         chosen_at: Number of evaluations when they were chosen.
         state: Where the search goes on: the last state of a chain over partitions, or the scopes themselves.
-        start: Where fits begin then; None: nothing was fitted yet.
+        start: Where fits begin then; None: no data were looked at, or they did not vary.
     """
 
     scopes: Scopes

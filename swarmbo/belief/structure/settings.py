@@ -76,7 +76,7 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
     Args:
         largest: Cap on the size of scopes, >= 1.
         gain: Log evidence, >= 0, that a scope must bring in to be added, or cost when taken out to be kept.
-        tries: Fits, >= 1, in one search.
+        tries: Fits, >= 1, in one search, that of the scopes it begins with included.
         every: Evaluations, >= 1, after which the search goes on.
     """
 

@@ -97,6 +97,7 @@ def test_going_on_from_the_last_model_changes_no_bit(situation_of, outcomes) -> 
         learned, last = model.learned, model
     assert learned is not None
     assert {part.fitted_at for part in learned.ensemble.parts} == {28}  # 10, 16, 22, 28
+    assert learned.fitted_at == 28
 
 
 def test_features_are_drawn_anew_with_each_fit_only(situation_of) -> None:

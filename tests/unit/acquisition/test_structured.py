@@ -12,10 +12,11 @@ import swarmbo as sb
 from swarmbo.acquisition import JointAcquisition, structured
 from swarmbo.acquisition.structured import in_structure, learn_model
 from swarmbo.belief import AdditiveGPSettings
-from swarmbo.belief.structure import RandomBlocks, RandomForest, SampledStructure, ScreenedScopes
+from swarmbo.belief.structure import RandomBlocks, RandomForest, SampledStructure, ScreenedScopes, StructureSettings
 from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.errors import ConfigError
 from swarmbo.experiment import load
+from swarmbo.settings import convert
 
 NAMES = tuple("uvwxyz")
 BOUNDS = {name: (-1.0, 2.0 + i) for i, name in enumerate(NAMES)}
@@ -189,6 +190,48 @@ def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
         functions = team.acquisition.local_functions(in_structure(situation, learned.structure), model)
         assert functions.graph.variables == NAMES
         assert [tuple(NAMES[i] for i in scope) for scope in given.scopes] == list(model.belief.graph.scopes)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (((0, 1), (1, 2), (0, 2), (3, 4, 5)), ((0, 1), (1, 2), (3, 4, 5))),  # nothing new
+        (((0, 1), (2,), (3,), (4, 5)), ((0, 1), (2, 3), (4, 5))),
+        (((0, 1), (2, 3), (4, 5)), ((0, 1), (2,), (3,), (4, 5))),
+    ],
+)
+def test_the_prior_of_the_sum_stays_when_scopes_change_between_fits(monkeypatch, before, after) -> None:
+    settings, team = (
+        AdditiveGPSettings(structure=ScreenedScopes(every=1), refit_every=99),
+        team_of(None, acquisition="dec-hbo"),
+    )
+    X = np.random.default_rng(0).uniform(-1.0, 2.0, (12, 6))
+    team.attach(X, 1000.0 + np.sin(X).sum(axis=1))
+    learned, kept = None, []
+    for scopes in (before, after):
+        given = LearnedStructure(scopes, (), 12, ((0,),))
+        monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
+        learned = learn_model(team.acquisition, team._situation(None), settings, learned).learned
+        kept.append((learned.hyperparameters.constant, sum(learned.hyperparameters.outputscales), learned.fitted_at))
+    assert kept[1] == pytest.approx(kept[0], rel=1e-9)
+    assert kept[1][0] == pytest.approx(1000.0, abs=10.0)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "screened"])
+def test_scopes_chosen_before_outcomes_said_anything_are_chosen_again_as_if_first(kind) -> None:
+    settings = AdditiveGPSettings(structure=convert({**KINDS[kind], "every": 50}, StructureSettings, "$"))
+    team, fresh = team_of(None), team_of(None)
+    team.attach(np.zeros((2, 6)), [np.nan, 1.0])
+    blind = learn_model(team.acquisition, team._situation(None), settings, None).learned
+    played(team, 6)
+    fresh.attach(team.history.X, team.history.totals)
+    seeing = learn_model(team.acquisition, team._situation(None), settings, blind).learned
+    anew = learn_model(fresh.acquisition, fresh._situation(None), settings, None).learned
+    assert blind.structure is not None
+    assert blind.structure.start is None
+    assert seeing.structure == anew.structure
+    assert seeing.structure is not None
+    assert (seeing.structure.chosen_at, seeing.structure.start is None) == (8, False)
 
 
 def test_groups_that_make_up_a_function_are_sampled() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import multivariate_normal
 
 import swarmbo as sb
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.belief.ensemble import Ensemble
 from swarmbo.belief.ensemble_data import Evaluations
 from swarmbo.belief.ensemble_fit import _fit_variances
@@ -278,6 +279,30 @@ def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
         assert np.isfinite(belief.weights[0]).all()
 
 
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize(("length", "model"), [("fitted", "auto"), ("shared", "shared")])
+def test_fitted_lengthscales_are_those_of_an_additive_belief_with_the_same_priors(outcomes, length, model) -> None:
+    noise = {"noise_median": 0.2, "noise_log_std": 0.3, "noise_floor": 0.01}
+    belief = fitted(outcomes, EnsembleSettings(kernels=("rbf",), lengthscales=(0.3, length), n_features=20, **noise))
+    data, kind = seen(14, outcomes), AdditiveGPSettings(kernel="rbf", lengthscales=model, **noise)
+    told = AdditiveGP.create(kind, GRAPH, DOMAIN, outcomes).update(data.X, totals=data.totals, factors=data.factors)
+    wanted = told.fit(np.random.default_rng(0)).hyperparameters.lengthscales
+    got = [lengths for part in belief.hyper.parts for lengths in part.members[1].lengthscales]
+    np.testing.assert_allclose(got, wanted, rtol=1e-9)
+    alike = [len(set(lengths)) == 1 for lengths in got] + [outcomes == "per-factor" or got[0] == got[1]]
+    assert all(alike) == (length == "shared")
+
+
+def test_the_four_kernels_of_the_paper_are_members_of_a_dictionary() -> None:
+    named = convert(
+        {"kind": "ensemble", "kernels": ["rbf", "matern32", "matern52"], "lengthscales": ["fitted", "shared"]},
+        EnsembleSettings,
+    )
+    (part,) = fitted(settings=msgspec.structs.replace(named, n_features=100)).hyper.parts
+    found = [(member.kernel, len({*member.lengthscales[0], *member.lengthscales[1]}) == 1) for member in part.members]
+    assert found == [(kernel, shared) for kernel in ("rbf", "matern32", "matern52") for shared in (False, True)]
+
+
 def test_hyperparameters_survive_being_written_down() -> None:
     hyper = fitted("per-factor").hyper
     assert msgspec.convert(msgspec.to_builtins(hyper), EnsembleHyperparameters) == hyper
@@ -299,3 +324,8 @@ def test_hyperparameters_survive_being_written_down() -> None:
 def test_settings_out_of_range_are_refused_by_name(wrong, names) -> None:
     with pytest.raises(sb.SwarmboError, match=names):
         convert({"kind": "ensemble", **wrong}, EnsembleSettings)
+
+
+def test_a_lengthscale_that_is_no_number_and_no_way_to_fit_is_refused_in_python_too() -> None:
+    with pytest.raises(ValueError, match="'fitted' or 'shared'"):
+        EnsembleSettings(lengthscales=(0.3, "guessed"))

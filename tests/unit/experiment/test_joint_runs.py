@@ -6,20 +6,26 @@ import json
 import msgspec
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 import swarmbo as sb
 from swarmbo.acquisition import History, JointSituation, Learned
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.experiment import compare, load, resume, run
+from swarmbo.experiment import compare, load, read_report, resume, run
+from swarmbo.experiment.checkpoint import read_checkpoint
 from swarmbo.experiment.figures import draw_run, world_of
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.joint_recording import evaluation_of
 from swarmbo.experiment.report import report_rows, report_table
-from swarmbo.experiment.runner import check
+from swarmbo.experiment.runner import assemble, check
 from swarmbo.experiment.scenario import available, scenario_of
+from swarmbo.experiment.scopes_in_use import ScopeInUse
 from swarmbo.experiment.world import make_environment
+from swarmbo.graph import FactorGraph
 from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
+from swarmbo.plotting import World, run_figures
+from swarmbo.spaces import Domain
 from swarmbo_envs.functions import get
 
 POWELL = {"id": "swarmbo/function-v0", "function": "powell", "parameters": {"n_variables": 8}, "moved": True}
@@ -260,3 +266,61 @@ def test_a_sum_is_logged_only_where_all_its_factors_came():
     assert part.factors == {"f0": whole.factors["f0"], "f1": None}
     del infos["agent_1"]["factors"]
     assert evaluation_of(team, infos) == part
+
+
+SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 4}, "max_iterations": 10}
+LEARNING = {
+    "told": {"belief": SAMPLED},
+    "hidden": {"environment": {"structure": "hidden"}, "belief": SAMPLED},
+    "drawn": {"belief": {"kind": "additive", "structure": {"kind": "random-forest"}}},
+    "add-gp-ucb": {"acquisition": {"kind": "add-gp-ucb", "groups": "learned", "group_size": 3}},
+}
+
+
+@pytest.mark.parametrize("case", LEARNING)
+def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch):
+    drawn = dict[str, FactorGraph]()
+    monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
+    wanted, folder = scenario(**{"rounds": 12, **LEARNING[case]}), tmp_path / "run"
+    summary = run(wanted, folder)
+    env, team = assemble(wanted)
+    env.reset(seed=wanted.seed)
+    team.load_state_dict(read_checkpoint(RunFolder.open(folder)).team)
+    belief = team.model.belief
+    assert len(belief.graph.scopes) > 1
+    assert [tuple(scope.variables) for scope in summary.scopes] == list(belief.graph.scopes)
+    outputscales = np.array(belief.hyperparameters.outputscales)
+    np.testing.assert_allclose([scope.share for scope in summary.scopes], outputscales / outputscales.sum())
+    largest = max(summary.scopes, key=lambda scope: scope.share)
+    text = dict(report_rows(summary))["scopes in use at the end"]
+    assert text.startswith(f"{' '.join(largest.variables)} ({largest.share:.0%})")
+    assert read_report(folder) == summary
+    assert "factor_graph.png" in {path.name for path in draw_run(folder)}
+    stated = [] if case == "hidden" else [team.graph]
+    assert list(drawn) == ["Scopes as told"] * len(stated) + ["Scopes in use after round 12"]
+    for graph, wanted_graph in zip(drawn.values(), [*stated, belief.graph], strict=True):
+        assert graph.scopes == wanted_graph.scopes
+        assert graph.factor_owners == wanted_graph.factor_owners
+        assert graph.agents == wanted_graph.agents
+
+
+def test_scopes_that_are_those_told_are_drawn_once(tmp_path, monkeypatch, done):
+    drawn = dict[str, FactorGraph]()
+    monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
+    told = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+    used = FactorGraph.from_scopes({"group_0": ["z"], "group_1": ["y", "x"]})
+    _, _, records, summary = done
+    world = World(Domain(np.zeros(3), np.ones(3)), variables=("x", "y", "z"), graph=told, graph_in_use=used)
+    joint = msgspec.structs.replace(records[-1].joint, location=[0.5, 0.5, 0.5])
+    shown = msgspec.structs.replace(records[-1], joint=joint, best=None, recommendation=None)
+    run_figures.write_figures([shown], world, None, tmp_path)
+    assert drawn == {"Scopes as told, and in use after round 13": told}
+    assert summary.scopes == []
+    assert "scopes in use at the end" not in dict(report_rows(summary))
+
+
+def test_many_scopes_are_shortened_in_the_closing_table(done):
+    scopes = [ScopeInUse([f"x{i}"], 0.05) for i in range(19)] + [ScopeInUse(["y", "z"], 0.05)]
+    text = dict(report_rows(msgspec.structs.replace(done[3], scopes=scopes)))["scopes in use at the end"]
+    assert text.startswith("x0 (5%), x1 (5%), ")
+    assert text.endswith("x10 (5%), … 20 scopes")

@@ -64,6 +64,25 @@ def test_figure_has_a_legend_of_owners(graph, tmp_path):
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["variable", "factor", "a", "b"]
 
 
+def test_graphs_under_one_another_have_titles_and_each_agent_one_colour(graph):
+    other = FactorGraph.from_scopes(
+        {"g": ["x2", "x4"], "h": ["x1", "x3"]}, variable_owners=dict(zip(graph.variables, "aaba", strict=True))
+    )
+    figure = factor_graph_figure({"told": graph, "in use": other})
+    assert graph.agents == ("a", "b")
+    assert other.agents == ("b", "a")
+    for ax in figure.axes:
+        place = next(text.xy for text in ax.texts if text.get_text() == "x2")
+        (node,) = [c for c in ax.collections if len(c.get_offsets()) == 1 and np.allclose(c.get_offsets()[0], place)]
+        assert to_hex(node.get_edgecolor()[0]) == style.agent_colour(1)
+    assert [ax.get_title(loc="left") or ax.get_title() for ax in figure.axes] == ["told", "in use"]
+    assert [{text.get_text() for text in ax.texts} for ax in figure.axes] == [
+        {*one.factors, *one.variables} for one in (graph, other)
+    ]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["variable", "factor", "a", "b"]
+    assert figure.get_figheight() > factor_graph_figure(graph).get_figheight() + 0.5
+
+
 def test_many_parts_stand_in_rows_that_fit_a_page():
     graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}{j}" for j in range(5)] for i in range(20)})
     _, places, _ = drawn(graph)

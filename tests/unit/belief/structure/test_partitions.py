@@ -71,6 +71,53 @@ def test_proposals_come_as_often_as_is_said(start, largest) -> None:
     assert sum(abs(seen[new] / n - said[new]) for new in space) / 2.0 < 0.02
 
 
+class Scripted:
+    """In place of a generator: takes the choices it is told to, and multiplies up their probability."""
+
+    def __init__(self, choices) -> None:
+        self.choices, self.taken, self.probability = choices, 0, 1.0
+
+    def _choice(self, n) -> int:
+        if self.taken == len(self.choices):
+            raise LookupError(n)
+        self.taken, self.probability = self.taken + 1, self.probability / n
+        return self.choices[self.taken - 1]
+
+    def random(self) -> float:
+        return (0.25, 0.75)[self._choice(2)]
+
+    def integers(self, n, size=None):
+        if size is None:
+            return self._choice(n)
+        number = 1 + self._choice(n**size - 1)  # all zeros would be drawn again, so all others come alike
+        return np.array([number >> bit & 1 for bit in range(size)])
+
+
+def proposed_from(partition, largest) -> dict:
+    """Every proposal and its probability, by following all branches that ``propose`` may take."""
+    found, scripts = dict[tuple, float](), [()]
+    while scripts:
+        choices = scripts.pop()
+        rng = Scripted(choices)
+        try:
+            proposal = propose(partition, rng, largest)
+        except LookupError as more:
+            scripts += [(*choices, choice) for choice in range(more.args[0])]
+        else:
+            new = partition if proposal is None else proposal.partition
+            found[new] = found.get(new, 0.0) + rng.probability
+    return found
+
+
+@pytest.mark.parametrize("largest", [*CAPS, 4])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_every_branch_of_the_proposal_has_the_probability_that_is_said(n, largest) -> None:
+    for old in all_partitions(n, largest):
+        for new, probability in proposed_from(old, largest).items():
+            said = log_probability(old, new, largest)
+            assert math.exp(said) == pytest.approx(probability if new != old else 0.0, abs=1e-12)
+
+
 def test_probabilities_by_hand() -> None:
     whole, halves, singles = ((0, 1, 2),), ((0, 1), (2,)), ((0,), (1,), (2,))
     assert math.exp(log_probability(whole, halves)) == pytest.approx(1 / 3)  # a split is forced; three cuts
