@@ -9,11 +9,12 @@ from swarmbo.experiment.compare import ScoreTrace
 from swarmbo.experiment.comparison_table import comparison_tables
 from swarmbo.experiment.figures import draw_comparison, draw_run, world_of
 from swarmbo.experiment.folder import RunFolder
-from swarmbo.experiment.report import read_report, report_rows
+from swarmbo.experiment.progress import round_text
+from swarmbo.experiment.report import quantity, read_report, report_rows
 from swarmbo.experiment.scenario import available
 from swarmbo.metrics import PairedDifference, declined, level_f1, score_round, total_cost
 from swarmbo.plotting.history import belief_after
-from swarmbo.records import Evaluation, GroundTruth, RoundRecord, Sample, Score
+from swarmbo.records import Evaluation, GroundTruth, RoundRecord, Sample, Score, Traffic
 from swarmbo_envs import sensor_field_v0
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
@@ -44,8 +45,31 @@ def test_records_tell_who_declined_and_what_measuring_cost(done):
     assert summary.cost == pytest.approx(total_cost(records)) == pytest.approx(price * (20 - n_declined))
     labels = [label for label, _ in report_rows(summary)]
     assert "distance travelled" not in labels
-    assert ("not worth their price" in labels) == (n_declined > 0)
+    assert ("measurements not made" in labels) == (n_declined > 0)
     assert "cost" in labels
+
+
+def test_the_closing_table_tells_what_the_goal_is_scored_by_and_of_when(done):
+    name, path = done
+    summary, rows = read_report(path), dict(report_rows(read_report(path)))
+    then = "" if name == "field-soil" else ", last round"
+    assert (summary.goal, summary.moves) == (world_of(RunFolder(path)).goal, then != "")
+    assert {label for label in rows if "regret" in label or "maximum" in label} == {
+        f"true maximum{then}",
+        *(
+            ("simple regret, last round", "simple regret, mean over rounds", "regret at the recommendation, last round")
+            if name == "field"
+            else ()
+        ),
+    }
+    scores = [record.score for record in RunFolder(path).records()]
+    if name == "field-plume":
+        mean = np.mean([score.level_f1 for score in scores[1:]])
+        assert rows["F1 of where the level is exceeded, mean over rounds"] == f"{mean:.3f}"
+    assert rows[f"map RMSE{then}"] == quantity(scores[-1].map_rmse, summary.unit)
+    text = round_text(RunFolder(path).records()[-1], Traffic())
+    assert text.split(", ")[1].startswith("F1 0." if name == "field-plume" else "regret ")
+    assert f"map error {scores[-1].map_rmse:.4g}" in text
 
 
 def test_the_world_is_kept_for_every_round_with_its_goal(done):
