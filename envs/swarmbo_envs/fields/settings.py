@@ -227,7 +227,8 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     kinds = [key for key in by_key if key in table]
     if len(kinds) != 1:
         got = ", ".join(map(repr, table)) or "an empty table"
-        raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, by_key))}", at=at)
+        fix = "; a table given whole takes the place of another: field = { csv = FILE, … }" if len(kinds) > 1 else ""
+        raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, by_key))}{fix}", at=at)
     settings = convert(table, by_key[kinds[0]], at=at)
     if not moving and (path := _path_of_time(settings)) is not None:
         raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
