@@ -264,3 +264,15 @@ def test_titles_of_pictures_lie_within_them(table, title):
     assert 0 <= box.y0 < box.y1 <= height
     assert picture.axes.get_window_extent().y1 <= box.y0
     assert picture._figure.axes[1].get_ylabel() == ("pH" if "survey" in table else "concentration")
+
+
+@pytest.mark.parametrize("table", [{"survey": "oxford-ph"}, {"plume": {}}])
+def test_links_and_failures_are_seen_on_any_ground(table):
+    def picture(**changed):
+        return world(field=table, render_mode="rgb_array", **changed).render().astype(int)
+
+    linked, alone = picture(), picture(radio_range_m=1.0)
+    assert (np.abs(linked - alone).sum(axis=2) > 40).sum() > 100
+    failed = picture(failure_rate=1.0)
+    crosses = np.abs(failed - linked).sum(axis=2) > 0
+    assert {failed[crosses].sum(axis=1).min() < 60, failed[crosses].sum(axis=1).max() > 700} == {True}
