@@ -19,6 +19,7 @@ from swarmbo.experiment.compared_by import (
     metrics_of,
     scores_of,
 )
+from swarmbo.experiment.compared_names import Landscape, landscape_names, method_labels
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.summary import read_summary
 from swarmbo.experiment.world_record import read_truth, read_world
@@ -26,8 +27,6 @@ from swarmbo.metrics import PairedDifference, paired_difference
 from swarmbo.records import Goal
 
 _METHOD_TABLES = ("belief", "acquisition", "coordination", "transport")
-
-Landscape = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
@@ -152,7 +151,7 @@ def compare(
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
         raise RunFolderError("no run is complete and knows the truth; nothing to compare")
-    labels = method_labels([run.method for run in runs])
+    labels = method_labels([run.method for run in runs], [run.landscape for run in runs])
     names = landscape_names([(run.landscape, run.world) for run in runs])
     values: dict[tuple[Landscape, str], dict[int, _Run]] = {}
     for run, label in zip(runs, labels, strict=True):
@@ -190,46 +189,6 @@ def compare(
         for seed, run in sorted(values.get((landscape, method), {}).items())
     ]
     return Comparison(rows, traces, reference, notes)
-
-
-def method_labels(methods: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[str]:
-    """Short names that tell methods apart: the kinds in which they differ, and the settings in which one kind does.
-
-    Args:
-        methods: For each run its method tables.
-
-    Example:
-        >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
-        ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
-        ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
-    """
-    return [
-        ", ".join(filter(None, (_table_label(method, methods, table) for table in method))) or "all"
-        for method in methods
-    ]
-
-
-def landscape_names(landscapes: Sequence[tuple[Landscape, str]]) -> dict[Landscape, str]:
-    """A name for each landscape: its scenario's, with the world's or a number where that is not enough."""
-    worlds = dict(landscapes)
-    names: dict[Landscape, str] = {}
-    for landscape, world in worlds.items():
-        twins = [other for other in worlds if other[1] == landscape[1]]
-        name = landscape[1] if len(twins) == 1 else f"{landscape[1]}: {world}"
-        clash = sum(other == name or other.startswith(f"{name} #") for other in names.values())
-        names[landscape] = name if not clash else f"{name} #{clash + 1}"
-    return names
-
-
-def _table_label(method: Mapping[str, Any], methods: Sequence[Mapping[str, Any]], table: str) -> str:
-    own = method[table]
-    kinds = {other[table].get("kind") for other in methods}
-    twins = [other[table] for other in methods if other[table].get("kind") == own.get("kind")]
-    differing = [key for key in own if key != "kind" and any(twin.get(key) != own[key] for twin in twins)]
-    settings = ", ".join(f"{key}={own[key]}" for key in differing)
-    if len(kinds) > 1:
-        return f"{own.get('kind')} ({settings})" if settings else str(own.get("kind"))
-    return f"{table} {settings}" if settings else ""
 
 
 def _row(

@@ -44,6 +44,10 @@ SCORE_TEXT: dict[Scored, str] = {
     "level_f1": "F1 of the level",
     "map_rmse": "map RMSE",
 }
+SHORT_TEXT: dict[Metric, str] = {
+    **SCORE_TEXT,
+    **{metric: f"{SCORE_TEXT[scored]}, mean over rounds" for scored, metric in _OVER_ROUNDS.items()},
+}  # for axes
 
 
 def first_metric(goal: Goal, moves: bool) -> Metric:

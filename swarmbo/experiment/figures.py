@@ -10,7 +10,7 @@ from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion.settings import FusedSettings
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment.compare import Comparison, ScoreTrace
-from swarmbo.experiment.compared_by import METRIC_TEXT, MORE_IS_BETTER, SCORE_TEXT
+from swarmbo.experiment.compared_by import MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 from swarmbo.experiment.film import write_film
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.views import views_of
@@ -103,7 +103,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
             row.difference.low,
             row.difference.high,
             row.unit,
-            METRIC_TEXT[row.metric],
+            SHORT_TEXT[row.metric],
             row.metric in MORE_IS_BETTER,
         )
         for row in comparison.rows
