@@ -185,7 +185,7 @@ def compare(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
     figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the table.")] = None,
 ) -> None:
-    """Compare methods per landscape, seed by seed: regret and map error, with intervals of the paired differences."""
+    """Compare methods per landscape, seed by seed, by what its goal is scored by: regret, map error, F1 of a level."""
     with _one_line_errors():
         from swarmbo.experiment import compare as compare_runs
         from swarmbo.experiment.comparison_table import comparison_tables, write_csv

@@ -116,12 +116,14 @@ class FieldTeam:
             **settings: As for ``for_field``; ``rounds`` defaults to the environment's ``max_cycles``.
 
         Raises:
-            ConfigError: If action spaces are no finite boxes, or differ.
+            ConfigError: If action spaces are no finite boxes, or differ, or the acquisition needs a level and nobody
+                states one.
         """
         world = World(env)
         settings.setdefault("rounds", world.horizon)
         team = cls(world.agents, world.domain, **settings)
         team._world = world
+        team.acquisition.check_world(world.level)
         return team
 
     def begin(self, infos: Mapping[str, Mapping[str, Any]]) -> None:

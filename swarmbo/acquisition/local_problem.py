@@ -84,6 +84,16 @@ class ChainAcquisition(Settings, frozen=True):
             n_agents: How many measure; by default all that have somewhere to go.
         """
 
+    def check_world(self, level: float | None) -> None:
+        """Refuse a world in which it could not say what a place is good for; before the first round.
+
+        Args:
+            level: That the world states; None where it states none.
+
+        Raises:
+            ConfigError: If something is missing. Here nothing is.
+        """
+
     def local_problem(self, situation: Situation) -> LocalProblem | None:
         """The local acquisitions of one round; None if nobody has anywhere to go.
 

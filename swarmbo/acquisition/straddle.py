@@ -34,17 +34,28 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         require(self, "width", lambda v: v > 0, "a number > 0")
         super().__post_init__()
 
+    def check_world(self, level: float | None) -> None:
+        """Refuse a world without a level where the settings have none either.
+
+        Raises:
+            ConfigError: If neither states one.
+        """
+        if level is None and self.level is None:
+            raise ConfigError(
+                "got none, and the world states none; wanted the level that is watched: set it here, or have a world "
+                "with the task 'level'",
+                at="$.acquisition.level",
+            )
+
     def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
         """How open it is whether the field exceeds the level.
 
         Raises:
             ConfigError: If neither the settings nor the world states a level.
         """
+        self.check_world(situation.level)
         level = situation.level if self.level is None else self.level
-        if level is None:
-            raise ConfigError(
-                "got none, and the world states none; wanted the level that is watched", at="$.acquisition.level"
-            )
+        assert level is not None
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         return LocalWorth(self.width, self.width * bonus, noise_variance, NearLevel(level))
 

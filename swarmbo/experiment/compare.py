@@ -4,41 +4,45 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
 from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.experiment.compared_by import (
+    METRICS,
+    MORE_IS_BETTER,
+    Metric,
+    Scored,
+    first_metric,
+    first_score,
+    metrics_of,
+    scores_of,
+)
+from swarmbo.experiment.compared_names import Landscape, landscape_names, method_labels
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.summary import read_summary
-from swarmbo.experiment.world_record import read_world
-from swarmbo.metrics import PairedDifference, paired_difference, simple_regret
+from swarmbo.experiment.world_record import read_truth, read_world
+from swarmbo.metrics import PairedDifference, paired_difference
+from swarmbo.records import Goal
 
-Metric = Literal["simple_regret", "mean_regret", "map_rmse"]
-METRICS: tuple[Metric, ...] = get_args(Metric)
-METRIC_TEXT: dict[Metric, str] = {
-    "simple_regret": "simple regret at the end",
-    "mean_regret": "mean regret per measurement (cumulative regret / measurements)",
-    "map_rmse": "map RMSE at the end",
-}
 _METHOD_TABLES = ("belief", "acquisition", "coordination", "transport")
-
-Landscape = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
-    """One method on one landscape by one metric; less is better in all of them.
+    """One method on one landscape by one metric; less is better in all but F1 scores.
 
     Args:
         landscape: Its name.
         method: Its name; the settings in which methods differ.
         metric: Which.
-        unit: Unit of its values.
+        unit: Unit of its values; empty of F1 scores.
         mean: Mean over all seeds of this method.
         n_seeds: How many.
         reference: The method that it is compared to.
-        difference: This method less the reference, seed by seed; positive where the reference is better. None for the
-            reference itself, and where the two have no seed in common or the reference was not run.
+        difference: This method less the reference, seed by seed. None for the reference itself, and where the two have
+            no seed in common or the reference was not run.
+        decides: Whether it is what the goal of the landscape's world is scored by in the first place.
     """
 
     landscape: str
@@ -49,27 +53,30 @@ class ComparisonRow(msgspec.Struct, frozen=True):
     n_seeds: int
     reference: str
     difference: PairedDifference | None = None
+    decides: bool = False
 
 
 @dataclass(frozen=True)
-class RegretTrace:
-    """Simple regret of one run.
+class ScoreTrace:
+    """One run, round by round, by what the goal of its world is scored by: simple regret, map error or F1.
 
     Args:
         landscape: Its name.
         method: Its name.
         seed: Of the run.
-        unit: Unit of the outcome.
+        scored: By what.
+        unit: Its unit.
         measurements: Attempted by the whole team up to each round, those at reset included (k,).
-        regret: After them (k,).
+        values: After them (k,).
     """
 
     landscape: str
     method: str
     seed: int
+    scored: Scored
     unit: str
     measurements: list[int]
-    regret: list[float]
+    values: list[float]
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class Comparison:
     """
 
     rows: list[ComparisonRow]
-    traces: list[RegretTrace]
+    traces: list[ScoreTrace]
     reference: str
     notes: list[str]
 
@@ -96,10 +103,12 @@ class _Run:
     method: dict[str, dict[str, Any]]
     seed: int
     world: str
+    goal: Goal
+    moves: bool
     unit: str
     metrics: dict[Metric, float]
     measurements: list[int]
-    regret: list[float]
+    values: list[float]
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -142,7 +151,7 @@ def compare(
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
         raise RunFolderError("no run is complete and knows the truth; nothing to compare")
-    labels = method_labels([run.method for run in runs])
+    labels = method_labels([run.method for run in runs], [run.landscape for run in runs])
     names = landscape_names([(run.landscape, run.world) for run in runs])
     values: dict[tuple[Landscape, str], dict[int, _Run]] = {}
     for run, label in zip(runs, labels, strict=True):
@@ -168,58 +177,18 @@ def compare(
                 row = _row(name, method, metric, cell, reference, base, level)
                 if row is not None:
                     rows.append(row)
-                    if metric == METRICS[0] and row.difference is not None and row.difference.unpaired:
+                    if row.decides and row.difference is not None and row.difference.unpaired:
                         seeds = ", ".join(map(str, row.difference.unpaired))
                         notes.append(
                             f"{name}: {method} and {reference} do not both have seeds {seeds}; not in the difference"
                         )
     traces = [
-        RegretTrace(name, method, seed, run.unit, run.measurements, run.regret)
+        _trace(name, method, seed, run)
         for landscape, name in names.items()
         for method in shown
         for seed, run in sorted(values.get((landscape, method), {}).items())
     ]
     return Comparison(rows, traces, reference, notes)
-
-
-def method_labels(methods: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[str]:
-    """Short names that tell methods apart: the kinds in which they differ, and the settings in which one kind does.
-
-    Args:
-        methods: For each run its method tables.
-
-    Example:
-        >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
-        ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
-        ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
-    """
-    return [
-        ", ".join(filter(None, (_table_label(method, methods, table) for table in method))) or "all"
-        for method in methods
-    ]
-
-
-def landscape_names(landscapes: Sequence[tuple[Landscape, str]]) -> dict[Landscape, str]:
-    """A name for each landscape: its scenario's, with the world's or a number where that is not enough."""
-    worlds = dict(landscapes)
-    names: dict[Landscape, str] = {}
-    for landscape, world in worlds.items():
-        twins = [other for other in worlds if other[1] == landscape[1]]
-        name = landscape[1] if len(twins) == 1 else f"{landscape[1]}: {world}"
-        clash = sum(other == name or other.startswith(f"{name} #") for other in names.values())
-        names[landscape] = name if not clash else f"{name} #{clash + 1}"
-    return names
-
-
-def _table_label(method: Mapping[str, Any], methods: Sequence[Mapping[str, Any]], table: str) -> str:
-    own = method[table]
-    kinds = {other[table].get("kind") for other in methods}
-    twins = [other[table] for other in methods if other[table].get("kind") == own.get("kind")]
-    differing = [key for key in own if key != "kind" and any(twin.get(key) != own[key] for twin in twins)]
-    settings = ", ".join(f"{key}={own[key]}" for key in differing)
-    if len(kinds) > 1:
-        return f"{own.get('kind')} ({settings})" if settings else str(own.get("kind"))
-    return f"{table} {settings}" if settings else ""
 
 
 def _row(
@@ -238,9 +207,16 @@ def _row(
     difference = None
     if method != reference and own.keys() & other.keys():
         difference = paired_difference(own, other, level)
-    unit = next(iter(cell.values())).unit
+    run = next(iter(cell.values()))
+    unit, decides = "" if metric in MORE_IS_BETTER else run.unit, metric == first_metric(run.goal, run.moves)
     mean = sum(own.values()) / len(own)
-    return ComparisonRow(landscape, method, metric, unit, mean, len(own), reference, difference)
+    return ComparisonRow(landscape, method, metric, unit, mean, len(own), reference, difference, decides)
+
+
+def _trace(landscape: str, method: str, seed: int, run: _Run) -> ScoreTrace:
+    scored = first_score(run.goal)
+    unit = "" if scored in MORE_IS_BETTER else run.unit
+    return ScoreTrace(landscape, method, seed, scored, unit, run.measurements, run.values)
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
@@ -256,26 +232,22 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
             notes.append(f"{path}: its world does not tell the truth, so it has no regret; left out")
             continue
         scenario = folder.scenario()
-        metrics: dict[Metric, float] = {"simple_regret": summary.score.simple_regret}
-        if summary.mean_regret is not None:
-            metrics["mean_regret"] = summary.mean_regret
-        if summary.score.map_rmse is not None:
-            metrics["map_rmse"] = summary.score.map_rmse
         key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in _METHOD_TABLES}
-        world = read_world(folder).name
-        records = folder.records()
+        world, moves, records = read_world(folder), "frames" in read_truth(folder), folder.records()
         runs.append(
             _Run(
                 path=path,
                 landscape=(key, scenario.name),
                 method=method,
                 seed=scenario.seed,
-                world=world,
+                world=world.name,
+                goal=world.goal,
+                moves=moves,
                 unit=summary.unit,
-                metrics=metrics,
+                metrics=metrics_of(records, world.goal, moves),
                 measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
-                regret=simple_regret(records).tolist(),
+                values=scores_of(records, first_score(world.goal)),
             )
         )
     return runs, notes

@@ -6,20 +6,22 @@ from pathlib import Path
 from rich.table import Table
 
 from swarmbo.errors import RunFolderError
-from swarmbo.experiment.compare import METRIC_TEXT, METRICS, Comparison, ComparisonRow
+from swarmbo.experiment.compare import Comparison, ComparisonRow
+from swarmbo.experiment.compared_by import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.metrics import FEWEST_PAIRS
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """One table per metric: a row per landscape and method, with the paired difference to the reference."""
+    """One table per metric that some goal is scored by: a row per landscape and method, with the paired difference."""
     tables: list[Table] = []
     with_reference = {row.landscape for row in comparison.rows if row.method == row.reference}
     for metric in METRICS:
         rows = [row for row in comparison.rows if row.metric == metric]
         if not rows:
             continue
+        sign = "negative" if metric in MORE_IS_BETTER else "positive"
         table = Table(
-            title=f"{METRIC_TEXT[metric]}; difference to {comparison.reference!r}, positive where that one is better",
+            title=f"{METRIC_TEXT[metric]}; difference to {comparison.reference!r}, {sign} where that one is better",
             title_justify="left",
         )
         for name in ("landscape", "method"):
@@ -67,5 +69,5 @@ def _cells(row: ComparisonRow, why_none: str) -> list[str]:
     interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
     verdict = "unclear" if pairs.n_pairs >= FEWEST_PAIRS else f"needs {FEWEST_PAIRS} pairs"
     if pairs.is_clear:
-        verdict = row.reference if pairs.mean > 0 else row.method
+        verdict = row.reference if (pairs.mean > 0) != (row.metric in MORE_IS_BETTER) else row.method
     return [mean, f"{pairs.mean:+.4g}", interval, verdict]

@@ -10,7 +10,8 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion.settings import FusedSettings
 from swarmbo.errors import RunFolderError
-from swarmbo.experiment.compare import Comparison, RegretTrace
+from swarmbo.experiment.compare import Comparison, ScoreTrace
+from swarmbo.experiment.compared_by import MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 from swarmbo.experiment.film import write_film
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.scopes_in_use import graph_in_use
@@ -87,7 +88,7 @@ def draw_run(path: Path) -> list[Path]:
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> Path:
-    """Draw a comparison: regret curves of all its methods, and the paired differences at the end.
+    """Draw a comparison: of all methods, round by round, what the goal is scored by, and the paired differences.
 
     Args:
         comparison: What ``compare`` returned.
@@ -96,12 +97,20 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
     Raises:
         RunFolderError: If a run is damaged, or the figure cannot be written.
     """
-    rows = [row for row in comparison.rows if row.metric == "simple_regret"]
     curves = [_curves(key, list(traces)) for key, traces in itertools.groupby(comparison.traces, _curve_of)]
     differences = [
-        Difference(row.landscape, row.method, row.difference.mean, row.difference.low, row.difference.high, row.unit)
-        for row in rows
-        if row.difference is not None
+        Difference(
+            row.landscape,
+            row.method,
+            row.difference.mean,
+            row.difference.low,
+            row.difference.high,
+            row.unit,
+            SHORT_TEXT[row.metric],
+            row.metric in MORE_IS_BETTER,
+        )
+        for row in comparison.rows
+        if row.decides and row.difference is not None
     ]
     try:
         return plotting.write_comparison_figure(curves, differences, comparison.reference, path)
@@ -113,16 +122,18 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
         raise RunFolderError(f"{path}: {error}") from error
 
 
-def _curve_of(trace: RegretTrace) -> tuple[str, str]:
+def _curve_of(trace: ScoreTrace) -> tuple[str, str]:
     return trace.landscape, trace.method
 
 
-def _curves(key: tuple[str, str], traces: list[RegretTrace]) -> RegretCurves:
-    n_rounds = min(len(trace.regret) for trace in traces)  # a world may end an episode early
+def _curves(key: tuple[str, str], traces: list[ScoreTrace]) -> RegretCurves:
+    n_rounds = min(len(trace.values) for trace in traces)  # a world may end an episode early
     return RegretCurves(
         landscape=key[0],
         method=key[1],
-        measurements=np.array(traces[0].measurements[:n_rounds]),
-        regrets=np.array([trace.regret[:n_rounds] for trace in traces]),
+        measurements=np.mean([trace.measurements[:n_rounds] for trace in traces], axis=0),  # who declines makes fewer
+        regrets=np.array([trace.values[:n_rounds] for trace in traces]),
         unit=traces[0].unit,
+        quantity=SCORE_TEXT[traces[0].scored],
+        more_is_better=traces[0].scored in MORE_IS_BETTER,
     )

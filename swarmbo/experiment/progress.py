@@ -20,7 +20,7 @@ from swarmbo.records import RoundRecord, Traffic
 
 
 class Progress:
-    """Shows a run round by round: best found, regret where it is known, traffic, time left. A context manager.
+    """Shows a run round by round: best found, scores where the truth is known, traffic, time left. A context manager.
 
     Args:
         rounds: Rounds to come after the one at reset.
@@ -84,8 +84,11 @@ class SweepProgress:
 def round_text(record: RoundRecord, traffic: Traffic) -> str:
     """What happened so far, in a few words."""
     parts = ["no measurement yet" if record.best is None else f"best {record.best.mean:.6g}"]
-    if record.score is not None:
-        parts.append(f"regret {record.score.simple_regret:.4g}")
+    if (score := record.score) is not None:
+        watched = score.level_f1 is not None
+        parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")
+        if score.map_rmse is not None:
+            parts.append(f"map error {score.map_rmse:.4g}")
     if traffic.messages:
         parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
     return ", ".join(parts)

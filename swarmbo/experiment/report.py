@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from swarmbo.errors import RunFolderError
+from swarmbo.experiment.compared_by import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.scopes_in_use import ScopeInUse
 from swarmbo.experiment.summary import Summary, read_summary
@@ -31,26 +32,15 @@ def read_report(path: Path) -> Summary:
 
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
     """What to tell at the end of a run: a label and its text in each row."""
-    unit, score = summary.unit, summary.score
+    unit = summary.unit
     best = _found(summary.best, unit, summary.axis_unit, with_std=False)
     if summary.best is None and summary.recommendation is not None:
         best = "none: in every round some factor failed"
     rows = [
         ("best measurement", best),
         ("recommendation", _found(summary.recommendation, unit, summary.axis_unit, with_std=True)),
+        *_score_rows(summary),
     ]
-    if summary.maximum is None and summary.late_mean is not None:
-        rows.append((f"mean of the last {summary.late_rounds} rounds", quantity(summary.late_mean, unit)))
-    if summary.maximum is not None:
-        rows.append(("true maximum", quantity(summary.maximum, unit)))
-    if score is not None:
-        rows.append(("simple regret", quantity(score.simple_regret, unit)))
-        if score.recommendation_regret is not None:
-            rows.append(("regret at the recommendation", quantity(score.recommendation_regret, unit)))
-        if score.map_rmse is not None:
-            rows.append(_map_error(score.map_rmse, score.view_rmse, unit))
-        if score.level_f1 is not None:
-            rows.append(("F1 of where the level is exceeded", f"{score.level_f1:.3f}"))
     if summary.source:
         rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
     failed = f", {summary.failures} failed" if summary.failures else ""
@@ -59,7 +49,7 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     else:
         rows.append(("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"))
         if summary.declined:
-            rows.append(("not worth their price", f"{summary.declined} measurements"))
+            rows.append(("measurements not made", f"{summary.declined}: not worth their price, or no energy left"))
         if travelled := sum(summary.distance.values()):
             rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
         if summary.cost:
@@ -71,6 +61,32 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         ("messages to share", traffic_text(summary.sharing)),
         ("time in rounds", f"{summary.seconds:.1f} s"),
     ]
+    return rows
+
+
+def _score_rows(summary: Summary) -> list[tuple[str, str]]:
+    """How the run fares against the truth; regret only where the peak is looked for."""
+    unit, score, rows = summary.unit, summary.score, list[tuple[str, str]]()
+    then = ", last round" if summary.moves else ""
+    if summary.maximum is not None:
+        rows.append((f"true maximum{then}", quantity(summary.maximum, unit)))
+    elif summary.late_mean is not None:
+        rows.append((f"mean of the last {summary.late_rounds} rounds", quantity(summary.late_mean, unit)))
+    if score is None:
+        return rows
+    if summary.goal == "peak":
+        rows.append((f"simple regret{then}", quantity(score.simple_regret, unit)))
+        if score.recommendation_regret is not None:
+            rows.append((f"regret at the recommendation{then}", quantity(score.recommendation_regret, unit)))
+    if score.level_f1 is not None:
+        rows.append((f"F1 of where the level is exceeded{then}", f"{score.level_f1:.3f}"))
+    if score.map_rmse is not None:
+        label, text = _map_error(score.map_rmse, score.view_rmse, unit)
+        rows.append((f"{label}{then}", text))
+    for metric in METRICS:
+        if metric.endswith("_over_rounds") and metric in summary.metrics:
+            value = summary.metrics[metric]
+            rows.append((METRIC_TEXT[metric], f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)))
     return rows
 
 

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.errors import RunFolderError
+from swarmbo.experiment.compared_by import metrics_of
 from swarmbo.experiment.folder import RunFolder, Timing
 from swarmbo.experiment.scenario import Scenario
 from swarmbo.experiment.scopes_in_use import ScopeInUse
@@ -18,7 +19,7 @@ from swarmbo.metrics import (
     sharing_traffic,
     total_cost,
 )
-from swarmbo.records import GroundTruth, Recommendation, RoundRecord, Score, Traffic
+from swarmbo.records import Goal, GroundTruth, Recommendation, RoundRecord, Score, Traffic
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class Summary(msgspec.Struct, frozen=True):
         rounds: Rounds that were run after the one at reset; fewer than the scenario's if the world ended before.
         measurements: Measurements that succeeded, those at reset included; of joint points one each.
         failures: Measurements that failed.
-        best: The largest measurement and where.
+        best: The largest measurement of all rounds, and where.
         recommendation: The belief's maximum.
         score: The last round's, where the truth is known.
         mean_regret: Mean over all chosen measurements of maximum less true value.
@@ -50,6 +51,9 @@ class Summary(msgspec.Struct, frozen=True):
             changes. None for agents that each measure a place, and where all of them failed.
         late_rounds: The last quarter of the rounds.
         scopes: Those that the team had learned or drawn after the last round; none where it went by its own graph.
+        goal: What the field is watched for.
+        moves: Whether it changes.
+        metrics: What the goal is scored by; see ``swarmbo.experiment.compared_by``.
     """
 
     name: str
@@ -76,6 +80,9 @@ class Summary(msgspec.Struct, frozen=True):
     late_mean: float | None = None
     late_rounds: int = 0
     scopes: list[ScopeInUse] = []
+    goal: Goal = "peak"
+    moves: bool = False
+    metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
 
 
 def summarise(
@@ -93,6 +100,7 @@ def summarise(
     late_rounds = -(-last.round // 4)
     late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
     told = [value for value in late if value is not None]
+    goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
     return Summary(
         name=scenario.name,
         seed=scenario.seed,
@@ -118,6 +126,9 @@ def summarise(
         late_mean=float(np.mean(told)) if told else None,
         late_rounds=late_rounds,
         scopes=list(scopes),
+        goal=goal,
+        moves=moves,
+        metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )
 
 

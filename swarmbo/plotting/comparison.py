@@ -1,4 +1,4 @@
-"""Methods side by side: mean simple regret against measurements, and paired differences with intervals."""
+"""Methods side by side: mean scores against measurements, and paired differences with intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,21 +17,25 @@ from swarmbo.rng import stream
 
 @dataclass(frozen=True, eq=False)
 class RegretCurves:
-    """Simple regret of one method on one landscape, seed by seed.
+    """Simple regret of one method on one landscape, seed by seed; or what else its goal is scored by.
 
     Args:
         landscape: Its name.
         method: Its name.
-        measurements: Measurements attempted by the whole team up to each round (k,), increasing.
-        regrets: Simple regret (seeds, k) after them, in ``unit``.
-        unit: Unit of the outcome.
+        measurements: Measurements attempted by the whole team up to each round (k,), not decreasing; mean over seeds.
+        regrets: Score (seeds, k) after them, in ``unit``.
+        unit: Its unit.
+        quantity: What it is.
+        more_is_better: Whether it is one of which there should be much, as of F1 scores.
     """
 
     landscape: str
     method: str
-    measurements: Int[np.ndarray, " k"]
+    measurements: Float[np.ndarray, " k"] | Int[np.ndarray, " k"]
     regrets: Float[np.ndarray, "seeds k"]
     unit: str = ""
+    quantity: str = "simple regret"
+    more_is_better: bool = False
 
     def __post_init__(self) -> None:
         if (
@@ -47,7 +51,7 @@ class RegretCurves:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean paired difference of a method to the reference on a landscape, positive where the reference is better.
+    """Mean paired difference of a method to the reference on a landscape.
 
     Args:
         landscape: Its name.
@@ -55,7 +59,9 @@ class Difference:
         mean: Mean of method less reference, in ``unit``.
         low: Lower end of the interval; None where there is none.
         high: Upper end.
-        unit: Unit of the outcome.
+        unit: Its unit.
+        quantity: What differs.
+        more_is_better: Whether the reference is better where the difference is negative, as of F1 scores.
     """
 
     landscape: str
@@ -64,6 +70,8 @@ class Difference:
     low: float | None
     high: float | None
     unit: str = ""
+    quantity: str = "simple regret"
+    more_is_better: bool = False
 
 
 def bootstrap_band(
@@ -88,7 +96,7 @@ def bootstrap_band(
 
 
 def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequence[str]) -> Axes:
-    """Draw mean simple regret against measurements, with 95 % bootstrap bands of the mean.
+    """Draw mean simple regret, or another score, against measurements, with 95 % bootstrap bands of the mean.
 
     Args:
         ax: Where to draw.
@@ -122,10 +130,10 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
         highest = max(float(curve.regrets.mean(axis=0).max()) for curve in curves)
         if lowest > 0 and highest > 10 * lowest:
             ax.set_yscale("log")
-        else:
+        elif not curves[0].more_is_better:
             ax.set_ylim(bottom=0.0)
         ax.set_title(curves[0].landscape)
-        ax.set_ylabel(style.with_unit("mean simple regret", curves[0].unit))
+        ax.set_ylabel(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit))
     ax.set_xlabel("measurements of the team")
     return ax
 
@@ -153,8 +161,8 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=False, axis="y")
     ax.margins(x=0.12)
-    unit = differences[0].unit if differences else ""
-    ax.set_xlabel(style.with_unit("difference of simple regret", unit))
+    if differences:
+        ax.set_xlabel(style.with_unit(f"difference of {differences[0].quantity}", differences[0].unit))
     return ax
 
 
@@ -175,6 +183,7 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
     if not curves:
         raise ShapeError("got no regret curves; wanted at least one method on one landscape")
     landscapes = list(dict.fromkeys(curve.landscape for curve in curves))
+    quantities = list(dict.fromkeys(curve.quantity for curve in curves))
     named = dict.fromkeys([reference, *(c.method for c in curves), *(d.method for d in differences)])
     methods = list(named)
     n_rows = 2 if differences else 1
@@ -189,20 +198,27 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
         for column, landscape in enumerate(landscapes):
             top = plot_regret_curves(panels[0, column], [c for c in curves if c.landscape == landscape], methods)
             if column:
-                top.set_ylabel(next(curve.unit for curve in curves if curve.landscape == landscape))
+                first = next(curve for curve in curves if curve.landscape == landscape)
+                top.set_ylabel(first.unit if len(quantities) == 1 else style.with_unit(first.quantity, first.unit))
             if differences:
-                bottom = panels[1, column]
-                plot_differences(bottom, [d for d in differences if d.landscape == landscape], methods)
+                bottom, here = panels[1, column], [d for d in differences if d.landscape == landscape]
+                plot_differences(bottom, here, methods)
+                verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
                 bottom.set_title(
-                    f"right of zero: worse than {shown_reference}", fontsize=8.5, loc="center", weight="normal", pad=4
+                    f"right of zero: {verdict} than {shown_reference}",
+                    fontsize=8.5,
+                    loc="center",
+                    weight="normal",
+                    pad=4,
                 )
                 if column:
                     bottom.set_yticklabels([])
         seeds = sorted({len(curve.regrets) for curve in curves})
         count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        text = f"Simple regret: mean over {count} seeds, 95 % bootstrap intervals."
+        shown = " / ".join(quantities)
+        text = f"{shown[0].upper()}{shown[1:]}: mean over {count} seeds, 95 % bootstrap intervals."
         if differences:
-            text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference} at the end."
+            text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference}."
         figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
         layout = figure.get_layout_engine()
         if layout is not None:

@@ -109,7 +109,7 @@ def plot_declined(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
     without = np.array([sum(sample.declined for sample in record.samples) for record in records])
     ax.bar(rounds, measured, width=0.8, color=style.SKY, label="measured")
-    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="not worth its price")
+    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="did without")
     ax.set_title("Energy")
     ax.set_ylabel("agents")
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))

@@ -99,6 +99,16 @@ def measured(tmp_path):
     return call
 
 
+@pytest.mark.parametrize("name", ["field", "field-soil", "robots"])
+def test_watching_a_level_that_nobody_states_is_refused_before_a_run_begins(name, tmp_path):
+    wrong = ["--set", "acquisition.kind=straddle"]
+    assert_refused(check(name, *wrong), "$.acquisition.level")
+    result = CliRunner().invoke(app, ["run", name, *wrong, "--out", str(tmp_path / "run")])
+    assert_refused(result, "$.acquisition.level")
+    assert not (tmp_path / "run").exists()
+    assert check(name, *wrong, "--set", "acquisition.level=1.0").exit_code == 0
+
+
 def test_the_scenario_for_measured_data_says_that_it_needs_a_file():
     assert_refused(check("measured"), "$.environment.field.csv")
 

@@ -169,3 +169,32 @@ def test_sensors_as_agents_with_inboxes_decide_like_the_fast_path():
         return [told for told, _ in drive(env, team, 3)]
 
     np.testing.assert_equal(actions(True), actions(False))
+
+
+def silences(time, price):
+    """How many measured in each of 24 rounds; the first two are for nothing. A field that drifts, of deviation 1."""
+    belief = sb.ExactGPSettings(time=time, refit_every=4, restarts=0)
+    team = sb.Team.for_field(
+        ["a", "b", "c"], [0.0, 0.0], [1.0, 1.0], acquisition="information", belief=belief, rounds=24, seed=0
+    )
+    measured = []
+    for number in range(24):
+        query = team.ask(prices=dict.fromkeys(team.agents, price if number > 1 else 0.0))
+        measured.append(len(query.points))
+        if query.points:
+            values = {a: float(np.sin(5 * x + 0.2 * number) + np.cos(4 * y)) for a, (x, y) in query.points.items()}
+            team.tell(query, values)
+    return measured, np.sqrt(team.belief.prior_variance)
+
+
+def test_silence_ends_where_old_data_fade_if_a_place_nobody_knows_is_worth_its_price():
+    fading = sb.TimeAxis(lengthscale_median=3.0)
+    measured, prior_std = silences(fading, 0.5)
+    assert prior_std > 0.5
+    assert 0 in measured[:-1]
+    assert any(measured[measured.index(0) :])
+    for time, price in ((None, 0.5), (fading, 5.0)):
+        measured, prior_std = silences(time, price)
+        assert 0 in measured[:-1]
+        assert not any(measured[measured.index(0) :])
+        assert (prior_std > price) == (time is None)

@@ -39,7 +39,9 @@ def read_columns(path: str, columns: Mapping[str, str], at: str) -> Float[np.nda
             header = [name.strip() for name in next(reader, [])]
             for key, name in columns.items():
                 if header and name not in header:
-                    raise ConfigError(f"no column {name!r}; columns: {', '.join(header)}", at=f"{at}.{key}")
+                    raise ConfigError(
+                        f"no column {name!r}; columns: {', '.join(header)}{_cut(header)}", at=f"{at}.{key}"
+                    )
             rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
         if isinstance(error, ConfigError):
@@ -56,6 +58,12 @@ def read_columns(path: str, columns: Mapping[str, str], at: str) -> Float[np.nda
     ).T
 
 
+def _cut(header: list[str]) -> str:
+    """What to do about a header that something else than commas divides."""
+    other = next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
+    return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
+
+
 def _number(row: list[str], column: int, line: int, name: str, at: str) -> float:
     text = row[column].strip() if column < len(row) else ""
     try:
@@ -63,7 +71,8 @@ def _number(row: list[str], column: int, line: int, name: str, at: str) -> float
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a finite number", at=at)
+        how = " (dates and clock times as time since the first: days, hours, …)" if at.endswith(".time") else ""
+        raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a finite number{how}", at=at)
     if abs(number) >= _LARGEST:
         raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a number below 1e12 in size", at=at)
     return number

@@ -30,7 +30,8 @@ class FieldPicture:
         self._unit_m, self._unit = (1000.0, "km") if size >= 5000 else (1.0, "m")
         self._origin = field.low if largest > 100 * size else np.zeros(2)
         bar = self._figure.colorbar(self._draw_field(*(limits or (None, None))), ax=self.axes, shrink=0.85, pad=0.02)
-        bar.set_label(f"{field.quantity} ({field.unit})" if field.unit else field.quantity)
+        is_said = field.unit.lower() in ("", field.quantity.lower())  # "pH (pH)" says nothing more
+        bar.set_label((field.unit or field.quantity) if is_said else f"{field.quantity} ({field.unit})")
         bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
 
     def to_axes(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
@@ -40,7 +41,7 @@ class FieldPicture:
     def finish(self, title: str) -> UInt8[np.ndarray, "height width 3"]:
         """The picture, as red, green and blue from 0 to 255."""
         axes, field = self.axes, self._field
-        axes.set_title(title, fontsize=10, loc="left")
+        self._write_title(title)
         offset = [f" − {value / self._unit_m:g} {self._unit}" if value else "" for value in self._origin]
         axes.set_xlabel(f"east{offset[0]} ({self._unit})")
         axes.set_ylabel(f"north{offset[1]} ({self._unit})")
@@ -54,6 +55,12 @@ class FieldPicture:
             spine.set_visible(False)
         self._canvas.draw()
         return np.asarray(self._canvas.buffer_rgba())[:, :, :3].copy()
+
+    def _write_title(self, title: str) -> None:
+        """Over the whole picture, which may be wider than the map; in smaller letters if it would not fit."""
+        text, room = self._figure.suptitle(title, x=0.01, ha="left", fontsize=10), 0.98 * self._figure.bbox.width
+        width = text.get_window_extent(self._canvas.get_renderer()).width
+        text.set_fontsize(10 * min(1.0, room / width))
 
     def _draw_field(self, low: float | None, high: float | None) -> Any:
         """The field as an image, or as coloured sites where nothing lies between them."""

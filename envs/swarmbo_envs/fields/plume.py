@@ -17,6 +17,8 @@ _LIFETIMES = 6.0  # a puff that has decayed to exp(-6) of its content is let go
 _PERIODS = (7.0, 17.0, 41.0)  # of the gusts, rounds
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 1000
+_SURVEYED = range(0, 100, 2)  # rounds that are looked through for the range of the concentrations
+_SURVEY_POINTS = 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +57,11 @@ class Plume:
     def __init__(self, settings: PlumeSettings) -> None:
         size = np.array(settings.size_m)
         places = [(0.1 * size[0], 0.5 * size[1])] if settings.sources is None else settings.sources
-        self._sources = np.array(places, dtype=float)
+        self.sources = np.array(places, dtype=float)
         self._wind = settings.wind_m_per_round
-        self._radius = settings.radius_m or 0.05 * float(size.max())
+        self.radius = settings.radius_m or 0.05 * float(size.max())
         growth = settings.spread_m2_per_round
-        self._growth = 0.25 * self._radius**2 if growth is None else growth
+        self._growth = 0.25 * self.radius**2 if growth is None else growth
         self._decay = settings.decay_rounds
         generator = rng.stream(settings.seed, "fields", "plume")
         self._omega = 2 * np.pi / np.array(_PERIODS)
@@ -76,8 +78,8 @@ class Plume:
         released = math.floor(round_number * _PUFFS_PER_ROUND) / _PUFFS_PER_ROUND - self._ages
         ages = round_number - released
         offset = self.carried(np.array([float(round_number)])) - self.carried(released)
-        middles = (self._sources[:, None, :] + offset).reshape(-1, 2)
-        n_sources = len(self._sources)
+        middles = (self.sources[:, None, :] + offset).reshape(-1, 2)
+        n_sources = len(self.sources)
         heights, variances = self._scale * self._height(ages), self._variance(ages)
         return Puffs(middles, np.tile(heights, n_sources), np.tile(variances, n_sources))
 
@@ -88,11 +90,11 @@ class Plume:
         return gusts + np.outer(times, [self._wind, 0.0])
 
     def _variance(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        return self._radius**2 + self._growth * ages
+        return self.radius**2 + self._growth * ages
 
     def _height(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Height of a puff over that of a new one."""
-        return np.exp(-ages / self._decay) * self._radius**2 / self._variance(ages)
+        return np.exp(-ages / self._decay) * self.radius**2 / self._variance(ages)
 
 
 def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
@@ -120,4 +122,13 @@ def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
         minimum=0.0,
         reach_m=0.15 * float(high.max()),
     )
-    return FieldInTime(with_surface(blank, plume.surface(0)), plume, 0.0, 2.0 * settings.peak)
+    return FieldInTime(with_surface(blank, plume.surface(0)), plume, 0.0, _highest(plume, low, high))
+
+
+def _highest(plume: Plume, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> float:
+    """About the most that a plume comes to in any round: where the wind dies down, or plumes meet, it piles up."""
+    turns = np.arange(8) * np.pi / 4
+    rings = [step * plume.radius * np.stack([np.cos(turns), np.sin(turns)], axis=1) for step in (0, 1, 2)]
+    near = (plume.sources[:, None, None] + np.array(rings)).reshape(-1, 2)
+    places = np.clip(np.concatenate([lattice(low, high, _SURVEY_POINTS), near]), low, high)
+    return 1.15 * max(float(plume.surface(number)(places).max()) for number in _SURVEYED)

@@ -138,7 +138,8 @@ class PlumeSettings(Settings, frozen=True):
         size_m: Width and height of the region, each 1e-6 to 1e12 m.
         sources: Where they are, 1 to 16 places [x, y] in the region, m. Default: one, a tenth of the width from the
             western edge, half-way up.
-        peak: Concentration at the middle of a plume that leaves a source in the mean wind, 1e-12 to 1e12.
+        peak: Concentration at a source in the mean wind, 1e-12 to 1e12. Some way downwind there is more (with the
+            defaults 1.4 times that), and more still while gusts make the wind die down, or where plumes meet.
         unit: Its unit, for labels.
         wind_m_per_round: Mean wind, to the east, >= 0, at most 1e12.
         gusts: How much of the wind comes and goes, from all sides, 0 to 2.
@@ -226,7 +227,8 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     kinds = [key for key in by_key if key in table]
     if len(kinds) != 1:
         got = ", ".join(map(repr, table)) or "an empty table"
-        raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, by_key))}", at=at)
+        fix = "; a table given whole takes the place of another: field = { csv = FILE, … }" if len(kinds) > 1 else ""
+        raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, by_key))}{fix}", at=at)
     settings = convert(table, by_key[kinds[0]], at=at)
     if not moving and (path := _path_of_time(settings)) is not None:
         raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)

@@ -74,6 +74,43 @@ def test_a_puff_is_carried_by_the_integral_of_the_wind():
     np.testing.assert_allclose(far, [60.0, 0.0], atol=0.1)  # gusts come and go, the mean wind stays
 
 
+def test_a_plume_solves_the_equation_of_advection_diffusion_and_decay():
+    """Between two releases: c_t + v . grad c = D lap c - c / tau, all by central differences; v from the path's."""
+    settings = PlumeSettings(gusts=1.5, seed=4, decay_rounds=5.0, spread_m2_per_round=700.0, sources=[(200.0, 300.0)])
+    plume, now, h = Plume(settings), 9.1, 1.0
+    places = np.array([[200.0, 300.0], [250.0, 320.0], [330.0, 260.0], [420.0, 380.0]])
+
+    def c(dx=0.0, dy=0.0, dt=0.0):
+        return plume.surface(now + dt)(np.add(places, [dx, dy]))
+
+    wind = (plume.carried(np.array([now + 1e-3])) - plume.carried(np.array([now - 1e-3])))[0] / 2e-3
+    change = (c(dt=1e-3) - c(dt=-1e-3)) / 2e-3
+    slope = np.array([c(dx=h) - c(dx=-h), c(dy=h) - c(dy=-h)]) / (2 * h)
+    curvature = (c(dx=h) + c(dx=-h) + c(dy=h) + c(dy=-h) - 4 * c()) / h**2
+    np.testing.assert_allclose(change, -wind @ slope + 350.0 * curvature - c() / 5.0, rtol=2e-4, atol=1e-3)
+
+
+def test_what_a_plume_holds_is_what_its_sources_let_out_less_what_decayed():
+    """By summing over a wide lattice: a geometric series of puffs, whatever the wind and the spreading do."""
+    contents = []
+    for more in ({}, {"wind_m_per_round": 15.0, "spread_m2_per_round": 90.0}):
+        settings = PlumeSettings(gusts=0.5, seed=1, decay_rounds=2.0, **more)
+        xs = np.arange(-1500.0, 3000.0, 15.0)
+        plume, grid = Plume(settings), np.stack(np.meshgrid(xs, xs), axis=-1).reshape(-1, 2)
+        puffs = plume.surface(30.0)
+        one = 2 * np.pi * puffs.heights[0] * puffs.variances[0]  # of a puff that was just let out
+        contents.append(plume.surface(30.0)(grid).sum() * 15.0**2 / one)
+    ratio = np.exp(-0.25 / 2.0)
+    np.testing.assert_allclose(contents, (1 - ratio**48) / (1 - ratio), rtol=1e-6)  # let go after six decay times
+
+
+def test_the_range_of_a_plume_covers_what_it_comes_to_in_any_wind_and_from_many_sources():
+    near = [[300.0, 350.0], [300.0, 400.0], [300.0, 450.0]]
+    for settings in ({"gusts": 0.0}, {}, {"gusts": 2.0}, {"sources": near}, {"sources": near, "gusts": 2.0, "seed": 3}):
+        field = build_field_in_time({"plume": settings}, 300)
+        assert max(field.at(number).maximum for number in range(45)) <= field.maximum
+
+
 def series(tmp_path, **more):
     path = tmp_path / "series.csv"
     rows = ["x,y,t,v"]
@@ -116,6 +153,17 @@ def test_wrong_columns_of_times_are_named(tmp_path, more, message):
         assert build_field_in_time(table, 50).moves
         return
     with pytest.raises(ConfigError, match=message):
+        build_field_in_time(table, 50)
+
+
+def test_times_that_are_dates_and_files_that_are_not_divided_by_commas_get_a_hint(tmp_path):
+    path = tmp_path / "dates.csv"
+    table = {"csv": str(path), "x": "x", "y": "y", "value": "v", "time": "t"}
+    path.write_text("x,y,t,v\n0,0,2026-01-01,2\n9,9,2026-01-02,3\n")
+    with pytest.raises(ConfigError, match=r"time: line 2, column 't': got '2026-01-01'.*time since the first"):
+        build_field_in_time(table, 50)
+    path.write_text("x;y;t;v\n0;0;1;2\n9;9;2;3\n")
+    with pytest.raises(ConfigError, match=r"no column 'x'; columns: x;y;t;v; got ';' between columns, wanted commas"):
         build_field_in_time(table, 50)
 
 

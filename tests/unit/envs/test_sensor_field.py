@@ -4,6 +4,8 @@ import pytest
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs import sensor_field_v0
+from swarmbo_envs.fields import build_field_in_time
+from swarmbo_envs.fields.picture import FieldPicture
 
 STILL = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0]}}
 MOVING = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 4.0}}}
@@ -184,6 +186,10 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
             {"field": {"plumes": {}}},
             r"\$\.field: got 'plumes'; wanted exactly one of the keys 'elevation', 'csv', 'gp', 'survey', 'plume'",
         ),
+        (
+            {"field": {"survey": "oxford-ph", "csv": "a.csv"}},
+            r"got 'survey', 'csv'; wanted exactly one.*given whole takes",
+        ),
         ({"field": {"plume": {"gusts": 3.0}}}, r"\$\.field\.plume\.gusts: got 3\.0; wanted a number from 0 to 2"),
         ({"field": {"plume": {"sources": []}}}, r"\$\.field\.plume\.sources: got \[\]; wanted 1 to 16 places"),
         ({"field": {"survey": "oxford"}}, r"\$\.field\.survey: got 'oxford'; wanted one of 'oxford-ph'; did you mean"),
@@ -244,3 +250,29 @@ def test_pictures_and_texts_show_the_round():
     assert first.shape == second.shape
     assert first.dtype == np.uint8
     assert (first != second).any()
+
+
+@pytest.mark.parametrize(
+    "title", ["short", "a long name of a field that was measured (measured sites only)\nround 4 of 25"]
+)
+@pytest.mark.parametrize("table", [{"survey": "oxford-ph"}, {"plume": {}}])
+def test_titles_of_pictures_lie_within_them(table, title):
+    picture = FieldPicture(build_field_in_time(table, 100).first)
+    height, width, _ = picture.finish(title).shape
+    box = picture._figure._suptitle.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= width
+    assert 0 <= box.y0 < box.y1 <= height
+    assert picture.axes.get_window_extent().y1 <= box.y0
+    assert picture._figure.axes[1].get_ylabel() == ("pH" if "survey" in table else "concentration")
+
+
+@pytest.mark.parametrize("table", [{"survey": "oxford-ph"}, {"plume": {}}])
+def test_links_and_failures_are_seen_on_any_ground(table):
+    def picture(**changed):
+        return world(field=table, render_mode="rgb_array", **changed).render().astype(int)
+
+    linked, alone = picture(), picture(radio_range_m=1.0)
+    assert (np.abs(linked - alone).sum(axis=2) > 40).sum() > 100
+    failed = picture(failure_rate=1.0)
+    crosses = np.abs(failed - linked).sum(axis=2) > 0
+    assert {failed[crosses].sum(axis=1).min() < 60, failed[crosses].sum(axis=1).max() > 700} == {True}

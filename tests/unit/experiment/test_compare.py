@@ -5,7 +5,8 @@ import pytest
 
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.experiment import RunFolder, compare, run
-from swarmbo.experiment.compare import METRICS, find_runs, landscape_names, method_labels
+from swarmbo.experiment.compare import find_runs
+from swarmbo.experiment.compared_names import landscape_names, method_labels
 from swarmbo.experiment.comparison_table import comparison_tables, write_csv
 from swarmbo.experiment.figures import draw_comparison
 from swarmbo.metrics import cumulative_regret
@@ -41,7 +42,7 @@ def test_means_and_differences_are_those_of_the_records(runs):
     assert len({row.landscape for row in comparison.rows}) == 2
     for rounds, landscape in zip((2, 3), dict.fromkeys(row.landscape for row in comparison.rows), strict=True):
         seeds = (0, 1, 2) if rounds == 2 else (0, 1)
-        for metric in METRICS:
+        for metric in ("simple_regret", "mean_regret", "map_rmse"):
             reference, other = [row for row in comparison.rows if (row.landscape, row.metric) == (landscape, metric)]
             assert reference.method == "independent"
             assert reference.difference is None
@@ -135,6 +136,26 @@ def method(coordination, belief=None):
 )
 def test_labels_name_what_differs_and_nothing_else(methods, labels):
     assert method_labels(methods) == labels
+
+
+def test_what_differs_between_landscapes_only_is_no_method():
+    """Runs of two scenarios in one folder: each has its own belief; on one of them two ways to agree were tried."""
+    plume, soil = {"time": {"lengthscale_median": 6.0, "kernel": "rbf"}}, {"time": None, "kernel": "matern52"}
+    methods = [
+        method({"kind": "exact"}, plume),
+        method({"kind": "random"}, plume),
+        method({"kind": "exact"}, soil),
+    ]
+    assert method_labels(methods, ["plume", "plume", "soil"]) == ["exact", "random", "exact"]
+    assert method_labels(methods[::2], ["plume", "soil"]) == ["all", "all"]
+
+
+def test_settings_in_tables_within_tables_are_told_by_their_path():
+    times = [{"time": {"lengthscale_median": length, "kernel": "rbf"}} for length in (3.0, 6.0)]
+    labels = method_labels([method({"kind": "exact"}, time) for time in times])
+    assert labels == ["belief time.lengthscale_median=3.0", "belief time.lengthscale_median=6.0"]
+    with_and_without = [method({"kind": "exact"}, {"time": time}) for time in (None, {"kernel": "rbf"})]
+    assert method_labels(with_and_without) == ["belief time=None", "belief time.kernel=rbf"]
 
 
 def test_landscapes_of_one_scenario_are_told_apart():

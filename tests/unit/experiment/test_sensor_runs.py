@@ -4,14 +4,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.experiment import load, run
-from swarmbo.experiment.figures import draw_run, world_of
+from swarmbo.experiment import Comparison, ComparisonRow, compare, figures, load, run
+from swarmbo.experiment.compare import ScoreTrace
+from swarmbo.experiment.comparison_table import comparison_tables
+from swarmbo.experiment.figures import draw_comparison, draw_run, world_of
 from swarmbo.experiment.folder import RunFolder
-from swarmbo.experiment.report import read_report, report_rows
+from swarmbo.experiment.progress import round_text
+from swarmbo.experiment.report import quantity, read_report, report_rows
 from swarmbo.experiment.scenario import available
-from swarmbo.metrics import declined, level_f1, score_round, total_cost
+from swarmbo.metrics import PairedDifference, declined, level_f1, score_round, total_cost
 from swarmbo.plotting.history import belief_after
-from swarmbo.records import Evaluation, GroundTruth, RoundRecord, Sample, Score
+from swarmbo.records import Evaluation, GroundTruth, RoundRecord, Sample, Score, Traffic
 from swarmbo_envs import sensor_field_v0
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
@@ -42,8 +45,31 @@ def test_records_tell_who_declined_and_what_measuring_cost(done):
     assert summary.cost == pytest.approx(total_cost(records)) == pytest.approx(price * (20 - n_declined))
     labels = [label for label, _ in report_rows(summary)]
     assert "distance travelled" not in labels
-    assert ("not worth their price" in labels) == (n_declined > 0)
+    assert ("measurements not made" in labels) == (n_declined > 0)
     assert "cost" in labels
+
+
+def test_the_closing_table_tells_what_the_goal_is_scored_by_and_of_when(done):
+    name, path = done
+    summary, rows = read_report(path), dict(report_rows(read_report(path)))
+    then = "" if name == "field-soil" else ", last round"
+    assert (summary.goal, summary.moves) == (world_of(RunFolder(path)).goal, then != "")
+    assert {label for label in rows if "regret" in label or "maximum" in label} == {
+        f"true maximum{then}",
+        *(
+            ("simple regret, last round", "simple regret, mean over rounds", "regret at the recommendation, last round")
+            if name == "field"
+            else ()
+        ),
+    }
+    scores = [record.score for record in RunFolder(path).records()]
+    if name == "field-plume":
+        mean = np.mean([score.level_f1 for score in scores[1:]])
+        assert rows["F1 of where the level is exceeded, mean over rounds"] == f"{mean:.3f}"
+    assert quantity(scores[-1].map_rmse, summary.unit) in rows[f"map RMSE of 5 agents{then}"]
+    text = round_text(RunFolder(path).records()[-1], Traffic())
+    assert text.split(", ")[1].startswith("F1 0." if name == "field-plume" else "regret ")
+    assert f"map error {scores[-1].map_rmse:.4g}" in text
 
 
 def test_the_world_is_kept_for_every_round_with_its_goal(done):
@@ -127,3 +153,56 @@ def test_older_lines_without_the_new_fields_are_read():
     assert len(record.evaluations) == 1
     score = msgspec.json.decode(b'{"simple_regret":1.0,"batch_regret":null,"total_regret":0.0}', type=Score)
     assert score.level_f1 is score.view_rmse is None
+
+
+def test_methods_are_compared_by_what_their_goal_is_scored_by(done, tmp_path):
+    """Every round counts where the field changes, the end where it stays; regret is of those who look for a peak."""
+    name, path = done
+    other = tmp_path / "random"
+    run(load(name, [*CHEAP, "coordination.kind=random"]), other)
+    comparison = compare([path, other], reference="random")
+    metrics = {
+        "field": ["simple_regret_over_rounds", "mean_regret", "map_rmse_over_rounds"],
+        "field-soil": ["map_rmse"],
+        "field-plume": ["level_f1_over_rounds", "map_rmse_over_rounds"],
+    }[name]
+    assert list(dict.fromkeys(row.metric for row in comparison.rows)) == metrics
+    score = metrics[0].removesuffix("_over_rounds")
+    values = {
+        folder.name: [getattr(record.score, score) for record in RunFolder(folder).records()]
+        for folder in (path, other)
+    }
+    chosen = slice(4, 5) if name == "field-soil" else slice(1, 5)
+    means = {folder: np.mean(numbers[chosen]) for folder, numbers in values.items()}
+    exact = next(row for row in comparison.rows if row.method == "exact")
+    assert exact.decides
+    assert exact.unit == {"field": "", "field-soil": "pH", "field-plume": ""}[name]
+    assert exact.mean == pytest.approx(means["run"])
+    assert exact.difference.mean == pytest.approx(means["run"] - means["random"])
+    assert {trace.method: trace.values for trace in comparison.traces} == {
+        "exact": values["run"],
+        "random": values["random"],
+    }
+    title = comparison_tables(comparison)[0].title
+    assert ("negative where that one is better" in title) == (name == "field-plume")
+    assert draw_comparison(comparison, tmp_path / "table.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("metric", "better"), [("level_f1", "team"), ("map_rmse", "random")])
+def test_more_f1_and_less_error_are_better(metric, better):
+    pairs = PairedDifference(0.2, 0.1, 0.3, n_pairs=9, unpaired=[])
+    rows = [
+        ComparisonRow("lake", "random", metric, "", 0.5, 9, "random"),
+        ComparisonRow("lake", "team", metric, "", 0.7, 9, "random", pairs),
+    ]
+    (table,) = comparison_tables(Comparison(rows, [], "random", []))
+    assert list(table.columns[-1].cells) == ["", better]
+
+
+def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
+    """Teams that decline make more measurements with one seed than with another."""
+    traces = [ScoreTrace("lake", "team", 0, "map_rmse", "m", [4, 8, 12], [3.0, 2.0, 1.0])]
+    traces.append(ScoreTrace("lake", "team", 1, "map_rmse", "m", [4, 5, 5], [3.0, 2.5, 2.5]))
+    curves = figures._curves(("lake", "team"), traces)
+    assert curves.measurements.tolist() == [4.0, 6.5, 8.5]
+    assert curves.quantity == "map RMSE"

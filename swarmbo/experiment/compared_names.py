@@ -1,0 +1,71 @@
+"""Names for the methods and the landscapes of a comparison: short, and each a name of its own."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+Landscape = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
+
+_Tables = Mapping[str, Mapping[str, Any]]
+_ABSENT = object()
+
+
+def method_labels(
+    methods: Sequence[Mapping[str, Mapping[str, Any]]], landscapes: Sequence[Hashable] | None = None
+) -> list[str]:
+    """Short names that tell methods apart: the kinds in which they differ, and the settings in which one kind does.
+
+    Args:
+        methods: For each run its method tables.
+        landscapes: For each run its landscape. What differs only between landscapes is theirs, and not told. By default
+            all are on one.
+
+    Example:
+        >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
+        ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
+        ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
+    """
+    flat = [{table: _flat(settings) for table, settings in method.items()} for method in methods]
+    groups: dict[Hashable, list[_Tables]] = {}
+    for method, landscape in zip(flat, landscapes or [None] * len(flat), strict=True):
+        groups.setdefault(landscape, []).append(method)
+    side_by_side = list(groups.values())
+    return [
+        ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method))) or "all"
+        for method in flat
+    ]
+
+
+def landscape_names(landscapes: Sequence[tuple[Landscape, str]]) -> dict[Landscape, str]:
+    """A name for each landscape: its scenario's, with the world's or a number where that is not enough."""
+    worlds = dict(landscapes)
+    names: dict[Landscape, str] = {}
+    for landscape, world in worlds.items():
+        twins = [other for other in worlds if other[1] == landscape[1]]
+        name = landscape[1] if len(twins) == 1 else f"{landscape[1]}: {world}"
+        clash = sum(other == name or other.startswith(f"{name} #") for other in names.values())
+        names[landscape] = name if not clash else f"{name} #{clash + 1}"
+    return names
+
+
+def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Settings of tables within tables by their dotted path."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
+    return found
+
+
+def _table_label(method: _Tables, side_by_side: Sequence[Sequence[_Tables]], table: str) -> str:
+    own, kind = method[table], method[table].get("kind")
+    kinds_differ = any(len({other[table].get("kind") for other in group}) > 1 for group in side_by_side)
+    twins = [[other[table] for other in group if other[table].get("kind") == kind] for group in side_by_side]
+    differing = [
+        key
+        for key in own
+        if key != "kind"
+        and any(twin.get(key, _ABSENT) != group[0].get(key, _ABSENT) for group in twins for twin in group)
+    ]
+    settings = ", ".join(f"{key}={own[key]}" for key in differing)
+    if kinds_differ:
+        return f"{kind} ({settings})" if settings else str(kind)
+    return f"{table} {settings}" if settings else ""
