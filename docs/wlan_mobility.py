@@ -31,6 +31,7 @@ FADING = {"kind": "additive", "time": {"kernel": "matern12"}}
 FILE = Path(__file__).parent / "wlan_mobility.jsonl"
 METHODS: dict[str, dict[str, Any]] = {
     "auto": {},
+    "auto, weight / 4": {"acquisition": {"kind": "auto", "weight": 0.0125}},  # what it is with a time axis
     "auto, time": {"belief": FADING},
     "dumbo": {"acquisition": "dumbo"},
     "dumbo, time": {"acquisition": "dumbo", "belief": FADING},
