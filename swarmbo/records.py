@@ -186,7 +186,8 @@ class Score(msgspec.Struct, frozen=True):
 
     Args:
         simple_regret: Maximum of the field less the best true value at any location measured so far. Of a field that
-            changes, that of the last round in which anything was measured.
+            changes, of this round alone; where nothing was measured in it, that of the recommendation, and before there
+            is one that of the round before.
         batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017);
             None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).

@@ -38,12 +38,14 @@ def score_round(
         return None
     regrets = truth.maximum - truth.value(places) if len(places) else np.empty(0)
     batch = float(regrets.min()) if len(places) else None
-    if truth.at_round is not None and batch is not None:
-        before = None  # the maximum of an earlier round is not this one's
-    so_far = [regret for regret in (before, batch) if regret is not None]
     recommended = None
     if recommendation is not None:
         recommended = float(truth.maximum - truth.value(np.array([recommendation.location]))[0])
+    known = batch
+    if truth.at_round is not None:
+        known = recommended if batch is None else batch  # who did not look has what the belief says
+        before = before if known is None else None  # the maximum of an earlier round is not this one's
+    so_far = [regret for regret in (before, known) if regret is not None]
     return Score(
         simple_regret=min(so_far),
         batch_regret=batch,

@@ -14,7 +14,7 @@ from swarmbo.experiment.report import quantity, read_report, report_rows
 from swarmbo.experiment.scenario import available
 from swarmbo.metrics import PairedDifference, declined, level_f1, score_round, total_cost
 from swarmbo.plotting.history import belief_after
-from swarmbo.records import Evaluation, GroundTruth, RoundRecord, Sample, Score, Traffic
+from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample, Score, Traffic
 from swarmbo_envs import sensor_field_v0
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
@@ -129,7 +129,7 @@ def test_level_f1_is_the_mean_of_precision_and_recall():
     assert level_f1(-values, values, 2.2) == 0.0
 
 
-def test_simple_regret_of_a_field_that_moves_is_that_of_the_last_round_that_measured():
+def test_simple_regret_of_a_field_that_moves_is_of_the_round_and_where_nobody_looks_of_what_is_recommended():
     X = np.linspace(0.0, 10.0, 11)[:, None]
 
     def truth(number):
@@ -144,6 +144,12 @@ def test_simple_regret_of_a_field_that_moves_is_that_of_the_last_round_that_meas
         previous = RoundRecord(round=number, samples=[], score=score)
         regrets.append((score.simple_regret, score.batch_regret))
     assert regrets == [(0.0, 0.0), (2.0, 2.0), (2.0, None), (6.0, 6.0)]
+    silent = score_round(truth(3), previous, [], Recommendation([7.5], 0.0, 1.0), None)
+    assert (silent.simple_regret, silent.batch_regret) == (4.5, None)
+    looking = score_round(truth(3), previous, [Evaluation([9.0], 1.0)], Recommendation([7.5], 0.0, 1.0), None)
+    assert looking.simple_regret == 6.0
+    still = GroundTruth(X, -X[:, 0], 0.0, np.zeros(1), "", "", "", lambda points: -points[:, 0])
+    assert score_round(still, previous, [], Recommendation([1.0], 0.0, 1.0), None).simple_regret == 6.0
 
 
 def test_older_lines_without_the_new_fields_are_read():
