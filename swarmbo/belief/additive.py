@@ -141,7 +141,7 @@ class AdditiveGP(AdditivePosterior):
             totals: As in ``update``.
             factors: As in ``update``.
             noise_variance: As in ``update``.
-            moments: As in ``update``.
+            moments: As in ``update``. The belief is of round 0 until it is asked ``at`` another.
             outcomes: As in ``create``.
 
         Raises:
