@@ -164,7 +164,7 @@ class LoneAgent:
         situation = JointSituation(
             graph=self.graph,
             domain=self.domain,
-            history=History(self.X, np.full(t, np.nan), self.F),
+            history=History(self.X, np.full(t, np.nan), self.F, np.arange(1.0, t + 1.0)),  # one query a round
             pending=np.zeros((0, n)),
             outcomes="per-factor",
             links=None,
@@ -191,6 +191,9 @@ class LoneAgent:
         (agreeing,) = plan.programs(known.agent, functions, in_phase("agreement"))
         outcome = yield from agreeing
         u = {variable: min(max(outcome.x[variable], 0.0), 1.0) for variable in self.variables}
+
+        if model.belief.has_time:  # another look at what has faded is worth it
+            return self._in_box(u)
 
         # nor is it whether all variables together stand where they stood before
         rng = stream(known.seed, "apart", asked=t)

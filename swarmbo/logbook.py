@@ -76,8 +76,17 @@ class Logbook:
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
         """Points that are out, and of which nothing was told yet."""
-        points = [query.point for query in self.open.values() if query.row is None]
-        return np.array(points).reshape(-1, self.history.X.shape[1])
+        return self._stacked([query.point for query in self.open.values() if query.row is None])
+
+    @property
+    def pending_moments(self) -> Float[np.ndarray, " p"]:
+        """The rounds in which they were asked for."""
+        return np.array([query.moment for query in self.open.values() if query.row is None], dtype=float)
+
+    @property
+    def out(self) -> Float[np.ndarray, "q n"]:
+        """Points of which not all was told yet."""
+        return self._stacked([query.point for query in self.open.values()])
 
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
@@ -188,6 +197,9 @@ class Logbook:
             failures=plain["failures"],
             given=plain["given"],
         )
+
+    def _stacked(self, points: list[Float[np.ndarray, " n"]]) -> Float[np.ndarray, "q n"]:
+        return np.array(points).reshape(-1, self.history.X.shape[1])
 
     def _open_query(self, query_id: str) -> OpenQuery:
         if query_id not in self.open:

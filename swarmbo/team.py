@@ -253,7 +253,7 @@ class Team:
     def _apart(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point, or one near it if it was asked for before; where outcomes fade, if it is out."""
         fades = isinstance(self.belief_settings, AdditiveGPSettings) and self.belief_settings.time is not None
-        earlier = self.domain.to_unit(self._log.pending if fades else self._log.points)
+        earlier = self.domain.to_unit(self._log.out if fades else self._log.points)
         rng = stream(self.seed, "apart", asked=self._log.asked)
         while len(earlier) and np.abs(earlier - U).max(axis=1).min() <= _NEAREST:
             length = np.exp(rng.uniform(*np.log(_STEPS)))
@@ -449,6 +449,7 @@ class Team:
             seed=self.seed,
             initial=max(self.initial, self._log.given),
             structure=self.space.structure,
+            pending_moments=self._log.pending_moments,
         )
 
     @property

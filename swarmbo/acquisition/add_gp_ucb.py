@@ -73,7 +73,7 @@ class AddGPUCB(JointAcquisition, frozen=True, tag="add-gp-ucb"):
         else:
             graph = graph_of_groups(situation.graph, previous.scopes)
             belief, learned = learned_belief(situation, graph, situation.history, belief_settings, previous)
-        return Model(belief.condition_on_pending(situation.pending), learned)
+        return Model(belief.condition_on_pending(situation.pending, situation.pending_moments), learned)
 
     def _is_due(self, n: int, decomposed_at: int) -> bool:
         chosen_blindly = decomposed_at == 0 and n > 0

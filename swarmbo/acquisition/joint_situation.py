@@ -51,6 +51,7 @@ class JointSituation:
         initial: How many of the first evaluations belong to the initial design, which no method chose.
         structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
             others. ``learned``: somebody else looked for them.
+        pending_moments: The round (p,) in which each point that is out was asked for; None as in ``History``.
     """
 
     graph: FactorGraph
@@ -64,3 +65,4 @@ class JointSituation:
     seed: int
     initial: int = 10
     structure: Literal["known", "unknown", "learned"] = "known"
+    pending_moments: Float[np.ndarray, " p"] | None = None

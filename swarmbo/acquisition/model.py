@@ -125,7 +125,7 @@ class JointAcquisition(Settings, frozen=True, tag_field="kind"):
             previous: What the last model learned; None at first.
         """
         belief, learned = learned_belief(situation, situation.graph, situation.history, belief_settings, previous)
-        return Model(belief.condition_on_pending(situation.pending), learned)
+        return Model(belief.condition_on_pending(situation.pending, situation.pending_moments), learned)
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """What agents maximise in sum.

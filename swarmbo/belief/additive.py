@@ -141,7 +141,7 @@ class AdditiveGP(AdditivePosterior):
             totals: As in ``update``.
             factors: As in ``update``.
             noise_variance: As in ``update``.
-            moments: As in ``update``.
+            moments: As in ``update``. The belief is of round 0 until it is asked ``at`` another.
             outcomes: As in ``create``.
 
         Raises:
@@ -211,8 +211,8 @@ class AdditiveGP(AdditivePosterior):
             factors=np.concatenate([self.factors, new_factors]),
             noise=np.concatenate([self.noise, noise]),
             moments=np.concatenate([self.moments, rounds]),
-            pending=self.pending[:0],
             base=self._on_data if len(self.X) else None,
+            **self._nothing_pending,
         )
         return updated._standardised() if self.standardise and not self.fitted_at else updated
 
@@ -220,8 +220,8 @@ class AdditiveGP(AdditivePosterior):
         """The same belief in another round; itself where nothing fades.
 
         Args:
-            moment: In rounds. Predictions, points pending and evaluations to come without a round of their own are of
-                this one.
+            moment: In rounds. Predictions are of this one, and so are evaluations and points pending that come without
+                a round of their own.
 
         Raises:
             ShapeError: If it is not finite.
@@ -238,7 +238,7 @@ class AdditiveGP(AdditivePosterior):
         )
         return self.with_hyperparameters(hyper)
 
-    def condition_on_pending(self, X: ArrayLike) -> "AdditiveGP":
+    def condition_on_pending(self, X: ArrayLike, moments: ArrayLike | float | None = None) -> "AdditiveGP":
         """A belief whose variance knows of evaluations to come, and whose mean does not move.
 
         Source: Desautels, Krause & Burdick 2014, section 4 (hallucinated outcomes).
@@ -246,11 +246,25 @@ class AdditiveGP(AdditivePosterior):
         Args:
             X: Points (p, n), physical, added to those pending already; each will bring a total, or the outcomes of all
                 factors, as ``outcomes`` says.
+            moments: The round of each (p,), or one for all; by default the present one. A point that was asked for long
+                ago will tell less of the present.
+
+        Raises:
+            ShapeError: If a shape does not fit, or a value is not finite.
         """
         points = checked_points(X, self.domain.n_dims)
+        rounds = checked_moments(self.now if moments is None else moments, len(points))
         if not len(points):
             return self
-        return self._with(pending=np.concatenate([self.pending, points]), base=self._on_data)
+        return self._with(
+            pending=np.concatenate([self.pending, points]),
+            pending_moments=np.concatenate([self.pending_moments, rounds]),
+            base=self._on_data,
+        )
+
+    @property
+    def _nothing_pending(self) -> dict[str, Any]:
+        return {"pending": self.pending[:0], "pending_moments": self.pending_moments[:0]}
 
     def fit(self, rng: np.random.Generator, *, warm: AdditiveHyperparameters | None = None) -> "AdditiveGP":
         """Refit all hyper-parameters, means and scales to all data; points pending are forgotten.
@@ -264,7 +278,7 @@ class AdditiveGP(AdditivePosterior):
             the prior where they do not show the scale of outcomes.
         """
         hyperparameters = fit_additive(self, rng, warm)
-        return self._with(hyperparameters=hyperparameters, pending=self.pending[:0], fitted_at=self.n_data, base=None)
+        return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
 
     def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
         """The same data seen through another decomposition.

@@ -113,6 +113,7 @@ def no_data(
         "moments": np.zeros(0),
         "now": 0.0,
         "pending": np.zeros((0, n)),
+        "pending_moments": np.zeros(0),
         "fitted_at": 0,
         "base": None,
     }

@@ -43,8 +43,9 @@ class AdditivePosterior:
         factors: Their outcomes by factor (t, k); NaN where not observed.
         noise: Known noise variances (t,) on top of the fitted one, physical.
         moments: The round of each evaluation (t,); of no account where nothing fades.
-        now: The round of predictions, of points pending and of evaluations that do not state theirs.
+        now: The round of predictions, and of evaluations and points pending that do not state theirs.
         pending: Points (p, n) conditioned on without an outcome.
+        pending_moments: The round of each (p,).
         fitted_at: Number of data at the last fit; 0: not yet.
         base: The posterior of the first data, which further ones extend; None: of no data.
     """
@@ -62,11 +63,13 @@ class AdditivePosterior:
     moments: Float[np.ndarray, " t"]
     now: float
     pending: Float[np.ndarray, "p n"]
+    pending_moments: Float[np.ndarray, " p"]
     fitted_at: int
     base: Conditioned | None
 
     def __post_init__(self) -> None:
-        for array in (self.X, self.totals, self.factors, self.noise, self.moments, self.pending):
+        own = (self.X, self.totals, self.factors, self.noise, self.moments, self.pending, self.pending_moments)
+        for array in own:
             array.flags.writeable = False
 
     @property
@@ -137,7 +140,7 @@ class AdditivePosterior:
         if base.is_tied != self.is_tied:
             base = condition(self.hyperparameters, self.scopes, base.data, is_tied=self.is_tied).at(self.now)
         channels = [TOTAL] if self.outcomes == "total" else list(range(len(self.scopes)))
-        return base.extended(Observations.pending(self.domain.to_unit(self.pending), channels, self.now))
+        return base.extended(Observations.pending(self.domain.to_unit(self.pending), channels, self.pending_moments))
 
     @cached_property
     def _prepared(self) -> dict[tuple[str, ...], StackPosterior]:

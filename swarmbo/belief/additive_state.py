@@ -16,7 +16,7 @@ from swarmbo.spaces import Domain
 if TYPE_CHECKING:
     from swarmbo.belief.additive_prediction import AdditivePosterior
 
-_DATA = ("X", "totals", "factors", "noise", "moments", "pending")
+_DATA = ("X", "totals", "factors", "noise", "moments", "pending", "pending_moments")
 
 
 def write_additive_state(belief: "AdditivePosterior", on_data: Conditioned) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class Factorised:
     Args:
         L: Lower Cholesky factor (r, r), in Fortran order.
         inverse: L⁻¹ (r, r).
-        residual: Outcomes less their prior means (r,), 0 where pending.
+        residual: Outcomes less their prior means (r,); where pending as expected, so that they bring no news.
         alpha: K⁻¹ residual of those known (r,), 0 where pending.
         jitter: The largest share of its diagonal that was added to an entry of K.
     """
@@ -65,7 +65,7 @@ class Factorised:
         Args:
             K_new_old: Covariances of the new ones with those so far.
             K_new_new: Covariances of the new ones, noise included.
-            residual: Of the new ones.
+            residual: Of the new ones; of no account where they are pending.
             is_pending: Whether their outcomes are to come: they take variance, and alpha stays, to the bit.
         """
         r, p = len(self.residual), len(residual)
@@ -80,10 +80,10 @@ class Factorised:
         inverse[r:, :r] = -corner @ (L[r:, :r] @ self.inverse)
         inverse[r:, r:] = corner
         jitter = max(self.jitter, jitter)
-        residual = np.concatenate([self.residual, residual])
         if is_pending:
-            return Factorised(L, inverse, residual, np.concatenate([self.alpha, np.zeros(p)]), jitter)
-        return Factorised.restored(L, inverse, residual, jitter)
+            expected = np.concatenate([self.residual, L[r:, :r] @ self.whitened])
+            return Factorised(L, inverse, expected, np.concatenate([self.alpha, np.zeros(p)]), jitter)
+        return Factorised.restored(L, inverse, np.concatenate([self.residual, residual]), jitter)
 
     def solve(self, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " r"]:
         """K⁻¹ of other residuals of the first s observations, those known; 0 for the rest."""

@@ -46,15 +46,18 @@ class Observations:
         return cls(U[rows], columns - 1, table[rows, columns], noise[rows], moments[rows])
 
     @classmethod
-    def pending(cls, U: Float[np.ndarray, "p n"], channels: Sequence[int], moment: float = 0.0) -> "Observations":
+    def pending(
+        cls, U: Float[np.ndarray, "p n"], channels: Sequence[int], moments: Float[np.ndarray, " p"] | None = None
+    ) -> "Observations":
         """Outcomes to come at points, each on the channels given."""
+        moments = np.zeros(len(U)) if moments is None else moments
         rows = np.repeat(np.arange(len(U)), len(channels))
         return cls(
             U[rows],
             np.tile(np.array(channels, dtype=int), len(U)),
             np.full(len(rows), np.nan),
             np.zeros(len(rows)),
-            np.full(len(rows), moment),
+            moments[rows],
         )
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import StateVersionError
 
-_VERSION = 1
+_VERSION = 2
 _ORDER: dict[str, Literal["C", "F"]] = {"L": "F"}
 
 

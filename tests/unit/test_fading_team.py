@@ -97,6 +97,31 @@ def test_auto_follows_a_maximum_that_moves(outcomes):
     assert fading < 0.6 * still, (fading, still)
 
 
+@pytest.mark.parametrize("acquisition", ["auto", "add-gp-ucb"])
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_what_is_out_is_believed_to_be_of_the_round_in_which_it_was_asked_for(acquisition, outcomes):
+    """So that it promises no more than it will have told."""
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+    team = sb.Team(graph, BOUNDS, belief=FADING, acquisition=acquisition, seed=3, initial=4, outcomes=outcomes)
+    first, second = team.ask(2)
+    played(team, 8, first=3)
+    belief, places = team.model.belief, np.array([list(query.point.values()) for query in (first, second)])
+    assert belief.n_pending == 2
+    told = np.zeros(2) if outcomes == "total" else np.zeros((2, 2))
+    np.testing.assert_allclose(
+        belief.posterior(places)[1], belief.update(places, told, moments=[1.0, 2.0]).posterior(places)[1], rtol=1e-9
+    )
+
+
+def test_a_point_that_was_told_in_part_is_out_still():
+    team = played(team_of(coordination=Nailed()), 4)
+    first = team.ask()
+    team.tell(first, {"f": 0.0})
+    assert team.ask().point != first.point
+    team.tell(first, {"g": 0.0})
+    assert team.ask().point == first.point
+
+
 def test_a_point_that_was_evaluated_may_be_asked_for_again_but_not_while_it_is_out():
     for belief, is_moved in ((FADING, False), ({"kind": "additive"}, True)):
         team = played(team_of(belief=belief, coordination=Nailed()), 4)

@@ -159,13 +159,26 @@ def test_a_belief_without_a_time_axis_knows_no_moments():
     )
 
 
-def test_pending_points_are_of_the_present_moment():
+@pytest.mark.parametrize("way", ["total", "per-factor"])
+def test_pending_points_keep_their_moment_as_outcomes_do(way):
     X, outcomes, moments = data_of(10)
-    belief = belief_of(outcomes="per-factor").update(X, outcomes, moments=moments).at(20.0)
-    ahead = np.random.default_rng(2).random((3, 3))
-    waiting, done = belief.condition_on_pending(ahead), belief.update(ahead, np.zeros((3, 3)), moments=20.0)
-    np.testing.assert_allclose(waiting.posterior(X)[1], done.posterior(X)[1], atol=1e-10)
-    np.testing.assert_allclose(waiting.posterior(X)[0], belief.posterior(X)[0], atol=1e-10)
+    belief = belief_of(outcomes=way).update(X, outcomes, moments=moments).at(20.0)
+    ahead, when = np.random.default_rng(2).random((4, 3)), [20.0, 20.0, 3.0, 9.0]
+    nothing = np.zeros((4, 3)) if way == "per-factor" else np.zeros(4)
+    done = belief.update(ahead, nothing, moments=when)
+    waiting = belief.condition_on_pending(ahead[:2]).condition_on_pending(ahead[2:], [3.0, 9.0])
+    state = json.loads(json.dumps(waiting.state_dict()["json"]))
+    again = AdditiveGP.from_state_dict(
+        waiting.settings, GRAPH, waiting.domain, {"json": state, "arrays": waiting.state_dict()["arrays"]}
+    )
+    for one in (waiting, again, waiting.at(7.0).at(20.0)):
+        np.testing.assert_allclose(one.posterior(X)[1], done.posterior(X)[1], atol=1e-10)
+        np.testing.assert_allclose(one.posterior(X)[0], belief.posterior(X)[0], atol=1e-10)
+    later = [one.at(31.0).posterior(ahead)[1] for one in (waiting, done)]
+    np.testing.assert_allclose(*later, atol=1e-10)
+    assert waiting.update(X[:1], outcomes[:1]).n_pending == 0
+    with pytest.raises(ShapeError, match=r"moments: got shape \(1,\) for 2 points"):
+        belief.condition_on_pending(ahead[:2], [3.0])
 
 
 def test_a_grid_is_worked_out_anew_when_time_has_passed():

@@ -71,8 +71,11 @@ def test_a_grid_is_worked_out_again_where_more_than_data_changed(change):
     elif change == "other grid":
         grid, U = belief.on_grid(stack, U), U[:, ::-1].copy()
     else:
-        grid = belief.condition_on_pending(X).on_grid(stack, U)
-        belief = belief.update(X, totals)
+        waiting, grid = belief.condition_on_pending(X), belief.on_grid(stack, U)
+        for pending in (waiting.on_grid(stack, U), waiting.on_grid(stack, U, grid)):
+            np.testing.assert_allclose(pending.mean, grid.mean, atol=1e-11)
+            np.testing.assert_allclose(pending.var, waiting.local(stack, U).var, atol=1e-11)
+        grid, belief = waiting.on_grid(stack, U), belief.update(X, totals)
     grid = belief.on_grid(stack, U, grid)
     np.testing.assert_allclose(grid.mean, belief.local(stack, U).mean, atol=1e-11)
     np.testing.assert_allclose(grid.var, belief.local(stack, U).var, atol=1e-11)
