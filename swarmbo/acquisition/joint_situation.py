@@ -21,8 +21,7 @@ class History:
         X: Joint points (t, n), physical, columns in the order of the graph's variables.
         totals: Outcome of the sum of all factors (t,); NaN where it is not known or failed.
         factors: Outcome of each factor (t, n_factors); NaN where it is not known or failed.
-        moments: The round (t,) in which each was asked for; None: all in the present one. Of no account unless the
-            belief has a time axis.
+        moments: The round (t,) in which each was asked for; needed if the belief has a time axis.
     """
 
     X: Float[np.ndarray, "t n"]

@@ -20,6 +20,7 @@ from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperpa
 from swarmbo.belief.ensemble_settings import EnsembleHyperparameters
 from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.belief.warping import Warp, WarpKind
+from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.settings import Settings
@@ -165,6 +166,9 @@ def learned_belief(
 
     Returns:
         The belief, and what the next one needs; all but hyper-parameters is carried over from ``previous``.
+
+    Raises:
+        ShapeError: If outcomes fade and the history does not say of which rounds they are.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
@@ -175,6 +179,10 @@ def learned_belief(
         factors = history.factors
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
+    if settings.time is not None and history.moments is None and len(history):
+        raise ShapeError(
+            f"history: got no moments; wanted the rounds ({len(history)},), since the belief has a time axis"
+        )
     belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes).at(situation.round)
     belief = belief.update(history.X, totals=totals, factors=factors, moments=history.moments)
     n = len(situation.history)

@@ -1,6 +1,7 @@
 """Teams with a factor graph whose function changes: every outcome keeps the round in which it was asked for."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -145,6 +146,14 @@ def test_auto_asks_over_the_whole_box_once_nothing_is_known_any_more():
     functions = team.acquisition.local_functions(team._situation(None), team.model)
     assert functions.low.tolist() == [0.0] * 3
     assert functions.high.tolist() == [1.0] * 3
+
+
+def test_a_history_without_rounds_is_refused_by_a_belief_that_fades():
+    team = played(team_of(), 5)
+    situation = team._situation(None)
+    blind = replace(situation, history=replace(situation.history, moments=None))
+    with pytest.raises(ShapeError, match=r"history: got no moments; wanted the rounds \(5,\)"):
+        team.acquisition.learn(blind, team.belief_settings, None)
 
 
 def test_users_who_walk_are_followed_through_the_environment():
