@@ -40,9 +40,9 @@ class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
         >>> import numpy as np
         >>> import swarmbo as sb
         >>> ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
-        >>> tables = dict.fromkeys(ring.factors, 1.0 - np.eye(2))  # neighbours want to differ; of three with two values
-        >>> solution = sb.Exact(table_budget=8).solve(ring, tables)  # one pair has to be equal
-        >>> solution.value, solution.report.status, solution.report.gap
+        >>> tables = dict.fromkeys(ring.factors, 1.0 - np.eye(2))  # neighbours want to differ
+        >>> solution = sb.Exact(table_budget=8).solve(ring, tables)
+        >>> solution.value, solution.report.status, solution.report.gap  # one pair of three has to be equal
         (2.0, 'exact', 0.0)
     """
 
