@@ -5,7 +5,16 @@ Numerical trouble and failed measurements are reported as values, never raised; 
 
 
 class SwarmboError(Exception):
-    """Base of every exception that swarmbo raises on purpose."""
+    """Base of every exception that swarmbo raises on purpose.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> try:
+        ...     sb.Team.for_field(["a", "a"], low=[0.0], high=[1.0])
+        ... except sb.SwarmboError as error:
+        ...     print(error)
+        $.agents: got ['a', 'a']; wanted at least one agent, no name twice
+    """
 
 
 class ConfigError(SwarmboError, ValueError):

@@ -53,6 +53,14 @@ class SolveReport(msgspec.Struct, frozen=True):
         dual_residual: How far the consensus still moved in the last round times the penalty's share of the natural one,
             likewise.
         polish_gain: By how much climbing from the consensus raised ``value``; None where nothing was polished.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> tables = dict.fromkeys(graph.factors, np.array([[0.0, 1.0], [1.0, 0.0]]))
+        >>> reports = [method.solve(graph, tables).report for method in (sb.Exact(), sb.MaxSum())]
+        >>> [(report.status, report.value, report.gap) for report in reports], reports[0].bytes < reports[1].bytes
+        ([('exact', 2.0, 0.0), ('exact', 2.0, 0.0)], True)
     """
 
     status: Status
@@ -83,6 +91,14 @@ class Query(msgspec.Struct, frozen=True, eq=False):
         points: For each agent the place (d,) to measure, in physical units.
         means: The belief's prediction there.
         stds: Its standard deviation.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0])
+        >>> query = team.ask({"a": [[0.2]], "b": [[0.9]]})
+        >>> team.tell(query.id, {agent: float(place[0]) for agent, place in query.points.items()})
+        >>> query.id, {agent: place.tolist() for agent, place in query.points.items()}, team.belief.n_data
+        ('q00001', {'a': [0.2], 'b': [0.9]}, 2)
     """
 
     id: str
@@ -100,6 +116,15 @@ class PointQuery(msgspec.Struct, frozen=True):
         mean: The belief's prediction of the total there, in the unit of the outcome; None in the initial design, and
             for methods that have no belief.
         std: Its standard deviation.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}, initial=1)
+        >>> designed = team.ask()
+        >>> team.tell(designed.id, -abs(designed.point["x"] - 0.3))
+        >>> chosen = team.ask()
+        >>> designed.id, chosen.id, designed.mean is None, chosen.std > 0.0
+        ('q00001', 'q00002', True, True)
     """
 
     id: str
@@ -115,6 +140,14 @@ class PointRecommendation(msgspec.Struct, frozen=True):
         point: Value of each variable, in physical units.
         mean: Of the total there, without noise, in the unit of the outcome.
         std: Its standard deviation.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x", "y"]}), {"x": (0.0, 4.0), "y": (0.0, 1.0)})
+        >>> team.attach([[0.0, 0.0], [2.0, 0.5], [4.0, 1.0]], [-8.0, -1.0, -9.0])
+        >>> best = team.recommend()
+        >>> best.point, best.location
+        ({'x': 2.0, 'y': 0.5}, [2.0, 0.5])
     """
 
     point: dict[str, float]
@@ -174,7 +207,17 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class Recommendation(msgspec.Struct, frozen=True):
-    """Where the belief says the maximum is: location, posterior mean and standard deviation there."""
+    """Where the belief says the maximum is: location, posterior mean and standard deviation there.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team.for_field(["a", "b", "c"], low=[0.0], high=[1.0])
+        >>> query = team.ask({"a": [[0.1]], "b": [[0.5]], "c": [[0.9]]})
+        >>> team.tell(query, {"a": 0.0, "b": 1.0, "c": 0.0})
+        >>> best = team.recommend()
+        >>> abs(best.location[0] - 0.5) < 0.1, best.std < query.stds["b"]
+        (True, True)
+    """
 
     location: list[float]
     mean: float

@@ -16,6 +16,12 @@ class Domain:
     Args:
         low: Lower bounds (d,), in physical units.
         high: Upper bounds (d,), each above its lower bound.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> domain = sb.Domain(low=np.array([0.0, 10.0]), high=np.array([4.0, 20.0]))
+        >>> domain.to_unit(np.array([1.0, 15.0])).tolist(), domain.from_unit(np.array([0.5, 1.0])).tolist()
+        ([0.25, 0.5], [2.0, 20.0])
     """
 
     low: Float[np.ndarray, " d"]

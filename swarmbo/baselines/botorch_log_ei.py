@@ -29,6 +29,15 @@ class BoTorchLogEI(Settings, frozen=True, tag_field="kind", tag=_KIND):
         is_noisy: Whether outcomes are noisy.
         restarts: Starts of L-BFGS-B, >= 1.
         raw_samples: Points that the starts are chosen from, >= ``restarts``.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination={"kind": "botorch-log-ei", "restarts": 4})
+        >>> team.coordination == sb.BoTorchLogEI(restarts=4)
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
     """
 
     is_noisy: bool = False

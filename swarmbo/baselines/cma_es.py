@@ -27,6 +27,15 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     Args:
         step: Standard deviation of the first generation, as a share of the sides of the domain, in (0, 1].
         population: Points in a generation, >= 2; None: 4 + floor(3 log n).
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination={"kind": "cma-es", "population": 8})
+        >>> team.coordination == sb.CMAES(population=8)
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
     """
 
     step: float = 0.25

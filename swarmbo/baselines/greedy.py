@@ -17,6 +17,14 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     conditioned on the choices before it; no place is chosen twice. Each choice is told to all agents that come later:
     counted with 8 bytes a coordinate, relayed over the links, by a base station where no relay reaches (two
     transmissions). Nothing is maximised jointly, hence no value.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], coordination="greedy")
+        >>> team.tell(team.ask({"a": [[0.4]], "b": [[0.6]]}), {"a": 0.0, "b": 1.0})
+        >>> points = team.ask(dict.fromkeys("ab", [[0.1], [0.5], [0.9]])).points
+        >>> bool(points["a"] == points["b"])  # b keeps away from what a chose
+        False
     """
 
     def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:

@@ -12,6 +12,14 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
     """Each agent maximises GP-UCB (Srinivas et al. 2010) over all that it can reach, as if it were alone.
 
     The belief is shared all the same; nothing is negotiated, so two agents may choose neighbouring places, or one.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], coordination="independent")
+        >>> team.tell(team.ask({"a": [[0.4]], "b": [[0.6]]}), {"a": 0.0, "b": 1.0})
+        >>> points = team.ask(dict.fromkeys("ab", [[0.1], [0.5], [0.9]])).points
+        >>> bool(points["a"] == points["b"])  # both are drawn to one place
+        True
     """
 
     def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:

@@ -36,6 +36,17 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         raw_samples: Random points that starts are chosen from, >= 1.
         starts: Points that are climbed from, >= 1.
         steps: Of the ascent, >= 0.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
+        >>> team = sb.Team(graph, dict.fromkeys("xy", (0.0, 1.0)), coordination="isotropic-gp", initial=4)
+        >>> for _ in range(8):
+        ...     query = team.ask()
+        ...     team.tell(query, -sum((value - 0.3) ** 2 for value in query.point.values()))
+        >>> totals = team.history.totals
+        >>> bool(totals[4:].max() > totals[:4].max())  # better than the initial design
+        True
     """
 
     exploration_scale: float = 0.1

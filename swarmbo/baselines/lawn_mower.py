@@ -15,6 +15,17 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
 
     Lanes are spaced like the measurements along them, so that the sweep covers evenly. Each round an agent goes to
     the reachable place nearest to its way-point of that round. Needs two dimensions and a known number of rounds.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> settings = {"coordination": "lawn-mower", "rounds": 4}
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], **settings)
+        >>> sweep = [team.ask().points for _ in range(4)]
+        >>> all(points["a"][0] < 0.5 < points["b"][0] for points in sweep)  # a strip for each
+        True
+        >>> heights = [float(points["a"][1]) for points in sweep]
+        >>> heights == sorted(heights)  # one lane, from south to north
+        True
     """
 
     def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:

@@ -14,7 +14,17 @@ from swarmbo.settings import Settings
 
 
 class Random(Settings, frozen=True, tag_field="kind", tag="random"):
-    """Each agent picks one of the places it can reach, or values of its own variables, uniformly."""
+    """Each agent picks one of the places it can reach, or values of its own variables, uniformly.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+        >>> twins = [sb.Team(graph, {"x": (0.0, 1.0)}, coordination="random", initial=1) for _ in range(2)]
+        >>> for outcome, team in enumerate(twins):
+        ...     team.tell(team.ask(), float(outcome))
+        >>> twins[0].ask().point == twins[1].ask().point  # no outcome is looked at
+        True
+    """
 
     def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
         """Choose with one named random stream per agent and round; the acquisition is not looked at."""

@@ -17,6 +17,12 @@ class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
     """The scrambled Sobol sequence that the initial design is the beginning of, continued: no outcome is looked at.
 
     Source: Owen 1998 (scrambling); Joe & Kuo 2008 (direction numbers), by SciPy.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}, coordination="sobol", initial=1)
+        >>> sorted(int(8 * query.point["x"]) for query in team.ask(8))  # one in each eighth
+        [0, 1, 2, 3, 4, 5, 6, 7]
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:

@@ -34,6 +34,15 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     Args:
         region: How the trust region reacts.
         candidates: Points the sample is compared at, >= 1; None: min(5000, max(2000, 200 n)).
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination="turbo-1")
+        >>> team.coordination == sb.Turbo1()
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
     """
 
     region: TurboRegion = TurboRegion()

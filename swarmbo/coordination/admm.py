@@ -63,6 +63,15 @@ class ADMM(Settings, frozen=True, tag_field="kind", tag="admm"):
         recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0 does not recombine.
         polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
         polished: How many of the best points of a part are polished, beside the recombined one, >= 1.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.problems import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> agreement = sb.ADMM(rounds=20).maximise(bowls)
+        >>> agreement.point.round(3).tolist(), agreement.report.messages > 0
+        ([0.317, 0.35, 0.383], True)
     """
 
     rounds: int = 12

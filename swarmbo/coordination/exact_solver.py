@@ -35,6 +35,15 @@ class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
     Args:
         table_budget: Largest number of entries, >= 1, that the table of one step may have: the product of the numbers
             of values of the variables joined in it (8 bytes an entry).
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+        >>> tables = dict.fromkeys(ring.factors, 1.0 - np.eye(2))  # neighbours want to differ
+        >>> solution = sb.Exact(table_budget=8).solve(ring, tables)
+        >>> solution.value, solution.report.status, solution.report.gap  # one pair of three has to be equal
+        (2.0, 'exact', 0.0)
     """
 
     table_budget: int = 2**24

@@ -47,6 +47,14 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: A part with loops has converged when no message changes by more than this share of its factor's
             spread (largest less smallest entry), and no choice changes; >= 0.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> chain = sb.FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(4)})
+        >>> tables = dict.fromkeys(chain.factors, 1.0 - np.eye(2))  # neighbours want to differ
+        >>> solution = sb.MaxSum(rounds=1).solve(chain, tables)
+        >>> list(solution.assignment.values()) in ([0, 1, 0, 1, 0], [1, 0, 1, 0, 1]), solution.report.status
+        (True, 'exact')
     """
 
     rounds: int = 50

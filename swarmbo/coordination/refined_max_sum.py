@@ -56,6 +56,15 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
         levels: At most, >= 1.
         rounds: Most rounds of max-sum on a level, on parts with loops, >= 1.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.problems import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> coarse, fine = (sb.RefinedMaxSum(points=5, levels=levels).maximise(bowls).point for levels in (1, 40))
+        >>> coarse.tolist(), fine.round(3).tolist()
+        ([0.25, 0.25, 0.25], [0.317, 0.35, 0.383])
     """
 
     points: int = 33

@@ -16,6 +16,15 @@ class Solution(msgspec.Struct, frozen=True):
         value: Sum of the tables at the assignment; -inf if it is a forbidden one.
         upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known.
         report: Status, rounds, traffic and gap.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> graph, power = sb.FactorGraph.from_scopes({"near": ["x"], "sum": ["x", "y"]}), np.array([1.0, 5.0, 20.0])
+        >>> tables = {"near": -abs(power - 6.0), "sum": -abs(power[:, None] + power - 10.0)}
+        >>> solution = sb.exact(graph, tables)
+        >>> {name: float(power[index]) for name, index in solution.assignment.items()}, solution.value
+        ({'x': 5.0, 'y': 5.0}, -1.0)
     """
 
     assignment: dict[str, int]

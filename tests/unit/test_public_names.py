@@ -27,6 +27,11 @@ def test_every_public_name_loads_and_has_a_docstring(name):
     assert getattr(sb, name).__doc__
 
 
+@pytest.mark.parametrize("name", sorted(set(stated_imports()) - set(sb._ROOMS)))
+def test_every_public_name_has_an_example_of_its_own(name):
+    assert ">>>" in (getattr(sb, name).__doc__ or "")
+
+
 def test_importing_the_package_loads_none_of_its_rooms():
     loaded = "[m for m in sys.modules if m.startswith(('swarmbo.', 'numpy', 'scipy', 'networkx'))]"
     code = f"import swarmbo, sys; print({loaded})"
