@@ -37,6 +37,15 @@ class AddGPUCB(JointAcquisition, frozen=True, tag="add-gp-ucb"):
         beta: ``practical``: 0.2 d log(2t), d the size of the group. ``theory``: theorem 5's, with each group's own d.
         exploration_scale: Factor on sqrt(beta), > 0; 1 is the paper's.
         delta: Failure probability in ``theory``, in (0, 1).
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> rule, X = sb.AddGPUCB(groups="learned", group_size=2), np.random.default_rng(0).random((30, 3))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "xyz"}, acquisition=rule)
+        >>> team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
+        >>> sorted(map(sorted, team.model.belief.graph.scopes))
+        [['x', 'z'], ['y']]
     """
 
     groups: Literal["given", "learned"] = "given"

@@ -63,6 +63,16 @@ improvement | one per factor |
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
             bounds of sums that do not take turns with draws have four times as much, unless outcomes fade.
         n_features: Random features of each factor's prior draw, an even number >= 2.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]})
+        >>> team = sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, outcomes="per-factor", acquisition=sb.Auto())
+        >>> X = np.random.default_rng(0).random((12, 2))
+        >>> team.attach(X, -((X - 0.4) ** 2))
+        >>> point = team.ask().point
+        >>> all(abs(value - 0.4) < 0.05 for value in point.values())
+        True
     """
 
     box: TrustBox = msgspec.field(default_factory=TrustBox)

@@ -26,6 +26,14 @@ class BeliefFunctions(BoxFunctions):
 
     Args:
         belief: About the factors of ``graph``, which is its own.
+
+    Example:
+        >>> from swarmbo.acquisition.confidence_bounds import ConfidenceBounds  # a subclass
+        >>> from swarmbo.graph import FactorGraph
+        >>> belief = AdditiveGP(FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 10.0)})
+        >>> bounds = ConfidenceBounds.on_cube(belief.update([[2.0], [5.0]], [0.0, 3.0]), sqrt_beta={"f": 2.0})
+        >>> bounds.starts[0].tolist()  # the better point, in the unit cube
+        [0.5]
     """
 
     belief: AdditiveGP

@@ -27,6 +27,19 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         delta: Failure probability in the theory schedule, in (0, 1).
 
     The other settings are those of ``ChainAcquisition``.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> line = np.linspace(0.0, 1.0, 21)[:, None]
+        >>> for scale in (0.01, 10.0):
+        ...     rule = sb.DBGPUCB(exploration_scale=scale)
+        ...     team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], acquisition=rule)
+        ...     team.attach(line[:9], -((line[:9, 0] - 0.2) ** 2))  # a peak at 0.2, nothing known beyond 0.4
+        ...     points = team.ask({"a": line, "b": line}).points
+        ...     print(all(abs(x[0] - 0.2) < 0.11 for x in points.values()), all(x[0] > 0.5 for x in points.values()))
+        True False
+        False True
     """
 
     exploration: Exploration = "annealed"

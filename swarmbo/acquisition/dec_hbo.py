@@ -26,6 +26,19 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
         derivative_a: a of the continuous theory's assumption that a partial derivative of a factor exceeds L with
             probability at most a exp(-(L/b)²), >= 1.
         derivative_b: b of that, > 0, in units of the outcome per side of the domain.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> X, stds = np.random.default_rng(0).random((12, 3)), []
+        >>> for scale in (0.01, 10.0):  # from greedy to curious
+        ...     rule = sb.DECHBO(exploration_scale=scale)
+        ...     team = sb.Team(graph, {name: (0.0, 1.0) for name in "xyz"}, acquisition=rule)
+        ...     team.attach(X, -((X[:, 0] - X[:, 1]) ** 2) - (X[:, 1] - X[:, 2]) ** 2)
+        ...     stds.append(team.ask().std)
+        >>> stds[1] > 2.0 * stds[0]
+        True
     """
 
     beta: ContinuousBetaName = "practical"

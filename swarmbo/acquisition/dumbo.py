@@ -101,6 +101,17 @@ class DuMBO(JointAcquisition, frozen=True, tag="dumbo"):
         exploration_scale: Factor on sqrt(beta), > 0; 1 is the paper's.
         delta: Failure probability in ``theory``, in (0, 1).
         grid: Points along each variable, >= 2, that make the domain D finite in ``theory``.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]})
+        >>> X, asked = np.random.default_rng(0).random((8, 2)), []
+        >>> for rule in (sb.DuMBO(), sb.AddGPUCB(exploration_scale=2.0**0.5)):  # whose d is 1, not 2
+        ...     team = sb.Team(graph, {"x": (0, 1), "y": (0, 1)}, acquisition=rule, outcomes="per-factor", initial=8)
+        ...     team.attach(X, np.sin(5.0 * X))
+        ...     asked.append(list(team.ask().point.values()))
+        >>> bool(np.allclose(asked[0], asked[1], atol=1e-3))  # the factors are disjoint
+        True
     """
 
     coupled: bool = False

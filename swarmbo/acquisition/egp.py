@@ -22,6 +22,15 @@ class EGPTS(JointAcquisition, frozen=True, tag="egp-ts"):
     drawn for all; then each owner draws its factor's weights from a stream of its own, and tells the others one number
     per evaluation, as for ``thompson``. Points of a batch are independent draws: nothing is made of points that are
     out, and chance keeps them apart (the paper's section 4.2).
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 10)
+        >>> belief = sb.EnsembleSettings(kernels=("matern32", "rbf"), lengthscales=(0.1, 0.3), n_features=64)
+        >>> team = sb.Team(graph, {"x": (0.0, 3.0)}, belief=belief, acquisition=sb.EGPTS())
+        >>> team.attach(x[:, None], np.sin(6.0 * x))  # nothing known beyond 1
+        >>> bool(np.ptp([query.point["x"] for query in team.ask(4)]) > 0.1)  # independent draws differ
+        True
     """
 
     def local_functions(self, situation: JointSituation, model: Model) -> SampledFunctions:
@@ -45,6 +54,15 @@ class EGPEI(ExpectedImprovement, frozen=True, tag="egp-ei"):
 
     The other acquisitions that read the team's belief as it is (``thompson``, ``dec-hbo``, ``dumbo``,
     ``expected-improvement``) take an ensemble in the same way.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 11)
+        >>> belief = sb.EnsembleSettings(kernels=("matern52", "rbf"), lengthscales=(0.3,), n_features=64)
+        >>> team = sb.Team(graph, {"x": (0.0, 1.0)}, belief=belief, acquisition=sb.EGPEI())
+        >>> team.attach(x[:, None], -((x - 0.44) ** 2))  # 0.4 is the best yet, the maximum is next to it
+        >>> bool(abs(team.ask().point["x"] - 0.44) < 0.03)
+        True
     """
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:

@@ -56,6 +56,14 @@ class ExpectedImprovement(JointAcquisition, frozen=True, tag="expected-improveme
 
     Source:
         Mockus et al. 1978, Jones et al. 1998, for expected improvement; Ament et al. 2023 for its logarithm.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 11)
+        >>> team = sb.Team(graph, {"x": (0.0, 1.0)}, acquisition=sb.ExpectedImprovement())
+        >>> team.attach(x[:, None], -((x - 0.44) ** 2))  # 0.4 is the best yet, the maximum is next to it
+        >>> bool(abs(team.ask().point["x"] - 0.44) < 0.03)
+        True
     """
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:

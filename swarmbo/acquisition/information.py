@@ -16,6 +16,15 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
     w_n = s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)), with s_f^2 the prior variance and s^2 the noise variance over it: in
     the unit of the field, and s_f for a place of which nothing is known. Where measurements have a price, one is worth
     it if w_n is above that. The settings are those of ``ChainAcquisition``.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> line = np.linspace(0.0, 1.0, 21)[:, None]
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], acquisition=sb.Information())
+        >>> team.attach(line[:11], -10.0 * line[:11, 0])  # high values at 0; nothing known beyond 0.5
+        >>> points = team.ask({"a": line, "b": line}).points
+        >>> all(x[0] > 0.6 for x in points.values()), bool(points["a"][0] != points["b"][0])
+        (True, True)
     """
 
     def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:

@@ -115,7 +115,21 @@ class Model:
 
 
 class JointAcquisition(Settings, frozen=True, tag_field="kind"):
-    """Base of acquisitions that are sums of local functions over a factor graph."""
+    """Base of acquisitions that are sums of local functions over a factor graph.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+        >>> class BestMean(sb.JointAcquisition, frozen=True, tag="best-mean"):
+        ...     def local_functions(self, situation, model):
+        ...         weights = dict.fromkeys(model.belief.graph.factors, 0.0)  # of the standard deviations
+        ...         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
+        >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 11)
+        >>> team = sb.Team(graph, {"x": (0.0, 1.0)}, acquisition=BestMean())
+        >>> team.attach(x[:, None], -((x - 0.44) ** 2))
+        >>> bool(abs(team.ask().point["x"] - 0.44) < 0.01)
+        True
+    """
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
         """What the history says: here all of it, untransformed; hyper-parameters are refitted when due.

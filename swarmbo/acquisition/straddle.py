@@ -24,6 +24,14 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     Args:
         level: In the unit of the field; None takes that of the world.
         width: Of the interval, in standard deviations, > 0.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> line = np.linspace(0.0, 1.0, 21)[:, None]
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], acquisition=sb.Straddle(level=0.7))
+        >>> team.attach(line, line[:, 0])  # the field is x, so the question is open near 0.7 only
+        >>> all(abs(x[0] - 0.7) < 0.11 for x in team.ask({"a": line, "b": line}).points.values())
+        True
     """
 
     level: float | None = None

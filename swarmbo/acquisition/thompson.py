@@ -48,6 +48,14 @@ class Thompson(JointAcquisition, frozen=True, tag="thompson"):
 
     Args:
         n_features: Random features of each factor's prior draw, an even number >= 2.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 10)
+        >>> team = sb.Team(graph, {"x": (0.0, 3.0)}, acquisition=sb.Thompson(n_features=64))
+        >>> team.attach(x[:, None], np.sin(6.0 * x))  # nothing known beyond 1
+        >>> bool(np.ptp([query.point["x"] for query in team.ask(4)]) > 0.1)  # every query of a batch has its own draw
+        True
     """
 
     n_features: int = 512

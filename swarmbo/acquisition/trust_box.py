@@ -18,6 +18,11 @@ class TrustBox(Settings, frozen=True):
         successes: After this many improvements in a row, >= 1, the side doubles.
         failures: After this many evaluations in a row without one, >= 1, it halves.
         smallest: Side below which it does not shrink, in (0, 1].
+
+    Example:
+        >>> box = TrustBox(initial=0.4, successes=2, failures=2)
+        >>> box.side(np.array([1.0, 2.0, 3.0]), n_initial=1), box.side(np.array([1.0, 0.0, 0.5]), n_initial=1)
+        (0.8, 0.2)
     """
 
     initial: float = 0.4
@@ -60,6 +65,12 @@ class Restarts(Settings, frozen=True):
         after: After this many evaluations, >= 0, that together gained nothing; 0 never does.
         gain: What counts as nothing, as a share >= 0 of the spread (best less median) of the first outcomes.
         fresh: Random points after a restart, >= 1.
+
+    Example:
+        >>> restarts, design = Restarts(after=3), [0.0, 1.0, 2.0]
+        >>> stuck, gaining = np.array([*design, 1.5, 0.5, 2.0]), np.array([*design, 1.5, 0.5, 2.5])
+        >>> [restarts.is_due(y, design=3, since=0, begun=3, patience=1) for y in (stuck, gaining)]
+        [True, False]
     """
 
     after: int = 12

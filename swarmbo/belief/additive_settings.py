@@ -72,6 +72,16 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         max_iterations: Of L-BFGS-B per start, >= 1.
         factors: What single factors have of their own, by name.
         structure: How a team finds scopes from totals; None: they are those of its graph.
+
+    Example:
+        >>> from swarmbo.belief.additive import AdditiveGP
+        >>> from swarmbo.graph import FactorGraph
+        >>> from swarmbo.spaces import Domain
+        >>> graph, domain = FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}), Domain(np.zeros(2), np.ones(2))
+        >>> settings = AdditiveGPSettings(kernel="rbf", factors={"g": FactorPrior(kernel="matern32")})
+        >>> h = AdditiveGP.create(settings, graph, domain).hyperparameters
+        >>> h.kernels, h.outputscales  # of each factor; the factors share the prior variance evenly
+        (('rbf', 'matern32'), (0.5, 0.5))
     """
 
     kernel: KernelName = "matern52"

@@ -38,6 +38,15 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         noise_median: Median > 0 of the prior on the noise variance.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
+
+    Example:
+        >>> import swarmbo as sb
+        >>> smooth_or_not = sb.EnsembleSettings(kernels=("rbf",), lengthscales=(0.01, 0.3), n_features=64)
+        >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 12)
+        >>> team = sb.Team(graph, {"x": (0.0, 1.0)}, belief=smooth_or_not, acquisition="egp-ts")
+        >>> team.attach(x[:, None], np.sin(6.0 * x))
+        >>> bool(team.model.ensemble.weights[0][1] > 0.99)  # of the member with the longer lengthscale
+        True
     """
 
     kernels: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")

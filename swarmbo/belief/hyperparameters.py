@@ -22,6 +22,15 @@ class TimeAxis(Settings, frozen=True):
             ``matern32`` and smoother ones suit fields that drift.
         lengthscale_median: Median > 0 of the prior on its lengthscale, in rounds.
         lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+
+    Example:
+        >>> from swarmbo.belief.exact import ExactGP
+        >>> from swarmbo.spaces import Domain
+        >>> settings = ExactGPSettings(time=TimeAxis(lengthscale_median=5.0))
+        >>> belief = ExactGP.create(settings, Domain(np.zeros(1), np.ones(1))).update([[0.5]], [1.0])  # of round 0
+        >>> soon, late = (belief.at(moment).posterior([[0.5]])[1][0] for moment in (1.0, 50.0))
+        >>> bool(soon < 0.5 * belief.prior_variance), bool(late > 0.99 * belief.prior_variance)
+        (True, True)
     """
 
     kernel: KernelName = "matern32"
@@ -59,6 +68,16 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit.
         restarts: Random starts, >= 0, drawn from the prior for each fit, besides the prior's mode and the last optimum.
         max_iterations: Of L-BFGS-B per start, >= 1.
+
+    Example:
+        >>> from swarmbo.belief.exact import ExactGP
+        >>> from swarmbo.spaces import Domain
+        >>> domain = Domain(np.zeros(2), np.array([100.0, 50.0]))  # of one unit, sides of unequal length
+        >>> settings = ExactGPSettings(lengthscales="shared", equal_in="physical")
+        >>> belief = ExactGP.create(settings, domain).update([[10.0, 10.0], [90.0, 40.0]], [1.0, 3.0])
+        >>> shares = belief.fit(np.random.default_rng(0)).hyperparameters.lengthscales
+        >>> bool(np.isclose(shares[0] * 100.0, shares[1] * 50.0))
+        True
     """
 
     kernel: KernelName = "matern52"
@@ -99,6 +118,11 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         kernel: Covariance function.
         lengthscale: In rounds, > 0.
+
+    Example:
+        >>> fading = TimeCorrelation("matern12", lengthscale=5.0)
+        >>> fading.between(np.array([0.0, 5.0, 50.0]), np.array(0.0)).round(4).tolist()  # exp(-rounds / 5)
+        [1.0, 0.3679, 0.0]
     """
 
     kernel: KernelName

@@ -23,6 +23,13 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
         growth: Hyper-parameters are fitted and proposed when readings have grown by this factor, > 1. With a proposal
             all summaries that were told before are void, so it should not come too often.
         prior: Kernel and priors of hyper-parameters, and the effort of a fit. ``refit_every`` is of no meaning here.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], belief=sb.FusedSettings(steps=5))
+        >>> team.tell(team.ask(), {"a": 1.0, "b": 2.0})
+        >>> {name: agent.reached for name, agent in team.belief.agents.items()}  # readings of whom, and how many
+        {'a': {'a': 1.0, 'b': 1.0}, 'b': {'a': 1.0, 'b': 1.0}}
     """
 
     method: FusionMethod = "readings"

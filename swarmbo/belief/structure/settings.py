@@ -20,6 +20,16 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
         burn_in: Those proposed before the first of all, >= 0.
         largest: Cap on the size of blocks, >= 1; None: no cap.
         every: Evaluations, >= 1, after which partitions are sampled anew.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> belief = sb.AdditiveGPSettings(structure=SampledStructure(samples=1, burn_in=8))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "xyz"}, belief=belief, acquisition="dec-hbo")
+        >>> X = np.random.default_rng(0).random((30, 3))
+        >>> team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
+        >>> sorted(team.model.belief.graph.scopes)
+        [('x', 'z'), ('y',)]
     """
 
     samples: int = 5
@@ -41,6 +51,13 @@ class RandomBlocks(Settings, frozen=True, tag_field="kind", tag="random-blocks")
     Args:
         size: Of blocks, >= 1; the last one may be smaller.
         every: Evaluations, >= 1, after which they are drawn anew.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> belief = sb.AdditiveGPSettings(structure=RandomBlocks(size=2))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "vwxyz"}, belief=belief, acquisition="dec-hbo")
+        >>> sorted(len(scope) for scope in team.model.belief.graph.scopes)
+        [1, 2, 2]
     """
 
     size: int = 4
@@ -60,6 +77,14 @@ class RandomForest(Settings, frozen=True, tag_field="kind", tag="random-forest")
     Args:
         edges: Pairs, >= 1, as many as a forest can have at most; None: a fifth of the number of variables.
         every: Evaluations, >= 1, after which they are drawn anew.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> belief = sb.AdditiveGPSettings(structure=RandomForest(edges=2))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "vwxyz"}, belief=belief, acquisition="dec-hbo")
+        >>> graph = team.model.belief.graph
+        >>> sum(len(scope) == 2 for scope in graph.scopes), len(graph.variables)
+        (2, 5)
     """
 
     edges: int | None = None
@@ -78,6 +103,16 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
         gain: Log evidence, >= 0, that a scope must bring in to be added, or cost when taken out to be kept.
         tries: Fits, >= 1, in one search, that of the scopes it begins with included.
         every: Evaluations, >= 1, after which the search goes on.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> belief = sb.AdditiveGPSettings(structure=ScreenedScopes(largest=2, tries=8))
+        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "xyz"}, belief=belief, acquisition="dec-hbo")
+        >>> X = np.random.default_rng(0).random((30, 3))
+        >>> team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
+        >>> sorted(team.model.belief.graph.scopes)
+        [('x', 'z'), ('y',)]
     """
 
     largest: int = 4
