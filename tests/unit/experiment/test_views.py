@@ -122,7 +122,8 @@ def test_the_closing_table_tells_the_range_over_agents(done):
     _, path, *_ = done
     rows = dict(report_rows(read_report(path)))
     errors = RunFolder(path).records()[-1].score.view_rmse.values()
-    assert rows["map RMSE of 6 agents, last round"].startswith(f"{min(errors):.4g} to {max(errors):.4g}; of who knows most")
+    told = f"{min(errors):.4g} to {max(errors):.4g}; of who knows most"
+    assert rows["map RMSE of 6 agents, last round"].startswith(told)
 
 
 class Stop(BaseException):
