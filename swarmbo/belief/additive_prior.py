@@ -13,10 +13,10 @@ from jaxtyping import Float
 
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.belief.hyperparameters import LengthscaleModel
+from swarmbo.belief.priors import TIME_RANGE
 
 LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
-TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 NOISE_CEILING = 10.0
 
 

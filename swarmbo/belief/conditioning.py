@@ -6,6 +6,7 @@ Outcomes of single factors alone leave them independent: one small matrix each.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -57,12 +58,13 @@ class Conditioned:
 
         Covariances between a factor now and the observations are those of a function that stays as it is, times this.
         """
-        left, data = np.zeros((len(factors), self.seen.shape[1])), self.part_data()
+        left, data = np.zeros((len(factors), self.seen.shape[1])), self.part_data
         for row, factor in zip(left, factors, strict=True):
             moments = data[0 if self.is_tied else factor].moment
             row[: len(moments)] = self.hyper.times[factor].between(moments, np.array(self.now))
         return left
 
+    @cached_property
     def part_data(self) -> list[Observations]:
         """The observations of each part."""
         return [self.data] if self.is_tied else [self.data.of_channel(i) for i in range(len(self.scopes))]
@@ -89,7 +91,7 @@ class Conditioned:
                 more.residuals(self.hyper),
                 is_pending=is_pending,
             )
-            for index, (part, old, more) in enumerate(zip(self.parts, self.part_data(), ahead, strict=True))
+            for index, (part, old, more) in enumerate(zip(self.parts, self.part_data, ahead, strict=True))
         ]
         return assembled(self.hyper, self.scopes, self.data.then(new), parts, is_tied=self.is_tied).at(self.now)
 

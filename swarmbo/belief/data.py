@@ -87,10 +87,7 @@ def checked_noise(noise_variance: ArrayLike | float | None, n_points: int) -> Fl
     Raises:
         ShapeError: If there is not one a point, or one is not a finite number >= 0; it names the row.
     """
-    given = np.array(0.0 if noise_variance is None else noise_variance, dtype=float)
-    if given.shape not in ((), (n_points,)):
-        raise ShapeError(f"noise_variance: got shape {given.shape} for {n_points} points; wanted ({n_points},)")
-    noise = np.full(n_points, given)
+    noise = _one_each("noise_variance", 0.0 if noise_variance is None else noise_variance, n_points)
     if not (usable := (noise >= 0.0) & (noise < _LARGEST_OUTCOME**2)).all():  # a NaN compares false
         row = int(np.argmin(usable))
         raise ShapeError(f"noise_variance[{row}]: got {noise[row]}; wanted a finite number >= 0")
@@ -107,14 +104,19 @@ def checked_moments(moments: ArrayLike | float, n_points: int) -> Float[np.ndarr
     Raises:
         ShapeError: If there is not one a point, or one is not finite; it names the row.
     """
-    given = np.array(moments, dtype=float)
-    if given.shape not in ((), (n_points,)):
-        raise ShapeError(f"moments: got shape {given.shape} for {n_points} points; wanted ({n_points},)")
-    rounds = np.full(n_points, given)
+    rounds = _one_each("moments", moments, n_points)
     if not (finite := np.isfinite(rounds)).all():
         row = int(np.argmin(finite))
         raise ShapeError(f"moments[{row}]: got {rounds[row]}; wanted a finite number of rounds")
     return rounds
+
+
+def _one_each(name: str, given: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
+    """A copy as floats, one a point, of what may be one number for all."""
+    values = np.array(given, dtype=float)
+    if values.shape not in ((), (n_points,)):
+        raise ShapeError(f"{name}: got shape {values.shape} for {n_points} points; wanted ({n_points},)")
+    return np.full(n_points, values)
 
 
 def checked_evaluations(

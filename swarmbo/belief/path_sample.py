@@ -150,7 +150,7 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
         factor: Its index.
         draw: From ``draw_prior``.
     """
-    moments = conditioned.part_data()[0 if conditioned.is_tied else factor].moment
+    moments = conditioned.part_data[0 if conditioned.is_tied else factor].moment
     if conditioned.is_tied:
         return np.where(conditioned.seen[factor], draw.value(conditioned.points[factor], moments), 0.0)
     return draw.value(conditioned.points[factor][: len(moments)], moments)
@@ -172,7 +172,7 @@ def path_weights(
     Returns:
         One row a factor; 0 for those not told of.
     """
-    data = conditioned.part_data()
+    data = conditioned.part_data
     alphas = [np.zeros(len(part.alpha)) for part in conditioned.parts]
     for i in [0] if conditioned.is_tied else values:
         part, own = conditioned.parts[i], data[i]

@@ -24,7 +24,7 @@ _LENGTHSCALE_RANGE = (
     5e-3,
     50.0,
 )  # shares of a side: below, no two points of a run would be related; above, all is flat
-_TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
+TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 _OUTPUTSCALE_RANGE = (1e-3, 1e3)
 _NOISE_CEILING = 10.0
 
@@ -73,7 +73,7 @@ class HyperparameterPrior:
         if time is not None:
             base, A = np.append(base, 0.0), block_diag(A, np.eye(1))
             covariance[q, q] = time.lengthscale_log_std**2
-            lengthscale_bounds.append(tuple(np.log(_TIME_RANGE)))
+            lengthscale_bounds.append(tuple(np.log(TIME_RANGE)))
             middle.append(np.log(time.lengthscale_median))
         bounds = np.array(
             [

@@ -172,3 +172,18 @@ def test_value_and_gradient_with_a_time_axis_beside_those_without(benchmark, out
     without_s = seconds(lambda: still.local(stack, U, gradient=True), number=1, repeat=300)
     benchmark(lambda: fading.local(stack, U, gradient=True))
     benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s
+
+
+def test_a_draw_of_100_factors_beside_one_of_10(benchmark):
+    """Linear in the number of factors: the observations of each are looked up once, not once for every other."""
+
+    def draw_of(k):
+        X = stream(0, "benchmark").uniform(size=(100, k))
+        belief = AdditiveGP(blocks(k, 1), lengthscale=0.3).update(X, np.sin(5.0 * X))
+        belief.posterior(X[:1])
+        rngs = {factor: stream(0, "draw", factor=factor) for factor in belief.graph.factors}
+        return lambda: belief.sample(rngs, stream(0, "noise"))
+
+    few_s = seconds(draw_of(10))
+    benchmark(draw_of(100))
+    benchmark.extra_info["this_over_one_of_10"] = benchmark.stats.stats.min / few_s
