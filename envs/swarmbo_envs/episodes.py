@@ -1,17 +1,27 @@
-"""Which episode a reset begins."""
+"""What every world knows of an episode, and which one a reset begins."""
 
 import secrets
-from typing import Protocol
+from dataclasses import dataclass
 
 
-class Numbered(Protocol):
-    """An episode: the seed of its randomness, and its number among those of this seed."""
+@dataclass
+class WorldEpisode:
+    """What the episodes of all worlds have in common; each adds what changes from round to round in it.
+
+    Args:
+        seed: Of all randomness since the last reset that gave one.
+        number: Episodes since that reset; each has its own randomness.
+        round: Rounds that are over.
+        running: Whether the episode goes on.
+    """
 
     seed: int
     number: int
+    round: int
+    running: bool
 
 
-def seed_and_number(seed: int | None, last: Numbered | None) -> tuple[int, int]:
+def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, int]:
     """The seed of the episode that begins, and its number among those of this seed.
 
     Args:

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from swarmbo.errors import StateVersionError
+from swarmbo_envs.episodes import WorldEpisode
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -30,6 +31,21 @@ class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: _Count
     round: _Count
     running: bool
+
+
+def to_state(
+    episode: WorldEpisode, version: int, world: dict[str, Any], arrays: Mapping[str, ArrayLike]
+) -> dict[str, Any]:
+    """An episode as ``{"json": ..., "arrays": ...}``, with what makes its world this one.
+
+    Args:
+        episode: Where the agents stand.
+        version: Of the form of the state.
+        world: What makes their world this one.
+        arrays: What the world adds to an episode; copies are kept.
+    """
+    plain = Plain(version, world, episode.seed, episode.number, episode.round, episode.running)
+    return {"json": msgspec.to_builtins(plain), "arrays": {name: np.array(array) for name, array in arrays.items()}}
 
 
 class SavedState:
@@ -58,6 +74,12 @@ class SavedState:
             f"{path}: {there!r:.60}, here {here!r:.60}" for path, there, here in _differences(self.plain.world, world)
         ]:
             raise StateVersionError(f"got a state of another world ({'; '.join(differing)}); use the same arguments")
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """The arguments of an episode that those of all worlds have, by name."""
+        plain = self.plain
+        return {"seed": plain.seed, "number": plain.number, "round": plain.round, "running": plain.running}
 
     def hold(self, claim: bool, wanted: str) -> None:
         """Refuse the state unless a claim is true.

@@ -5,25 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo_envs.episodes import WorldEpisode
+
 
 @dataclass
-class Episode:
-    """Where the agents of a function stand.
+class Episode(WorldEpisode):
+    """Where the agents of a function stand; what it has in common with those of all worlds is its base.
 
     Args:
-        seed: Of all randomness since the last reset that gave one.
-        number: Episodes since that reset; each has its own randomness.
-        round: Rounds that are over.
-        running: Whether the episode goes on.
         setting: Value of each variable.
         last: Last good measurement of each agent; NaN while there is none.
         best: Best true value after each round; NaN while there is none.
     """
 
-    seed: int
-    number: int
-    round: int
-    running: bool
     setting: Float[np.ndarray, " n"]
     last: Float[np.ndarray, " agents"]
     best: list[float]

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-import numpy as np
-
+from swarmbo_envs import saved_state
 from swarmbo_envs.functions.episode import Episode
-from swarmbo_envs.saved_state import Plain, SavedState
+from swarmbo_envs.saved_state import SavedState
 
 _VERSION = 1
 _ARRAYS = ("setting", "last", "best")
@@ -20,9 +18,8 @@ def to_state(episode: Episode, world: dict[str, Any]) -> dict[str, Any]:
         episode: Where the agents stand.
         world: What makes their world this one.
     """
-    plain = Plain(_VERSION, world, episode.seed, episode.number, episode.round, episode.running)
-    arrays = {name: np.array(getattr(episode, name), dtype=float) for name in _ARRAYS}
-    return {"json": msgspec.to_builtins(plain), "arrays": arrays}
+    arrays = {name: getattr(episode, name) for name in _ARRAYS}
+    return saved_state.to_state(episode, _VERSION, world, arrays)
 
 
 def from_state(state: Mapping[str, Any], world: dict[str, Any], n_variables: int, n_agents: int) -> Episode:
@@ -39,13 +36,9 @@ def from_state(state: Mapping[str, Any], world: dict[str, Any], n_variables: int
             differs), or is not a whole state.
     """
     saved = SavedState(state, "function", _VERSION, world)
-    plain = saved.plain
     return Episode(
-        plain.seed,
-        plain.number,
-        plain.round,
-        plain.running,
+        **saved.common,
         setting=saved.array("setting", "f", (n_variables,)),
         last=saved.array("last", "f", (n_agents,)),
-        best=saved.array("best", "f", (plain.round,)).tolist(),
+        best=saved.array("best", "f", (saved.plain.round,)).tolist(),
     )

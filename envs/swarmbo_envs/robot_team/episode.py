@@ -5,16 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo_envs.episodes import WorldEpisode
+
 
 @dataclass
-class Episode:
-    """Where the team stands.
+class Episode(WorldEpisode):
+    """Where the team stands; what it has in common with those of all worlds is its base.
 
     Args:
-        seed: Of all randomness since the last reset that gave one.
-        number: Episodes since that reset; each has its own randomness.
-        round: Rounds driven so far.
-        running: Whether the episode goes on.
         poses: (x, y, heading) of each robot.
         last: Last good measurement of each robot; NaN while there is none.
         measured: Which of the field's sites were measured; used only where nothing lies between the sites.
@@ -22,10 +20,6 @@ class Episode:
         samples: Per measurement so far: robot, x, y, measurement.
     """
 
-    seed: int
-    number: int
-    round: int
-    running: bool
     poses: Float[np.ndarray, "robots 3"]
     last: Float[np.ndarray, " robots"]
     measured: Bool[np.ndarray, " k"]

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from swarmbo_envs import saved_state
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.world import World
-from swarmbo_envs.saved_state import Plain, SavedState
+from swarmbo_envs.saved_state import SavedState
 
 _VERSION = 2
 
@@ -20,18 +20,12 @@ def to_state(episode: Episode, world: World) -> dict[str, Any]:
         episode: Where the team stands.
         world: Where it does.
     """
-    plain = Plain(_VERSION, world.description(), episode.seed, episode.number, episode.round, episode.running)
-    return {
-        "json": msgspec.to_builtins(plain),
-        "arrays": {
-            "poses": episode.poses.copy(),
-            "last": episode.last.copy(),
-            "measured": episode.measured.copy(),
-            "samples": episode.samples.copy(),
-            "trail_ends": np.cumsum([len(trail) for trail in episode.trails]),
-            "trails": np.concatenate(episode.trails),
-        },
+    arrays = {name: getattr(episode, name) for name in ("poses", "last", "measured", "samples")}
+    arrays |= {
+        "trail_ends": np.cumsum([len(trail) for trail in episode.trails]),
+        "trails": np.concatenate(episode.trails),
     }
+    return saved_state.to_state(episode, _VERSION, world.description(), arrays)
 
 
 def from_state(state: Mapping[str, Any], world: World) -> Episode:
@@ -59,10 +53,7 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
     )
     saved.hold(all(np.isfinite(known).all() for known in (poses, trails, samples[:, :3])), "places that are finite")
     return Episode(
-        seed=plain.seed,
-        number=plain.number,
-        round=plain.round,
-        running=plain.running,
+        **saved.common,
         poses=poses,
         last=last,
         measured=measured,

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo_envs.episodes import WorldEpisode
+
 
 @dataclass
-class Episode:
-    """Where the sensors stand.
+class Episode(WorldEpisode):
+    """Where the sensors stand; what it has in common with those of all worlds is its base.
 
     Args:
-        seed: Of all randomness since the last reset that gave one.
-        number: Episodes since that reset; each has its own randomness.
-        round: Rounds that are over.
-        running: Whether the episode goes on.
         spots: What each sensor is pointed at, m.
         last: Last good measurement of each sensor; NaN while there is none.
         spent_j: Energy that each has used.
@@ -22,10 +20,6 @@ class Episode:
         failed: Which of these failed.
     """
 
-    seed: int
-    number: int
-    round: int
-    running: bool
     spots: Float[np.ndarray, "n 2"]
     last: Float[np.ndarray, " n"]
     spent_j: Float[np.ndarray, " n"]

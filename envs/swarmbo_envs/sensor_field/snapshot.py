@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from swarmbo_envs.saved_state import Plain, SavedState
+from swarmbo_envs import saved_state
+from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.episode import Episode
 from swarmbo_envs.sensor_field.world import World
 
@@ -21,8 +21,8 @@ def to_state(episode: Episode, world: World) -> dict[str, Any]:
         episode: Where the sensors stand.
         world: Where they do.
     """
-    plain = Plain(_VERSION, world.description(), episode.seed, episode.number, episode.round, episode.running)
-    return {"json": msgspec.to_builtins(plain), "arrays": {name: getattr(episode, name).copy() for name in _ARRAYS}}
+    arrays = {name: getattr(episode, name) for name in _ARRAYS}
+    return saved_state.to_state(episode, _VERSION, world.description(), arrays)
 
 
 def from_state(state: Mapping[str, Any], world: World) -> Episode:
@@ -37,15 +37,11 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
             differs), or is not a whole state.
     """
     saved, n = SavedState(state, "sensor-field", _VERSION, world.description()), len(world.agents)
-    plain = saved.plain
     spots, spent = saved.array("spots", "f", (n, 2)), saved.array("spent_j", "f", (n,))
     saved.hold(bool(np.isfinite(spots).all()), "spots that are finite")
     saved.hold(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
     return Episode(
-        seed=plain.seed,
-        number=plain.number,
-        round=plain.round,
-        running=plain.running,
+        **saved.common,
         spots=spots,
         last=saved.array("last", "f", (n,)),
         spent_j=spent,

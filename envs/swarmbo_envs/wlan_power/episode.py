@@ -1,18 +1,18 @@
 """The state of an episode: everything that changes from round to round."""
 
-import msgspec
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo_envs.episodes import WorldEpisode
 
-class Episode(msgspec.Struct):
-    """Where an episode stands.
+
+@dataclass
+class Episode(WorldEpisode):
+    """Where an episode stands; what it has in common with those of all worlds is its base.
 
     Args:
-        seed: Of noise, failures and users.
-        number: Of the episode with this seed.
-        round: Rounds that are over.
-        running: Whether agents are live.
         powers: Transmit powers (k,), dBm.
         last: Last good measurement of each agent (k,); NaN while there is none.
         totals: What the network got in each round without noise, Mbit/s; NaN where a simulation failed.
@@ -20,10 +20,6 @@ class Episode(msgspec.Struct):
         present: Which users are there (m,).
     """
 
-    seed: int
-    number: int
-    round: int
-    running: bool
     powers: Float[np.ndarray, " k"]
     last: Float[np.ndarray, " k"]
     totals: list[float]

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-import numpy as np
-
-from swarmbo_envs.saved_state import Plain, SavedState
+from swarmbo_envs import saved_state
+from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.world import World
 
@@ -21,8 +19,8 @@ def to_state(episode: Episode, world: World) -> dict[str, Any]:
         episode: Where the network stands.
         world: Where it does.
     """
-    plain = Plain(_VERSION, world.description(), episode.seed, episode.number, episode.round, episode.running)
-    return {"json": msgspec.to_builtins(plain), "arrays": {name: np.array(getattr(episode, name)) for name in _ARRAYS}}
+    arrays = {name: getattr(episode, name) for name in _ARRAYS}
+    return saved_state.to_state(episode, _VERSION, world.description(), arrays)
 
 
 def from_state(state: Mapping[str, Any], world: World) -> Episode:
@@ -37,15 +35,12 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
             differs), or is not a whole state.
     """
     saved = SavedState(state, "WLAN", _VERSION, world.description())
-    plain, k, m = saved.plain, len(world.agents), len(world.topology.users)
+    k, m = len(world.agents), len(world.topology.users)
     return Episode(
-        plain.seed,
-        plain.number,
-        plain.round,
-        plain.running,
+        **saved.common,
         powers=saved.array("powers", "f", (k,)),
         last=saved.array("last", "f", (k,)),
-        totals=saved.array("totals", "f", (plain.round,)).tolist(),
+        totals=saved.array("totals", "f", (saved.plain.round,)).tolist(),
         users=saved.array("users", "f", (m, 2)),
         present=saved.array("present", "b", (m,)),
     )
