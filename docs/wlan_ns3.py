@@ -59,7 +59,7 @@ def tuned(env: Any, seed: int, **kinds: str) -> np.ndarray:
     while env.agents:
         observations, rewards, ended, cut, infos = env.step(team.act(observations, infos))
         team.observe(observations, rewards, ended, cut, infos)
-        if (found := sum(info["measurement"] for info in infos.values())) > best:
+        if (found := sum(info.get("measurement", np.nan) for info in infos.values())) > best:
             best, place = found, np.concatenate([info["location"] for info in infos.values()])
     return place
 

@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 
-from swarmbo.errors import ConfigError
+from swarmbo.checks import whole_number
 
 
 def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
@@ -23,7 +23,7 @@ def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
         A new PCG64 generator. Equal arguments give equal streams, on every machine.
 
     Raises:
-        ConfigError: If the seed is negative.
+        ConfigError: If the seed is no integer >= 0.
 
     Example:
         >>> a = stream(0, "noise", agent="robot_1", round=3).normal()
@@ -31,8 +31,7 @@ def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
         >>> bool(a == b)
         True
     """
-    if seed < 0:
-        raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
+    seed = whole_number(seed, 0, "$.seed")
     label = "/".join([*names, *(f"{key}={value}" for key, value in sorted(numbers.items()))])
     digest = hashlib.blake2b(label.encode(), digest_size=16).digest()  # not hash(): that one is salted per process
     key = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))

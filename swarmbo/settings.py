@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
+from swarmbo.checks import short
 from swarmbo.errors import ConfigError
 
 
@@ -23,7 +24,7 @@ class _FieldError(ValueError):
     """One field holds a value of the right type but outside its range."""
 
     def __init__(self, field: str, got: object, wanted: str) -> None:
-        super().__init__(f"{field}: got {_short(got)}; wanted {wanted}")
+        super().__init__(f"{field}: got {short(got)}; wanted {wanted}")
         self.field, self.got, self.wanted = field, got, wanted
 
 
@@ -71,19 +72,19 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         text, path = text[: match.start()], match.group(1)
     got = _value_at(data, path)
     if isinstance(cause := error.__cause__, _FieldError):
-        return ConfigError(f"got {_short(cause.got)}; wanted {cause.wanted}", at=at + path[1:] + "." + cause.field)
+        return ConfigError(f"got {short(cause.got)}; wanted {cause.wanted}", at=at + path[1:] + "." + cause.field)
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
         known = _known_fields(kind, data, path)
         near = difflib.get_close_matches(match.group(1), known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else (f"; known keys: {', '.join(known)}" if known else "")
-        return ConfigError(f"unknown key {_short(match.group(1))}{hint}", at=at + path[1:])
+        return ConfigError(f"unknown key {short(match.group(1))}{hint}", at=at + path[1:])
     if text.startswith("Object missing required field") or path == "$...":
         return ConfigError(_plain(text), at=at + path[1:])
     if choices := _choices(kind, data, path):
         near = difflib.get_close_matches(str(got), choices, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        return ConfigError(f"got {_short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at + path[1:])
-    return ConfigError(f"got {_short(got)}; {_plain(text)}", at=at + path[1:])
+        return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at + path[1:])
+    return ConfigError(f"got {short(got)}; {_plain(text)}", at=at + path[1:])
 
 
 def _plain(text: str) -> str:
@@ -143,11 +144,6 @@ def _choices(kind: Any, data: object, path: str) -> list[str]:
     found = _type_at(kind, data, path)[0]
     parts = [found, *getattr(found, "__args__", ())]
     return [word for part in parts if get_origin(part) is Literal for word in get_args(part) if isinstance(word, str)]
-
-
-def _short(value: object, limit: int = 60) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def resolve(given: object, kinds: type[T] | Any, at: str) -> T:

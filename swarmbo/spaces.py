@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
+from swarmbo.checks import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
+
+_FAR = 1e6  # sides of the box: nobody measures there, and squares of such distances are still exact enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +31,10 @@ class Domain:
     high: Float[np.ndarray, " d"]
 
     def __post_init__(self) -> None:
-        low, high = np.asarray(self.low, dtype=float), np.asarray(self.high, dtype=float)
+        low, high = real_array(self.low), real_array(self.high)
+        if low is None or high is None:
+            got = short(self.low if low is None else self.high)
+            raise ConfigError(f"got {got}; wanted numbers, finite low < high", at="$.bounds")
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise ShapeError(f"bounds: got shapes {low.shape} and {high.shape}; wanted two equal vectors")
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
@@ -50,6 +56,10 @@ class Domain:
     def from_unit(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """The unit cube to physical coordinates."""
         return self.low + U * (self.high - self.low)
+
+    def is_near(self, X: Float[np.ndarray, "*n d"]) -> Bool[np.ndarray, "*n"]:
+        """Whether points are in the box, or not out of all proportion away; no point is that is not finite."""
+        return np.asarray((np.abs(self.to_unit(X)) <= _FAR).all(axis=-1))
 
     @classmethod
     def of_space(cls, space: gymnasium.Space) -> "Domain":  # pyright: ignore[reportMissingTypeArgument]

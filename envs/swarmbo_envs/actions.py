@@ -7,6 +7,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from swarmbo.checks import real_array, short, table
 from swarmbo.errors import ConfigError
 
 
@@ -22,9 +23,10 @@ def checked_actions(
         what: The coordinates in words, for messages: ``[x, y]``.
 
     Raises:
-        ConfigError: Naming the agent whose action is missing, not wanted, of another shape or not in its box.
+        ConfigError: If there is no table of actions; naming the agent whose action is missing, not wanted, of another
+            shape or not in its box.
     """
-    for agent in actions:
+    for agent in table(actions, "{agent: action}", "$.actions"):
         if agent not in agents:
             raise ConfigError(
                 f"got an action, but this agent is not live; live agents: {agents}", at=f"$.actions.{agent}"
@@ -34,10 +36,8 @@ def checked_actions(
         at, box = f"$.actions.{agent}", boxes[agent]
         if agent not in actions:
             raise ConfigError("got no action; wanted one per live agent", at=at)
-        try:
-            action = np.asarray(actions[agent], dtype=float)
-        except (TypeError, ValueError):
-            raise ConfigError(f"got {actions[agent]!r}; wanted {what}", at=at) from None
+        if (action := real_array(actions[agent])) is None:
+            raise ConfigError(f"got {short(actions[agent])}; wanted {what}", at=at)
         if action.shape != box.shape:
             raise ConfigError(f"got shape {action.shape}; wanted {what}, of shape {box.shape}", at=at)
         slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))  # an action may have been rounded to float32

@@ -3,6 +3,8 @@
 import secrets
 from dataclasses import dataclass
 
+from swarmbo.checks import whole_number
+
 
 @dataclass
 class WorldEpisode:
@@ -27,9 +29,12 @@ def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, i
     Args:
         seed: As given to ``reset``. None goes on to the next episode of the last seed.
         last: The episode before; None: there was none, and without a seed the first one is random.
+
+    Raises:
+        ConfigError: If the seed is no integer >= 0.
     """
     if seed is not None:
-        return int(seed), 0
+        return whole_number(seed, 0, "$.seed"), 0
     if last is not None:
         return last.seed, last.number + 1
     return secrets.randbits(62), 0

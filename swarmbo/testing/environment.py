@@ -28,9 +28,9 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
 
     It keeps PettingZoo's parallel API. The same seed gives the same episode to the bit. Spaces hold what is returned;
     rewards are finite numbers, flags are bools. Infos say where agents measured, inside their action spaces, and what,
-    NaN where that failed; of agents that may decline to measure, also whether they did. All agents end together. A deep
-    copy, and a state that was written down (if it has ``get_state`` and ``set_state``), go on alike in mid-episode.
-    What it tells its team fits.
+    unless that failed: NaN is not equal to itself, so outcomes that failed are left out. Of agents that may decline to
+    measure they also say whether they did. All agents end together. A deep copy, and a state that was written down (if
+    it has ``get_state`` and ``set_state``), go on alike in mid-episode. What it tells its team fits.
 
     Args:
         make: Makes it anew, with the same arguments.
@@ -109,7 +109,7 @@ def _check_told(env: Any, cycles: int) -> None:
     for name, table in zip(("observations", "infos"), told, strict=True):
         claim(set(table) == live, f"agents in the {name} of reset()", sorted(table), sorted(live))
     _check_observed(env, told[0])
-    rng = np.random.default_rng(1)
+    rng, silent = np.random.default_rng(1), set(env.possible_agents)
     for _ in range(cycles):
         live = set(env.agents)
         step = env.step(_drawn_actions(env, rng))
@@ -129,11 +129,15 @@ def _check_told(env: Any, cycles: int) -> None:
             are_bools = all(isinstance(flag, bool) for flag in flags)
             claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
             _check_info(env, agent, infos[agent])
+            if {"measurement", "factors", "error"} & set(infos[agent]) or World.declined(infos[agent]):
+                silent.discard(agent)
         ended = {agent for agent in live if terminations[agent] or truncations[agent]}
         claim(not ended or ended == live, "agents that ended", sorted(ended), f"none, or all at once: {sorted(live)}")
         if ended:
             claim(not env.agents, "agents after the end of an episode", list(env.agents), "[]")
-            return
+            break
+    wanted = "'measurement', or 'factors', in some round"
+    claim(not silent, f"infos of {sorted(silent)}", "no outcome in any round", wanted)
 
 
 def _check_observed(env: Any, observations: Mapping[str, Any]) -> None:
@@ -149,14 +153,12 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
         claim(
             isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, "a bool: measurements have a price"
         )
-    missing = "measurement" not in info and "factors" not in info and not World.declined(info)
-    claim(not missing, f"infos of {agent!r}", sorted(info), "'measurement', or 'factors'")
     outcomes = dict(info.get("factors", {}))
     if "measurement" in info:
         outcomes["measurement"] = info["measurement"]
     for name, outcome in outcomes.items():
-        is_number = isinstance(outcome, float | int | np.number)
-        claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a number; NaN if it failed")
+        is_number = isinstance(outcome, float | int | np.number) and bool(np.isfinite(outcome))
+        claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a finite number; left out if it failed")
     claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
     where, box = info["location"], env.action_space(agent)
     inside = box.contains(np.append(where, box.high[-1])) if may_decline else box.contains(where)

@@ -43,10 +43,7 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 class SmallWorld:
-    """A versioned module with the arguments of one of the small worlds; what is given more replaces them.
-
-    Nothing fails, since PettingZoo holds NaN unequal to itself.
-    """
+    """A versioned module with the arguments of one of the small worlds; what is given more replaces them."""
 
     def __init__(self, name: str, which: str, folder: Path) -> None:
         self.name = name

@@ -1,13 +1,18 @@
 """All worlds keep PettingZoo's contract and ours, and refuse states of other worlds."""
 
+import copy
+import pickle
+
+import numpy as np
 import pytest
+from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo.test import api_test, parallel_seed_test, render_test, seed_test
 from pettingzoo.test.max_cycles_test import max_cycles_test
 
 import swarmbo as sb
 from swarmbo.errors import StateVersionError
 
-from .conftest import WORLDS, SmallWorld
+from .conftest import WORLDS, SmallWorld, random_actions
 
 
 @pytest.fixture(params=[(name, which) for name, kinds in WORLDS.items() for which in kinds], ids=" ".join)
@@ -26,9 +31,26 @@ def test_pettingzoo_aec_api(module):
     api_test(module.env(), num_cycles=20)
 
 
-def test_pettingzoo_seeds(module):
-    seed_test(module.env, num_cycles=20)
-    parallel_seed_test(module.parallel_env, num_cycles=20)
+@pytest.mark.parametrize("failure_rate", [0.0, 0.4])
+def test_pettingzoo_seeds(module, failure_rate):
+    """It compares infos, and NaN is not equal to itself: what failed is left out of them."""
+    seed_test(lambda: module.env(failure_rate=failure_rate), num_cycles=20)
+    parallel_seed_test(lambda: module.parallel_env(failure_rate=failure_rate), num_cycles=20)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deep", "pickle"])
+def test_a_copy_goes_on_alike_in_mid_episode(module, copied):
+    env, rng = module.parallel_env(failure_rate=0.3, max_cycles=9), np.random.default_rng(3)
+    env.reset(seed=4)
+    actions = [random_actions(env, rng) for _ in range(6)]
+    for action in actions[:3]:
+        env.step(action)
+    other = copied(env)
+    ahead = [other.step(action) for action in actions[3:]]
+    for step, action in zip(ahead, actions[3:], strict=True):
+        assert data_equivalence(step, env.step(action))
+    np.testing.assert_equal(other.get_state(), env.get_state())
+    assert data_equivalence(other.reset(), env.reset())
 
 
 def test_pettingzoo_max_cycles(module):

@@ -117,16 +117,12 @@ class AdditiveFunction:
             [0.0, -4.0]
         """
         variables = tuple(bounds)
-
-        def term(X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
-            return np.array([float(function(**dict(zip(variables, x, strict=True)))) for x in X.tolist()])
-
         sides = list(bounds.values())
         if not sides or any(len(side) != 2 for side in sides):
             raise ConfigError(f"got {dict(bounds)}; wanted (low, high) for every variable", at="$.bounds")
         low, high = np.array(sides, dtype=float).T
         scopes = {"all": tuple(range(len(variables)))}
-        return cls(name, low, high, scopes, {"all": term}, maximum=maximum, variables=variables)
+        return cls(name, low, high, scopes, {"all": _ByName(function, variables)}, maximum=maximum, variables=variables)
 
     @property
     def n_variables(self) -> int:
@@ -202,6 +198,17 @@ class AdditiveFunction:
             is_unbounded=self.is_unbounded,
             variables=self.variables,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _ByName:
+    """A function of named variables, at points one a row."""
+
+    function: Callable[..., float]
+    variables: tuple[str, ...]
+
+    def __call__(self, X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
+        return np.array([float(self.function(**dict(zip(self.variables, x, strict=True)))) for x in X.tolist()])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,7 @@
 """Test functions that a seed draws: which variables belong together, or what the terms are."""
 
+from functools import partial
+
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
@@ -25,6 +27,12 @@ TRIMODAL = (
 )
 
 
+def _log_mixture(X: Points, centres: Float[np.ndarray, "3 a"], variance: float) -> Values:
+    squares = ((X[:, None, :] - centres) ** 2).sum(axis=-1)
+    logs = np.log([0.1, 0.8, 0.1]) - 0.5 * squares / variance - 0.5 * X.shape[1] * np.log(2.0 * np.pi * variance)
+    return np.maximum(np.logaddexp.reduce(logs, axis=1), -700.0)
+
+
 def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 0) -> AdditiveFunction:
     """The additive test function of Add-GP-UCB (Kandasamy et al. 2015, eq. (7)), as its code has it.
 
@@ -41,13 +49,7 @@ def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 
     heads = np.array([[0.62, -0.38], [0.18, 0.58], [-0.58, -0.56]])
     rest = np.array([-0.66, -0.19, 0.62])
     centres = np.column_stack([heads, np.repeat(rest[:, None], size - 2, axis=1)])
-    log_weights = np.log([0.1, 0.8, 0.1])
-
-    def term(X: Points) -> Values:
-        squares = ((X[:, None, :] - centres) ** 2).sum(axis=-1)
-        logs = log_weights - 0.5 * squares / variance - 0.5 * size * np.log(2.0 * np.pi * variance)
-        return np.maximum(np.logaddexp.reduce(logs, axis=1), -700.0)
-
+    term = partial(_log_mixture, centres=centres, variance=variance)
     order = stream(seed, "trimodal groups").permutation(n_variables)
     scopes = {f"f{i}": tuple(int(j) for j in order[size * i : size * (i + 1)]) for i in range(groups)}
     argmax = np.zeros(n_variables)

@@ -45,8 +45,10 @@ rounds left |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | the total, the same for all; or the sum of the agent's own factors; NaN if it failed |
-    | ``factors`` | dict | with ``outcomes = "per-factor"``: the outcome of each factor that the agent owns |
+    | ``measurement`` | float | the total, the same for all; or the sum of the agent's own factors; missing if it \
+failed |
+    | ``factors`` | dict | with ``outcomes = "per-factor"``: the outcome of each factor that the agent owns \
+and that did not fail |
     | ``location`` | array | the values that were set |
     | ``cost`` | float | 0 |
     | ``error`` | str | why an evaluation failed, if it did |
@@ -201,10 +203,8 @@ rounds left |
         share = len(agents) if self.settings.outcomes == "total" else 1
         rewards: dict[str, float] = {}
         for i, (agent, info) in enumerate(infos.items()):
-            outcome = info["measurement"]
-            rewards[agent] = 0.0 if np.isnan(outcome) else outcome / share
-            if not np.isnan(outcome):
-                episode.last[i] = outcome
+            rewards[agent] = info.get("measurement", 0.0) / share
+            episode.last[i] = info.get("measurement", episode.last[i])
         over = episode.round >= self.max_cycles
         observations = self._observe()
         if over:
@@ -241,9 +241,11 @@ rounds left |
                     for factor, value in zip(self._scopes, noisy, strict=True)
                     if self._owners.factors[factor] == agent
                 }
-                outcome, info["factors"] = float(sum(own.values())), own
-            info["measurement"] = outcome if np.isfinite(outcome) else np.nan
-            if np.isnan(info["measurement"]):
+                outcome = float(sum(own.values()))
+                info["factors"] = {factor: value for factor, value in own.items() if np.isfinite(value)}
+            if np.isfinite(outcome):
+                info["measurement"] = outcome
+            else:
                 info["error"] = error or f"the function returned {outcome}"
             infos[agent] = info
         return infos

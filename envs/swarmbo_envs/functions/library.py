@@ -1,10 +1,11 @@
 """Test functions of the field, as sums to be maximised, with maxima that were verified.
 
 Formulas and optima as in the papers where those are right; where a paper misprints one, the corrected form is used and
-its docstring says so.
+its docstring says so. Terms are functions of this module, so that a world of them can be pickled.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,17 +49,18 @@ _SHEKEL_MAXIMA = {
 }
 
 
+def _shekel(X: Points, m: int) -> Values:
+    squares = ((X[:, None, :] - _SHEKEL_C[:m]) ** 2).sum(axis=-1)
+    return (1.0 / (_SHEKEL_B[:m] + squares)).sum(axis=1)
+
+
 def shekel(m: int = 10) -> AdditiveFunction:
     """Shekel's foxholes in 4 variables, m = 5, 7 or 10 wells (here peaks); row 7 of its centres is (5, 5, 3, 3)."""
     if m not in _SHEKEL_MAXIMA:
         raise ConfigError(f"got m = {m}; wanted 5, 7 or 10", at="$.environment.m")
     maximum, argmax = _SHEKEL_MAXIMA[m]
 
-    def term(X: Points) -> Values:
-        squares = ((X[:, None, :] - _SHEKEL_C[:m]) ** 2).sum(axis=-1)
-        return (1.0 / (_SHEKEL_B[:m] + squares)).sum(axis=1)
-
-    return _whole(f"Shekel-{m}", term, np.zeros(4), np.full(4, 10.0), argmax, maximum)
+    return _whole(f"Shekel-{m}", partial(_shekel, m=m), np.zeros(4), np.full(4, 10.0), argmax, maximum)
 
 
 _HARTMANN_A = np.array(
@@ -75,17 +77,22 @@ _HARTMANN_P = 1e-4 * np.array(
 _HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
 
 
+def _hartmann(X: Points) -> Values:
+    squares = (_HARTMANN_A * (X[:, None, :] - _HARTMANN_P) ** 2).sum(axis=-1)
+    return np.exp(-squares) @ _HARTMANN_WEIGHTS
+
+
 def hartmann(n_variables: int = 6) -> AdditiveFunction:
     """Hartmann-6, one factor. Maximum 3.32237; the DuMBO paper's 10.5364 is a misprint (that is Shekel-10's)."""
     if n_variables != 6:
         raise ConfigError(f"got {n_variables}; wanted 6", at="$.environment.n_variables")
 
-    def term(X: Points) -> Values:
-        squares = (_HARTMANN_A * (X[:, None, :] - _HARTMANN_P) ** 2).sum(axis=-1)
-        return np.exp(-squares) @ _HARTMANN_WEIGHTS
-
     argmax = (0.20168952, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730054)
-    return _whole("Hartmann-6", term, np.zeros(6), np.ones(6), argmax, 3.3223680114155147)
+    return _whole("Hartmann-6", _hartmann, np.zeros(6), np.ones(6), argmax, 3.3223680114155147)
+
+
+def _michalewicz(X: Points, i: int, steepness: int) -> Values:
+    return np.sin(X[:, 0]) * np.sin((i + 1) * X[:, 0] ** 2 / np.pi) ** (2 * steepness)
 
 
 def michalewicz(n_variables: int = 10, steepness: int = 10) -> AdditiveFunction:
@@ -94,10 +101,7 @@ def michalewicz(n_variables: int = 10, steepness: int = 10) -> AdditiveFunction:
     argmax, maximum = np.zeros(n_variables), 0.0
     grid = np.linspace(0.0, np.pi, 20_001)
     for i in range(n_variables):
-
-        def term(X: Points, i: int = i) -> Values:
-            return np.sin(X[:, 0]) * np.sin((i + 1) * X[:, 0] ** 2 / np.pi) ** (2 * steepness)
-
+        term = partial(_michalewicz, i=i, steepness=steepness)
         terms[f"f{i}"] = term
         best = grid[int(term(grid[:, None]).argmax())]
         for width in (1e-4, 1e-6, 1e-8):
@@ -110,13 +114,21 @@ def michalewicz(n_variables: int = 10, steepness: int = 10) -> AdditiveFunction:
     return AdditiveFunction(f"Michalewicz-{n_variables}", low, high, scopes, terms, argmax, maximum)
 
 
+def _camel_first(X: Points) -> Values:
+    return -(4.0 - 2.1 * X[:, 0] ** 2 + X[:, 0] ** 4 / 3.0) * X[:, 0] ** 2
+
+
+def _camel_both(X: Points) -> Values:
+    return -X[:, 0] * X[:, 1]
+
+
+def _camel_second(X: Points) -> Values:
+    return -(4.0 * X[:, 0] ** 2 - 4.0) * X[:, 0] ** 2
+
+
 def camel() -> AdditiveFunction:
     """Six-hump camel, negated: factors {x0}, {x0, x1}, {x1}."""
-    terms: dict[str, Term] = {
-        "first": lambda X: -(4.0 - 2.1 * X[:, 0] ** 2 + X[:, 0] ** 4 / 3.0) * X[:, 0] ** 2,
-        "both": lambda X: -X[:, 0] * X[:, 1],
-        "second": lambda X: -(4.0 * X[:, 0] ** 2 - 4.0) * X[:, 0] ** 2,
-    }
+    terms: dict[str, Term] = {"first": _camel_first, "both": _camel_both, "second": _camel_second}
     scopes = {"first": (0,), "both": (0, 1), "second": (1,)}
     low, high = np.array([-3.0, -2.0]), np.array([3.0, 2.0])
     argmax = np.array([0.08984201, -0.71265640])
@@ -129,54 +141,54 @@ def _blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
     return {f"f{i}": tuple(range(size * i, size * (i + 1))) for i in range(n_variables // size)}
 
 
+def _powell(X: Points) -> Values:
+    a, b, c, e = X.T
+    return -((a + 10 * b) ** 2 + 5 * (c - e) ** 2 + (b - 2 * c) ** 4 + 10 * (a - e) ** 4)
+
+
 def powell(n_variables: int = 24) -> AdditiveFunction:
     """Powell's singular function, negated, in blocks of 4; the DuMBO paper's eq. (66) lacks the brackets."""
-
-    def term(X: Points) -> Values:
-        a, b, c, e = X.T
-        return -((a + 10 * b) ** 2 + 5 * (c - e) ** 2 + (b - 2 * c) ** 4 + 10 * (a - e) ** 4)
-
     scopes = _blocks(n_variables, 4)
     low, high = np.full(n_variables, -4.0), np.full(n_variables, 5.0)
-    terms = dict.fromkeys(scopes, term)
+    terms = dict.fromkeys(scopes, _powell)
     return AdditiveFunction(
         f"Powell-{n_variables}", low, high, scopes, terms, np.zeros(n_variables), 0.0, is_unbounded=True
     )
 
 
+def _rastrigin(X: Points) -> Values:
+    return -(10.0 * X.shape[1] + (X**2 - 10.0 * np.cos(2.0 * np.pi * X)).sum(axis=1))
+
+
 def rastrigin(n_variables: int = 100, block: int = 5) -> AdditiveFunction:
     """Rastrigin, negated, in blocks of consecutive variables; the DuMBO paper's eq. (67) lacks the brackets."""
-
-    def term(X: Points) -> Values:
-        return -(10.0 * X.shape[1] + (X**2 - 10.0 * np.cos(2.0 * np.pi * X)).sum(axis=1))
-
     scopes = _blocks(n_variables, block)
     low, high = np.full(n_variables, -5.12), np.full(n_variables, 5.12)
-    terms = dict.fromkeys(scopes, term)
+    terms = dict.fromkeys(scopes, _rastrigin)
     return AdditiveFunction(
         f"Rastrigin-{n_variables}", low, high, scopes, terms, np.zeros(n_variables), 0.0, is_unbounded=True
     )
 
 
+def _branin(X: Points) -> Values:
+    x, y = X.T
+    bowl = (y - 5.1 * x**2 / (4 * np.pi**2) + 5 * x / np.pi - 6) ** 2
+    return -(bowl + 10 * (1 - 1 / (8 * np.pi)) * np.cos(x) + 10)
+
+
 def branin() -> AdditiveFunction:
     """Branin-Hoo, negated, one factor; three maxima of -0.397887."""
+    return _whole("Branin-Hoo", _branin, [-5.0, 0.0], [10.0, 15.0], [np.pi, 2.275], -0.39788735772973816)
 
-    def term(X: Points) -> Values:
-        x, y = X.T
-        bowl = (y - 5.1 * x**2 / (4 * np.pi**2) + 5 * x / np.pi - 6) ** 2
-        return -(bowl + 10 * (1 - 1 / (8 * np.pi)) * np.cos(x) + 10)
 
-    return _whole("Branin-Hoo", term, [-5.0, 0.0], [10.0, 15.0], [np.pi, 2.275], -0.39788735772973816)
+def _gsobol(X: Points) -> Values:
+    return -np.prod((np.abs(4.0 * X - 2.0) + 1.0) / 2.0, axis=1)
 
 
 def gsobol(n_variables: int = 4) -> AdditiveFunction:
     """GSobol with a_i = 1 on [-5, 5]^d, negated, one factor: maximum -2^-d at 1/2 (the papers' domains differ)."""
-
-    def term(X: Points) -> Values:
-        return -np.prod((np.abs(4.0 * X - 2.0) + 1.0) / 2.0, axis=1)
-
     n = n_variables
-    return _whole(f"gSobol-{n}", term, np.full(n, -5.0), np.full(n, 5.0), np.full(n, 0.5), -(2.0**-n), True)
+    return _whole(f"gSobol-{n}", _gsobol, np.full(n, -5.0), np.full(n, 5.0), np.full(n, 0.5), -(2.0**-n), True)
 
 
 def _ackley(X: Points) -> Values:
@@ -184,11 +196,14 @@ def _ackley(X: Points) -> Values:
     return 20.0 + np.e - 20.0 * np.exp(-0.2 * root) - np.exp(waves)
 
 
+def _negative_ackley(X: Points) -> Values:
+    return -_ackley(X)
+
+
 def ackley(n_variables: int = 5) -> AdditiveFunction:
     """Ackley, negated, on [-32.768, 32.768]^d; maximum 0 at 0."""
     n, edge = n_variables, 32.768
-    term: Term = lambda X: -_ackley(X)  # noqa: E731
-    return _whole(f"Ackley-{n}", term, np.full(n, -edge), np.full(n, edge), np.zeros(n), 0.0, True)
+    return _whole(f"Ackley-{n}", _negative_ackley, np.full(n, -edge), np.full(n, edge), np.zeros(n), 0.0, True)
 
 
 def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
@@ -204,36 +219,36 @@ def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
     return _whole("positive Ackley-5", _ackley, np.zeros(5), np.ones(5), argmax, float(_ackley(argmax[None])[0]))
 
 
+def _zakharov(X: Points) -> Values:
+    slope = X @ (0.5 * np.arange(1, X.shape[1] + 1))
+    return -((X**2).sum(axis=1) + slope**2 + slope**4)
+
+
 def zakharov(n_variables: int = 4) -> AdditiveFunction:
     """Zakharov, negated, one factor."""
-
-    def term(X: Points) -> Values:
-        slope = X @ (0.5 * np.arange(1, X.shape[1] + 1))
-        return -((X**2).sum(axis=1) + slope**2 + slope**4)
-
     n = n_variables
-    return _whole(f"Zakharov-{n}", term, np.full(n, -5.0), np.full(n, 10.0), np.zeros(n), 0.0, True)
+    return _whole(f"Zakharov-{n}", _zakharov, np.full(n, -5.0), np.full(n, 10.0), np.zeros(n), 0.0, True)
+
+
+def _drop_wave(X: Points) -> Values:
+    square = (X**2).sum(axis=1)
+    return (1.0 + np.cos(12.0 * np.sqrt(square))) / (0.5 * square + 2.0)
 
 
 def drop_wave() -> AdditiveFunction:
     """Drop-wave in two variables; maximum 1 at 0."""
+    return _whole("Drop-wave", _drop_wave, [-5.12, -5.12], [5.12, 5.12], [0.0, 0.0], 1.0, True)
 
-    def term(X: Points) -> Values:
-        square = (X**2).sum(axis=1)
-        return (1.0 + np.cos(12.0 * np.sqrt(square))) / (0.5 * square + 2.0)
 
-    return _whole("Drop-wave", term, [-5.12, -5.12], [5.12, 5.12], [0.0, 0.0], 1.0, True)
+def _eggholder(X: Points) -> Values:
+    x, y = X.T
+    return (y + 47) * np.sin(np.sqrt(np.abs(y + x / 2 + 47))) + x * np.sin(np.sqrt(np.abs(x - y - 47)))
 
 
 def eggholder() -> AdditiveFunction:
     """Eggholder, negated to a maximum of 959.6407 on the edge of its box."""
-
-    def term(X: Points) -> Values:
-        x, y = X.T
-        return (y + 47) * np.sin(np.sqrt(np.abs(y + x / 2 + 47))) + x * np.sin(np.sqrt(np.abs(x - y - 47)))
-
     argmax = [512.0, 404.23180498]
-    return _whole("Eggholder", term, [-512.0, -512.0], [512.0, 512.0], argmax, 959.6406627208506)
+    return _whole("Eggholder", _eggholder, [-512.0, -512.0], [512.0, 512.0], argmax, 959.6406627208506)
 
 
 FUNCTIONS: dict[str, Callable[..., AdditiveFunction]] = {

@@ -45,7 +45,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | noisy value, unit of the field; NaN if it failed |
+    | ``measurement`` | float | noisy value, unit of the field; missing if it failed |
     | ``location`` | array (2,) | where it was taken, m |
     | ``distance`` | float | driven this round, m |
     | ``cost`` | float | ``travel_cost`` times distance, unit of the field |
@@ -216,10 +216,7 @@ site nearest to that place) |
         infos = {
             agent: self._world.drive_and_measure(episode, robot, places[agent]) for robot, agent in enumerate(agents)
         }
-        rewards = {
-            agent: (0.0 if np.isnan(info["measurement"]) else info["measurement"]) - info["cost"]
-            for agent, info in infos.items()
-        }
+        rewards = {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
         over = episode.round >= self.max_cycles
         observations = self._observe(episode)
         terminations, truncations = dict.fromkeys(agents, False), dict.fromkeys(agents, over)

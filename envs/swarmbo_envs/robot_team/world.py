@@ -126,8 +126,9 @@ class World:
             if self.field.sites_only:
                 episode.measured[((self.field.sites - location) ** 2).sum(axis=1).argmin()] = True
         episode.samples = np.vstack([episode.samples, [robot, *location, measurement]])
+        told = {} if np.isnan(measurement) else {"measurement": measurement}
         return {
-            "measurement": measurement,
+            **told,
             "location": location,
             "cost": settings.travel_cost * distance,
             "distance": distance,

@@ -51,7 +51,7 @@ none succeeded |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | noisy value, unit of the field; NaN if it failed; missing where there was no sample |
+    | ``measurement`` | float | noisy value, unit of the field; missing if it failed, or where there was no sample |
     | ``location`` | array (2,) | the spot, m; that of before where the sensor did not sample |
     | ``sampled`` | bool | whether it sampled; without the energy left it can't |
     | ``energy_j`` | float | used in this round, J |

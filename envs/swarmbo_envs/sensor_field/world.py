@@ -99,7 +99,7 @@ class World:
         settings, spot = self.settings, episode.spots[sensor]
         where = {"agent": self.agents[sensor], "round": episode.round, "episode": episode.number}
         failed = rng.stream(episode.seed, "sensor_field", "failure", **where).random() < settings.failure_rate
-        measurement = float("nan")
+        measurement = None
         if not failed:
             noise = settings.noise_std * rng.stream(episode.seed, "sensor_field", "noise", **where).standard_normal()
             measurement = float(self.field.value(spot[None], episode.round)[0] + noise)
@@ -109,8 +109,8 @@ class World:
 
     def reward(self, info: dict[str, Any]) -> float:
         """What a sensor's round was worth to it: see the table of SensorField."""
-        measurement, worth = info.get("measurement", float("nan")), 0.0
-        if np.isfinite(measurement):
+        measurement, worth = info.get("measurement"), 0.0
+        if measurement is not None:
             if self.settings.task == "peak":
                 worth = measurement
             elif self.settings.level is not None:

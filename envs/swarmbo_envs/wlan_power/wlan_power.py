@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import qmc
 
-from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.rng import stream
 from swarmbo.settings import convert
@@ -47,8 +46,9 @@ rounds left, powers of the access points that it hears |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | Mbit/s, noisy: sum over the agent's own users, or the total; NaN if it failed |
-    | ``factors`` | dict | with ``outcomes = "per-factor"``: that of the agent's own factor, ``capacity_i`` |
+    | ``measurement`` | float | Mbit/s, noisy: sum over the agent's own users, or the total; missing if it failed |
+    | ``factors`` | dict | with ``outcomes = "per-factor"``: that of the agent's own factor, ``capacity_i``; empty \
+if it failed |
     | ``location`` | array | the power that was set, dBm |
     | ``cost`` | float | 0 |
     | ``users`` | int | own users that are there |
@@ -211,8 +211,6 @@ rounds left, powers of the access points that it hears |
             options: Not used.
         """
         seed, number = seed_and_number(seed, self._episode)
-        if seed < 0:
-            raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
         self._episode = self._world.begin(seed, number)
         self._now = self._first
         self.agents = self.possible_agents.copy()
@@ -239,8 +237,7 @@ rounds left, powers of the access points that it hears |
             self._now = self._world.network(episode.users, episode.present)
         infos = self._world.measure(episode, self._now)
         share = len(agents) if self.settings.outcomes == "total" else 1
-        outcomes = np.array([info["measurement"] for info in infos.values()])
-        rewards = dict(zip(agents, (np.nan_to_num(outcomes, nan=0.0) / share).tolist(), strict=True))
+        rewards = {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
         over = episode.round >= self.max_cycles
         observations = self._observe()
         if over:

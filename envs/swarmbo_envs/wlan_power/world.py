@@ -146,12 +146,12 @@ class World:
         infos: dict[str, dict[str, Any]] = {}
         for i, (agent, factor) in enumerate(zip(self.agents, self.factors, strict=True)):
             outcome = float(outcomes[i])
-            info: dict[str, Any] = {"measurement": outcome, "location": episode.powers[[i]], "cost": 0.0}
-            info["users"] = int(network.n_users[i])
-            info["source"] = source
+            failed = bool(np.isnan(outcome))
+            info: dict[str, Any] = {} if failed else {"measurement": outcome}
+            info |= {"location": episode.powers[[i]], "cost": 0.0, "users": int(network.n_users[i]), "source": source}
             if s.outcomes == "per-factor":
-                info["factors"] = {factor: outcome}
-            if np.isnan(outcome):
+                info["factors"] = {} if failed else {factor: outcome}
+            if failed:
                 info["error"] = str(why or "lost")
             infos[agent] = info
         return infos

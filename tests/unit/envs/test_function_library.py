@@ -1,5 +1,7 @@
 """The library's functions have the maxima that they state."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -133,3 +135,13 @@ def test_rescaling_changes_how_much_each_axis_matters_and_leaves_the_optimum():
 def test_what_the_library_does_not_have_is_refused(name, settings, message):
     with pytest.raises(ConfigError, match=message):
         get(name, **settings)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_function_survives_a_pickle(name):
+    plain = get(name, **SMALL.get(name, {}))
+    for function in (plain, plain.moved(2).rescaled(2)):
+        again = pickle.loads(pickle.dumps(function))
+        sides = np.random.default_rng(0).random((20, function.n_variables))
+        X = function.low + sides * (function.high - function.low)
+        np.testing.assert_array_equal(again.factor_values(X), function.factor_values(X))

@@ -49,7 +49,7 @@ def test_a_function_that_raises_is_an_evaluation_that_failed():
     env = function_v0.parallel_env(function=AdditiveFunction.from_callable(fragile, {"x": (0.0, 1.0)}), max_cycles=2)
     env.reset(seed=0)
     infos = env.step({"agent_0": np.array([0.75])})[-1]
-    assert np.isnan(infos["agent_0"]["measurement"])
+    assert "measurement" not in infos["agent_0"]
     assert infos["agent_0"]["error"] == "RuntimeError: too hot"
     assert env.step({"agent_0": np.array([0.25])})[-1]["agent_0"]["measurement"] == 0.25
 

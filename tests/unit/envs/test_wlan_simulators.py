@@ -2,7 +2,6 @@
 
 import copy
 import json
-import math
 import os
 import pickle
 import sys
@@ -168,7 +167,7 @@ def test_a_fault_is_a_failed_outcome_of_the_world(simulated, fault, outcomes):
             '{"objective": "throughput", "radio": "ns3", "ns3": "3.99", "run": 1, "runs": 1}'
         }
     for info in failed.values():
-        assert math.isnan(info["measurement"])
+        assert "measurement" not in info
         assert FAULTS[fault] in info["source"]["failure"]
         assert FAULTS[fault] in info["error"]
     assert np.isnan(env.get_state()["arrays"]["totals"]).tolist() == [False, True, False]

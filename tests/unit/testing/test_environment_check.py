@@ -38,7 +38,8 @@ class Wire(ParallelEnv):
         seen = {agent: np.asarray(actions[agent], dtype=float) for agent in self.agents}
         measured = {a: float(self.rng.normal() - x[0]) if self.time % 3 else np.nan for a, x in seen.items()}
         rewards = {agent: 0.0 if np.isnan(outcome) else outcome for agent, outcome in measured.items()}
-        infos = {agent: {"measurement": measured[agent], "location": seen[agent]} for agent in self.agents}
+        came_out = {a: {} if np.isnan(outcome) else {"measurement": outcome} for a, outcome in measured.items()}
+        infos = {agent: came_out[agent] | {"location": seen[agent]} for agent in self.agents}
         ended, cut = dict.fromkeys(seen, False), dict.fromkeys(seen, self.time == 8)
         self.agents = [] if self.time == 8 else self.agents
         return seen, rewards, ended, cut, infos
@@ -147,10 +148,17 @@ BROKEN = {
     ),
     "measures nothing": (
         forgetting("measurement"),
-        r"infos of 'probe_1': got \['location'\]; wanted 'measurement', or 'factors'",
+        r"infos of \['probe_1'\]: got no outcome in any round; wanted 'measurement', or 'factors'",
     ),
-    "measures an array": (telling(measurement=np.zeros(1)), "'measurement' in infos of 'probe_1': got .* a number"),
-    "a factor without number": (telling(factors={"f": None}), "'f' in infos of 'probe_1': got None; wanted a number"),
+    "fails as NaN": (telling(measurement=np.nan), "'measurement' in infos of 'probe_1': got nan; .* left out"),
+    "measures an array": (
+        telling(measurement=np.zeros(1)),
+        "'measurement' in infos of 'probe_1': got .* a finite number",
+    ),
+    "a factor without number": (
+        telling(factors={"f": None}),
+        "'f' in infos of 'probe_1': got None; wanted a finite number",
+    ),
     "measures nowhere": (forgetting("location"), r"infos of 'probe_1': got \['measurement'\]; wanted 'location'"),
     "measures outside": (
         telling(location=np.array([11.0])),
