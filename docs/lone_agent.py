@@ -50,6 +50,7 @@ from swarmbo.transport import Envelope, Routes
 
 N_STARTS = 3  # of the best evaluations, as swarmbo.acquisition.incumbents has it
 NEAREST, STEPS = 1e-9, (1e-4, 1e-2)  # points that were asked for before are moved, as swarmbo.team has it
+LARGEST_FRAME = 2**26  # bytes: what is longer was not written by us
 
 Post = Callable[[str, Message], None]
 Program = Generator[Any, Any, dict[str, float]]
@@ -229,9 +230,21 @@ class LoneAgent:
 
 
 def read_frame(stream: BinaryIO) -> bytes:
-    """The next frame; empty at the end."""
+    """The next frame; empty at the end.
+
+    Raises:
+        ValueError: If it is cut off, or longer than any frame of ours.
+    """
     head = stream.read(4)
-    return stream.read(int.from_bytes(head, "little")) if head else b""
+    if not head:
+        return b""
+    length = int.from_bytes(head, "little")
+    if len(head) < 4 or length > LARGEST_FRAME:
+        raise ValueError(f"got a frame with head {head!r}; wanted four bytes of length, at most {LARGEST_FRAME}")
+    frame = stream.read(length)
+    if len(frame) < length:
+        raise ValueError(f"got {len(frame)} bytes of a frame of {length}; wanted all of it")
+    return frame
 
 
 def write_frame(stream: BinaryIO, content: Any) -> None:

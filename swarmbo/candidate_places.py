@@ -7,6 +7,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.stats import qmc
 
+from swarmbo.checks import real_array, short
 from swarmbo.errors import ShapeError
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -28,24 +29,29 @@ def random_candidates(boxes: Mapping[str, Domain], seed: int, round_number: int)
 
 
 def checked_candidates(
-    candidates: Mapping[str, ArrayLike], agents: Sequence[str], n_dims: int
+    candidates: Mapping[str, ArrayLike], agents: Sequence[str], domain: Domain
 ) -> dict[str, Float[np.ndarray, "k d"]]:
     """The places that a user gave for each agent, none for one that is missing.
 
     Args:
         candidates: By agent (k, d), k >= 0.
         agents: Who takes part.
-        n_dims: Coordinates of a place.
+        domain: The box of places; they may lie outside, but not a million sides away.
 
     Raises:
-        ShapeError: If they are not finite (k, d) arrays.
+        ShapeError: If they are not (k, d) arrays of such places.
     """
     checked: dict[str, Float[np.ndarray, "k d"]] = {}
     for agent in agents:
-        places = np.array(candidates.get(agent, ()), dtype=float)
-        places = places.reshape(0, n_dims) if places.size == 0 else places
-        if places.ndim != 2 or places.shape[1] != n_dims or not np.isfinite(places).all():
-            raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted finite (k, {n_dims})")
+        given, d = candidates.get(agent, ()), domain.n_dims
+        if (places := real_array(given)) is None:
+            raise ShapeError(f"candidates of {agent!r}: got {short(given)}; wanted numbers (k, {d})")
+        places = places.reshape(0, d) if places.size == 0 else places
+        if places.ndim != 2 or places.shape[1] != d:
+            raise ShapeError(f"candidates of {agent!r}: got shape {places.shape}; wanted (k, {d})")
+        if not (near := domain.is_near(places)).all():
+            place = places[int(np.argmin(near))].tolist()
+            raise ShapeError(f"candidates of {agent!r}: got {place}; wanted finite numbers, in or near the box")
         checked[agent] = places
     return checked
 

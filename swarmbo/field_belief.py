@@ -66,8 +66,9 @@ def with_readings(
     good = {agent: reading for agent, reading in readings.items() if reading.is_good}
     if isinstance(belief, FusedBelief):
         own = {agent: (reading.place[None], [reading.outcome]) for agent, reading in good.items()}
-        sharing = belief.at(moment).learn(own, links)
-        return belief.at(now), sharing
+        talking = belief.at(moment)
+        sharing = talking.learn(own, links)
+        return talking.at(now), sharing
     if not good:
         return belief, Traffic()
     X = np.array([reading.place for reading in good.values()])

@@ -12,6 +12,17 @@ from swarmbo.acquisition import Situation
 from swarmbo.belief import ExactGP, view_of
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.candidate_places import checked_candidates, places_to_recommend, random_candidates
+from swarmbo.checks import (
+    LARGEST_OUTCOME,
+    check_links,
+    distinct_names,
+    query_name,
+    real_array,
+    reported_number,
+    short,
+    table,
+    whole_number,
+)
 from swarmbo.deciding import decide
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.field_belief import (
@@ -32,6 +43,7 @@ from swarmbo.kinds import (
     field_kinds,
     to_plain,
 )
+from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
 from swarmbo.readings import Outcome, Reading, reported
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.spaces import Domain
@@ -42,12 +54,16 @@ Locations = Mapping[str, ArrayLike]  # (d,) each
 Places = Mapping[str, ArrayLike]  # (k, d) each
 
 
-class FieldTeam:
+class FieldTeam(OneAtATime):
     """A team of agents that share a Gaussian-process belief and agree on joint batches of measurements.
 
     Make one with ``Team.for_env`` (drives a PettingZoo environment) or ``Team.for_field`` (ask and tell).
     The team maximises. Decisions repeat to the bit for one seed and one number of linear-algebra threads
     (``swarmbo run`` sets it to one), in whichever order agents and outcomes come.
+
+    Several threads may call a team; one call runs at a time. A call that ends in an exception, be it
+    ``KeyboardInterrupt``, changes nothing; but where agents have beliefs of their own, an interrupt while they talk may
+    leave some of them knowing more.
 
     Example:
         >>> import swarmbo as sb
@@ -70,13 +86,9 @@ class FieldTeam:
         seed: int = 0,
         rounds: int | None = None,
     ) -> None:
-        if not agents or len(set(agents)) != len(agents):
-            raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
-        if seed < 0:
-            raise ConfigError(f"got {seed}; wanted an integer >= 0", at="$.seed")
-        if rounds is not None and rounds < 1:
-            raise ConfigError(f"got {rounds}; wanted an integer >= 1, or None", at="$.rounds")
-        self.agents = tuple(agents)
+        super().__init__()
+        self.agents = distinct_names(agents, "agent", "$.agents")
+        seed, rounds = whole_number(seed, 0, "$.seed"), None if rounds is None else whole_number(rounds, 1, "$.rounds")
         self.domain = domain
         kinds = field_kinds(belief, acquisition, coordination, transport)
         self.belief_settings, self.acquisition, self.coordination, self.transport = kinds
@@ -105,7 +117,7 @@ class FieldTeam:
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport`` (a kind's name, its settings
                 object, or a table), ``seed``, ``rounds``.
         """
-        return cls(agents, Domain(np.asarray(low, dtype=float), np.asarray(high, dtype=float)), **settings)
+        return cls(agents, Domain(np.asarray(low), np.asarray(high)), **settings)
 
     @classmethod
     def for_env(cls, env: "ParallelEnv[str, Any, Any]", **settings: Any) -> "FieldTeam":
@@ -126,6 +138,7 @@ class FieldTeam:
         team.acquisition.check_world(world.level)
         return team
 
+    @whole_or_not_at_all
     def begin(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
         """Start an episode: learn from the infos of ``env.reset`` where the agents are and what they measured there.
 
@@ -134,8 +147,9 @@ class FieldTeam:
         """
         self.round, self._acting, self._positions, self._starts = 0, None, {}, {}
         self._log = self._log.without(self._log.open)
-        self._learn(reported(infos, self.agents, {}, self.domain.n_dims), self.round)
+        self._learn(reported(infos, self.agents, {}, self.domain), self.round)
 
+    @whole_or_not_at_all
     def act(
         self, observations: Mapping[str, Any], infos: Mapping[str, Mapping[str, Any]] | None = None
     ) -> dict[str, np.ndarray]:
@@ -164,6 +178,7 @@ class FieldTeam:
             for agent, point in (stay | query.points).items()
         }
 
+    @whole_or_not_at_all
     def observe(
         self,
         observations: Mapping[str, Any],
@@ -174,15 +189,17 @@ class FieldTeam:
     ) -> None:
         """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used.
 
-        A measurement that is missing or not finite counts as failed; the others are learned from.
+        A measurement that is missing, no number, not finite or beyond 1e60 counts as failed, and so does one made
+        nowhere near the field; the others are learned from.
         """
         sent: Mapping[str, np.ndarray] = {}
         if self._acting is not None and self._acting in self._log.open:
             sent = self._log.open[self._acting].points
             self._log = self._log.without([self._acting])
         self._acting = None
-        self._learn(reported(infos, self.agents, sent, self.domain.n_dims), self.round)
+        self._learn(reported(infos, self.agents, sent, self.domain), self.round)
 
+    @whole_or_not_at_all
     def ask(
         self,
         candidates: Places | None = None,
@@ -209,13 +226,13 @@ class FieldTeam:
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         takes_part = self._known(self.agents if agents is None else agents)
-        if links is not None and links.is_directed():
-            raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
-        places, prices = self._places(takes_part, candidates, self.round + 1), dict(prices or {})
+        check_links(links)
+        places = self._places(takes_part, candidates, self.round + 1)
+        prices = {} if prices is None else dict(table(prices, "{agent: price}", "$.prices"))
         self._known(list(prices))
         for agent, price in prices.items():
-            if not (np.isfinite(price) and price >= 0.0):
-                raise ConfigError(f"got {price}; wanted a finite number >= 0", at=f"$.prices.{agent}")
+            if not reported_number(price) >= 0.0:
+                raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at=f"$.prices.{agent}")
         self.round += 1
         self.refit()
         self.belief = self.belief.at(self.round)
@@ -251,6 +268,7 @@ class FieldTeam:
         self.last_query, self.last_report = query, decision.report
         return query
 
+    @whole_or_not_at_all
     def tell(
         self,
         query: Query | str,
@@ -263,27 +281,30 @@ class FieldTeam:
 
         Args:
             query: The query, or its id.
-            outcomes: For each agent that reports its measurement in physical units; None, NaN or infinite means failed.
+            outcomes: For each agent that reports its measurement in physical units; None, NaN, infinite or
+                beyond 1e60 means failed.
             locations: Where it was really measured (d,), if not at the query's point.
             failed: Whether every measurement not in ``outcomes`` failed.
 
         Raises:
             UnknownQueryError: If no such query is out, or an agent has no open measurement in it.
-            ShapeError: If a location is not a finite (d,) array.
+            ConfigError: If outcomes or locations are no tables.
+            ShapeError: If a location is not a finite (d,) array in or near the box, or an outcome is no number.
         """
-        query_id = query.id if isinstance(query, Query) else query
-        outcomes, locations = dict(outcomes or {}), dict(locations or {})
+        query_id = query_name(query)
+        outcomes = {} if outcomes is None else dict(table(outcomes, "{agent: outcome}", "$.outcomes"))
+        locations = {} if locations is None else dict(table(locations, "{agent: location}", "$.locations"))
         batch = self._log.batch(query_id, outcomes)
         if strangers := [agent for agent in locations if agent not in outcomes]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
-        d = self.domain.n_dims
         told = {
-            agent: Reading.of(agent, locations.get(agent, batch.points[agent]), outcome, d)
+            agent: Reading.of(agent, locations.get(agent, batch.points[agent]), outcome, self.domain)
             for agent, outcome in outcomes.items()
         }
         self._learn({agent: told[agent] for agent in self.agents if agent in told}, batch.round)
         self._log = self._log.with_told(query_id, outcomes, rest_failed=failed)
 
+    @whole_or_not_at_all
     def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
         """Learn measurements that were never asked for: earlier surveys, other instruments.
 
@@ -293,16 +314,26 @@ class FieldTeam:
         Args:
             locations: Where (n, d), in physical units. Of a belief with a time axis they are of the present round, or
                 state theirs as a last coordinate.
-            outcomes: What (n,); entries that are not finite count as failed.
+            outcomes: What (n,); entries that are not finite, or beyond 1e60, count as failed.
+
+        Raises:
+            ShapeError: If shapes do not fit, or a location is not finite or nowhere near the box.
         """
-        X, y = np.atleast_2d(np.asarray(locations, dtype=float)), np.asarray(outcomes, dtype=float).reshape(-1)
-        d = self.domain.n_dims
+        given, told = real_array(locations), real_array(outcomes)
+        if given is None or told is None:
+            got = short(locations if given is None else outcomes)
+            raise ShapeError(f"got {got}; wanted arrays of numbers, NaN where a measurement failed")
+        X, y, d = np.atleast_2d(given), told.reshape(-1), self.domain.n_dims
         if X.shape != (len(y), d) and not (self.belief.has_time and X.shape == (len(y), d + 1)):
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {self.domain.n_dims})")
-        good = np.isfinite(y)
+        if not (near := self.domain.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
+            row = int(np.argmin(near))
+            raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
+        good = np.abs(y) < LARGEST_OUTCOME
         self.belief = with_survey(self.belief, self.agents[0], X[good], y[good])
         self._log = self._log.with_failures(int((~good).sum()))
 
+    @whole_or_not_at_all
     def refit(self) -> None:
         """Fit the belief's hyper-parameters if they are due; ``ask`` and ``recommend`` do so by themselves.
 
@@ -310,6 +341,7 @@ class FieldTeam:
         """
         self.belief = with_fit(self.belief, self.seed)
 
+    @whole_or_not_at_all
     def recommend(self) -> Recommendation | None:
         """Where the belief's mean is largest, over the places that can be measured; None while there is no data.
 
@@ -326,6 +358,7 @@ class FieldTeam:
         mean, var = self.belief.posterior(best[None])
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
+    @whole_or_not_at_all
     def state_dict(self) -> dict[str, Any]:
         """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
         belief = self.belief.state_dict()
@@ -370,6 +403,7 @@ class FieldTeam:
             return cls.for_env(env, **plain["settings"]).load_state_dict(state)
         return cls.for_field(plain["agents"], plain["low"], plain["high"], **plain["settings"]).load_state_dict(state)
 
+    @whole_or_not_at_all
     def load_state_dict(self, state: Mapping[str, Any]) -> "FieldTeam":
         """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
 
@@ -411,15 +445,15 @@ class FieldTeam:
     def _known(self, agents: Sequence[str]) -> tuple[str, ...]:
         """Agents in the team's order, whichever order they are named in."""
         if strangers := [agent for agent in agents if agent not in self.agents]:
-            raise ConfigError(f"got {strangers}; wanted some of {list(self.agents)}", at="$.agents")
+            raise ConfigError(f"got {short(strangers)}; wanted some of {list(self.agents)}", at="$.agents")
         return tuple(agent for agent in self.agents if agent in agents)
 
     def _places(self, agents: tuple[str, ...], candidates: Places | None, round_number: int) -> dict[str, np.ndarray]:
         if candidates is None:
             boxes = self._world.boxes if self._world else dict.fromkeys(agents, self.domain)
             return random_candidates({agent: boxes[agent] for agent in agents}, self.seed, round_number)
-        self._known(list(candidates))
-        return checked_candidates(candidates, agents, self.domain.n_dims)
+        self._known(list(table(candidates, "{agent: places}", "$.candidates")))
+        return checked_candidates(candidates, agents, self.domain)
 
     def _learn(self, readings: Mapping[str, Reading], moment: int) -> None:
         """Learn what agents measured in a round, in the team's order, and move them to where they did."""
@@ -428,6 +462,5 @@ class FieldTeam:
             self.belief, readings, self.agents, links, moment=moment, now=self.round
         )  # first what may refuse them, so that nothing has changed if it does
         self._log = self._log.with_failures(sum(not reading.is_good for reading in readings.values()))
-        for agent, reading in readings.items():
-            self._positions[agent] = reading.place
-            self._starts.setdefault(agent, reading.place)
+        places = {agent: reading.place for agent, reading in readings.items()}
+        self._positions, self._starts = self._positions | places, places | self._starts

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.checks import real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -50,12 +51,19 @@ class JointSpace:
         Raises:
             ConfigError: If bounds do not fit the graph, or are not finite with low < high.
         """
+        table(bounds, "{variable: (low, high)}", "$.bounds")
+        if variable_owners is not None:
+            table(variable_owners, "{variable: agent}", "$.variable_owners")
+        if not isinstance(cast(object, graph), FactorGraph | None):
+            raise ConfigError(f"got {short(graph)}; wanted a FactorGraph, or None", at="$.graph")
         known = _one_factor(bounds, variable_owners) if graph is None else graph
         if set(bounds) != set(known.variables):
             raise ConfigError(f"got bounds of {list(bounds)}; wanted those of {list(known.variables)}", at="$.bounds")
         pairs = [bounds[variable] for variable in known.variables]
-        if wrong := [variable for variable, pair in zip(known.variables, pairs, strict=True) if len(pair) != 2]:
-            raise ConfigError(f"got {bounds[wrong[0]]!r}; wanted (low, high)", at=f"$.bounds.{wrong[0]}")
+        for variable, pair in zip(known.variables, pairs, strict=True):
+            numbers = real_array(pair)
+            if numbers is None or numbers.shape != (2,) or isinstance(pair, str):
+                raise ConfigError(f"got {short(pair)}; wanted (low, high), two numbers", at=f"$.bounds.{variable}")
         domain = Domain(*np.array(pairs, dtype=float).T)
         return cls(known, domain, "unknown" if graph is None else "known")
 
@@ -70,6 +78,31 @@ class JointSpace:
         """The agent that sets each variable."""
         return dict(zip(self.graph.variables, self.graph.variable_owners, strict=True))
 
+    def placed(self, point: Mapping[str, float], at: str = "$.point") -> Float[np.ndarray, " n"]:
+        """A table of its variables as a joint point in bounds; rounding errors are cut off.
+
+        Raises:
+            ConfigError: If it is no table of all variables, or a value is no number in bounds.
+        """
+        table(point, "{variable: value}", at)
+        if missing := [variable for variable in self.graph.variables if variable not in point]:
+            raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(self.graph.variables)}", at=at)
+        values = [point[variable] for variable in self.graph.variables]
+        place = real_array(values)
+        if place is None or place.shape != (len(values),):
+            raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)
+        if not self.has(place):
+            raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=at)
+        return np.clip(place, self.domain.low, self.domain.high)
+
+    def has(self, place: Float[np.ndarray, " n"]) -> bool:
+        """Whether a joint point is in bounds, but for rounding errors."""
+        return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # not if it is NaN
+
+    def has_point(self, point: Mapping[str, float]) -> bool:
+        """The same of a table that has all variables."""
+        return self.has(np.array([point[variable] for variable in self.graph.variables]))
+
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
         """A joint point as a table of its variables."""
         return dict(zip(self.graph.variables, point.tolist(), strict=True))
@@ -80,9 +113,9 @@ class JointSpace:
         Raises:
             ConfigError: If one is not; it names the row.
         """
-        for row, u in enumerate(self.domain.to_unit(X)):
-            if not (np.abs(u - 0.5) <= 0.5 + _SLACK).all():  # nor if it is NaN
-                raise ConfigError(f"got {self.named(X[row])}; wanted values in bounds", at=f"$.points[{row}]")
+        for row, place in enumerate(X):
+            if not self.has(place):
+                raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=f"$.points[{row}]")
         return np.clip(X, self.domain.low, self.domain.high)
 
     def in_box(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
 from swarmbo.acquisition import OutcomeMode
+from swarmbo.checks import real_array, reported_number
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import convert
@@ -132,17 +133,22 @@ class JointWorld:
         """The joint point that was evaluated, as agents report it; None unless all do."""
         point: dict[str, float] = {}
         for agent, own in self._own.items():
-            location = np.asarray(infos.get(agent, {}).get("location", ()), dtype=float)
-            if location.shape != (len(own),) or not np.isfinite(location).all():
+            location = real_array(infos.get(agent, {}).get("location"))
+            if location is None or location.shape != (len(own),) or not np.isfinite(location).all():
                 return None
             point |= dict(zip(own, location.tolist(), strict=True))
         return {variable: point[variable] for variable in self.variables}
 
     def outcome(self, infos: Mapping[str, Mapping[str, Any]]) -> float | dict[str, float | None] | None:
-        """What came out: the total as the first agent that reports has it, or a table of the factors that were told."""
+        """What came out: the total as the first agent that reports has it, or a table of the factors that were told.
+
+        None where it failed, as does what is no number.
+        """
         if self.outcomes == "total":
-            return next((info["measurement"] for info in infos.values() if "measurement" in info), None)
-        return {factor: value for info in infos.values() for factor, value in info.get("factors", {}).items()}
+            return _known(next((info["measurement"] for info in infos.values() if "measurement" in info), None))
+        known = () if self.graph is None else self.graph.factors
+        tables = [info["factors"] for info in infos.values() if isinstance(info.get("factors"), Mapping)]
+        return {factor: _known(own[factor]) for own in tables for factor in known if factor in own}
 
     def begin(self) -> None:
         """Give up what is going on; one step is one evaluation, so there is nothing."""
@@ -161,3 +167,8 @@ class JointWorld:
     ) -> Evaluation | None:
         """What an evaluation came to, of what ``env.step`` returned; None while it goes on."""
         return Evaluation(self.point(infos), self.outcome(infos))
+
+
+def _known(outcome: object) -> float | None:
+    number = reported_number(outcome)
+    return None if np.isnan(number) else number

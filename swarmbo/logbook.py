@@ -10,7 +10,8 @@ from jaxtyping import Float
 from swarmbo.acquisition import History
 from swarmbo.errors import UnknownQueryError
 
-_ARRAYS = ("X", "totals", "factors", "moments")  # of a history
+_DATA = ("X", "totals", "factors", "moments")  # of a history
+_ORIGINS = ("attached", "chosen")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,12 +23,14 @@ class OpenQuery:
         row: Its row in the history, once a part of its outcome was told.
         told: Factors whose outcomes were told.
         moment: The round in which it was asked for.
+        chosen: Whether a method chose it; if not, it belongs to the initial design.
     """
 
     point: Float[np.ndarray, " n"]
     row: int | None = None
     told: tuple[str, ...] = ()
     moment: float = 0.0
+    chosen: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,6 @@ class Logbook:
         open: Queries that wait for outcomes, by id, in the order in which they were asked.
         asked: Number of queries so far.
         failures: Number of outcomes that were told to have failed.
-        given: Number of evaluations that were there before anything was asked.
     """
 
     factors: tuple[str, ...]
@@ -48,13 +50,21 @@ class Logbook:
     open: Mapping[str, OpenQuery]
     asked: int = 0
     failures: int = 0
-    given: int = 0
 
     @classmethod
     def empty(cls, n_variables: int, factors: Iterable[str]) -> "Logbook":
         """A logbook with nothing in it."""
         names = tuple(factors)
-        nothing = History(np.zeros((0, n_variables)), np.zeros(0), np.zeros((0, len(names))), np.zeros(0))
+        no_rows, k = np.zeros(0, dtype=bool), len(names)
+        nothing = History(
+            X=np.zeros((0, n_variables)),
+            totals=np.zeros(0),
+            factors=np.zeros((0, k)),
+            moments=np.zeros(0),
+            attached=no_rows,
+            chosen=no_rows,
+            awaited=np.zeros((0, k), dtype=bool),
+        )
         return cls(names, nothing, {})
 
     @property
@@ -75,7 +85,7 @@ class Logbook:
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
-        """Points that are out, and of which nothing was told yet."""
+        """Points that are out, and of which nothing was told yet; the history has those that were told in part."""
         return self._stacked([query.point for query in self.open.values() if query.row is None])
 
     @property
@@ -88,21 +98,25 @@ class Logbook:
         """Points of which not all was told yet."""
         return self._stacked([query.point for query in self.open.values()])
 
+    def out_of(self, factor: str) -> Float[np.ndarray, "q n"]:
+        """Points of which the outcome of a factor was not told yet."""
+        return self._stacked([query.point for query in self.open.values() if factor not in query.told])
+
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
         """All points that were ever evaluated or are out."""
         return np.concatenate([self.history.X, self.pending])
 
-    def with_query(self, point: Float[np.ndarray, " n"]) -> tuple["Logbook", str]:
-        """Send out a point; the new logbook, and the query's id."""
+    def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
+        """Send out a point, which a method chose or the initial design has; the new logbook, and the query's id."""
         query_id = f"q{self.asked + 1:05d}"
-        query = OpenQuery(point, moment=self.round)
+        query = OpenQuery(point, moment=self.round, chosen=chosen)
         return replace(self, open={**self.open, query_id: query}, asked=self.asked + 1), query_id
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up waiting for queries; what was told of them stays."""
         given_up = set(query_ids)
-        return replace(self, open={key: query for key, query in self.open.items() if key not in given_up})
+        return self._with_open({key: query for key, query in self.open.items() if key not in given_up})
 
     def with_total(self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None) -> "Logbook":
         """Close a query with the outcome of the sum of all factors.
@@ -120,7 +134,7 @@ class Logbook:
         totals = history.totals.copy()
         totals[row] = total
         failures = self.failures + int(np.isnan(total))
-        return replace(self.without([query_id]), history=replace(history, totals=totals), failures=failures)
+        return replace(self, history=replace(history, totals=totals), failures=failures).without([query_id])
 
     def with_factors(
         self,
@@ -156,7 +170,7 @@ class Logbook:
         log = replace(self, history=_with_sums(replace(history, factors=by_factor)), failures=self.failures + failures)
         if rest_failed or not left:
             return log.without([query_id])
-        return replace(log, open={**log.open, query_id: told})
+        return log._with_open({**log.open, query_id: told})
 
     def with_evaluations(
         self,
@@ -169,34 +183,41 @@ class Logbook:
 
         Rows without any outcome count as failed.
         """
-        added = self._with_rows(X, totals, factors, np.full(len(X), float(self.round)) if moments is None else moments)
+        rounds = np.full(len(X), float(self.round)) if moments is None else moments
+        added = self._with_rows(X, totals, factors, rounds, attached=True)
         nothing = np.isnan(totals) & np.isnan(factors).all(axis=1)
-        given = self.given if self.asked else len(added)
-        return replace(self, history=_with_sums(added), failures=self.failures + int(nothing.sum()), given=given)
+        return replace(self, history=_with_sums(added), failures=self.failures + int(nothing.sum()))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain data and arrays."""
         plain = {
             "asked": self.asked,
             "failures": self.failures,
-            "given": self.given,
-            "open": {key: [q.point.tolist(), q.row, list(q.told), q.moment] for key, q in self.open.items()},
+            "open": {key: [q.point.tolist(), q.row, list(q.told), q.moment, q.chosen] for key, q in self.open.items()},
         }
-        return plain, {name: getattr(self.history, name).copy() for name in _ARRAYS}
+        return plain, {name: getattr(self.history, name).copy() for name in (*_DATA, *_ORIGINS)}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """The logbook, of the same factors, that ``to_state`` wrote down."""
-        return replace(
-            self,
-            history=History(*(np.array(arrays[name], dtype=float) for name in _ARRAYS)),
-            open={
-                key: OpenQuery(np.array(point), row, tuple(told), moment)
-                for key, (point, row, told, moment) in plain["open"].items()
-            },
-            asked=plain["asked"],
-            failures=plain["failures"],
-            given=plain["given"],
+        history = History(
+            **{name: np.array(arrays[name], dtype=float) for name in _DATA},
+            **{name: np.array(arrays[name], dtype=bool) for name in _ORIGINS},
         )
+        log = replace(self, history=history, asked=plain["asked"], failures=plain["failures"])
+        return log._with_open(
+            {
+                key: OpenQuery(np.array(point), row, tuple(told), moment, chosen)
+                for key, (point, row, told, moment, chosen) in plain["open"].items()
+            }
+        )
+
+    def _with_open(self, queries: Mapping[str, OpenQuery]) -> "Logbook":
+        """Wait for other queries; the history then says what is still to come of those that were told in part."""
+        awaited = np.zeros(self.history.factors.shape, dtype=bool)
+        for query in queries.values():
+            if query.row is not None:
+                awaited[query.row] = [factor not in query.told for factor in self.factors]
+        return replace(self, open=queries, history=replace(self.history, awaited=awaited))
 
     def _stacked(self, points: list[Float[np.ndarray, " n"]]) -> Float[np.ndarray, "q n"]:
         return np.array(points).reshape(-1, self.history.X.shape[1])
@@ -215,7 +236,8 @@ class Logbook:
             return query.row, self.history
         place = query.point if point is None else point
         unknown = np.full((1, len(self.factors)), np.nan)
-        added = self._with_rows(place[None], np.array([np.nan]), unknown, np.array([query.moment]))
+        moment = np.array([query.moment])
+        added = self._with_rows(place[None], np.array([np.nan]), unknown, moment, chosen=query.chosen)
         return len(self.history), added
 
     def _with_rows(
@@ -224,9 +246,20 @@ class Logbook:
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
         moments: Float[np.ndarray, " t"],
+        *,
+        attached: bool = False,
+        chosen: bool = False,
     ) -> History:
-        new = {"X": X, "totals": totals, "factors": factors, "moments": moments}
-        return History(**{name: np.concatenate([getattr(self.history, name), new[name]]) for name in _ARRAYS})
+        new = {
+            "X": X,
+            "totals": totals,
+            "factors": factors,
+            "moments": moments,
+            "attached": np.full(len(X), attached),
+            "chosen": np.full(len(X), chosen),
+            "awaited": np.zeros(factors.shape, dtype=bool),
+        }
+        return History(**{name: np.concatenate([getattr(self.history, name), rows]) for name, rows in new.items()})
 
 
 def _with_sums(history: History) -> History:

@@ -8,10 +8,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import OutcomeMode
+from swarmbo.checks import LARGEST_OUTCOME, real_array, short, table, told_number
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
-
-LARGEST_OUTCOME = 1e60
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
@@ -26,10 +25,12 @@ def numbers_of(outcome: Outcome, graph: FactorGraph, outcomes: OutcomeMode) -> t
 
     Raises:
         ConfigError: If a total is told to a team that observes factors, of which there are several.
+        ShapeError: If an outcome is no number.
     """
     if isinstance(outcome, Mapping):
-        return None, {factor: _number(value) for factor, value in outcome.items()}
-    number = _number(outcome)
+        told = table(outcome, "{factor: outcome}", "$.outcome")
+        return None, {factor: told_number(value, repr(factor)) for factor, value in told.items()}
+    number = told_number(outcome, "the evaluation")
     if outcomes == "total":
         return number, {}
     if np.isnan(number):
@@ -62,7 +63,12 @@ def evaluations_of(
         >>> evaluations_of([[0.1, 0.2]], [1.5], graph, "total")
         (array([[0.1, 0.2]]), array([1.5]), array([[nan, nan]]))
     """
-    X, y = np.atleast_2d(np.array(points, dtype=float)), np.array(outcomes, dtype=float)
+    X, y = real_array(points), real_array(outcomes)
+    if X is None or y is None:
+        raise ShapeError(
+            f"got {short(points if X is None else outcomes)}; wanted arrays of numbers, NaN where it failed"
+        )
+    X = np.atleast_2d(X)
     n, k = len(graph.variables), len(graph.factors)
     if X.shape != (len(X), n) or y.shape not in ((len(X),), (len(X), k)):
         raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
@@ -73,8 +79,3 @@ def evaluations_of(
         y = y[:, None]  # the total is the outcome of the only factor
     unknown = np.full(len(X), np.nan)
     return (X, y, np.full((len(X), k), np.nan)) if y.ndim == 1 else (X, unknown, y)
-
-
-def _number(outcome: SupportsFloat | None) -> float:
-    number = np.nan if outcome is None else float(outcome)
-    return number if abs(number) < LARGEST_OUTCOME else np.nan

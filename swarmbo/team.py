@@ -14,6 +14,7 @@ from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learn
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.belief.data import checked_moments
+from swarmbo.checks import check_links, query_name, whole_number
 from swarmbo.deciding import decide_joint, learned_model
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.field_team import FieldTeam
@@ -31,6 +32,7 @@ from swarmbo.kinds import (
     to_plain,
 )
 from swarmbo.logbook import Logbook
+from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
 from swarmbo.one_shot_world import Measurement, OneShotWorld, Scopes
 from swarmbo.outcomes import Outcome, evaluations_of, numbers_of
 from swarmbo.records import PointQuery, PointRecommendation, SolveReport, Traffic
@@ -43,7 +45,7 @@ _NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one 
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 
 
-class Team:
+class Team(OneAtATime):
     """A team whose agents own the factors and variables of a function, and agree on joint points to evaluate.
 
     The team maximises the sum of the factors. It learns from outcomes of the sum or of single factors. Decisions repeat
@@ -51,7 +53,14 @@ class Team:
 
     The first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is asked for twice:
     one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2. Where
-    outcomes fade, only one that is out is not asked for again.
+    outcomes fade, only one that is out is not asked for again. Nor, where outcomes are told by factor, is a factor
+    asked for a place of which its outcome is still to come.
+
+    Evaluations that were attached are data: they teach, and one may be the incumbent, but no method failed or gained by
+    them. ``team.history`` says which they are.
+
+    Several threads may call a team; one call runs at a time. A call that ends in an exception, be it
+    ``KeyboardInterrupt``, changes nothing.
 
     Args:
         graph: Scopes and owners; None where the structure is not known.
@@ -96,10 +105,9 @@ class Team:
         initial: int = 10,
         variable_owners: Mapping[str, str] | None = None,
     ) -> None:
-        for name, value in (("seed", seed), ("rounds", rounds), ("initial", initial)):
-            smallest = 0 if name == "seed" else 1
-            if value is not None and value < smallest:
-                raise ConfigError(f"got {value}; wanted an integer >= {smallest}", at=f"$.{name}")
+        super().__init__()
+        seed, initial = whole_number(seed, 0, "$.seed"), whole_number(initial, 1, "$.initial")
+        rounds = None if rounds is None else whole_number(rounds, 1, "$.rounds")
         if outcomes not in ("total", "per-factor"):
             raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
         if graph is None and outcomes == "per-factor":
@@ -164,10 +172,12 @@ class Team:
         team._world = world
         return team
 
+    @whole_or_not_at_all
     def begin(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
         """Start an episode: queries that are out are given up, what was learned is kept. ``infos`` bring nothing."""
         self._acting, self._log = None, self._log.without(self._log.open)
 
+    @whole_or_not_at_all
     def act(
         self, observations: Mapping[str, Any], infos: Mapping[str, Mapping[str, Any]] | None = None
     ) -> dict[str, np.ndarray]:
@@ -186,6 +196,7 @@ class Team:
         self._acting = query.id
         return world.actions(query.point, list(observations))
 
+    @whole_or_not_at_all
     def observe(
         self,
         observations: Mapping[str, Any],
@@ -197,7 +208,8 @@ class Team:
         """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used,
         unless the team has a measurement of its own.
 
-        Outcomes that are missing or not finite count as failed.
+        Outcomes that are missing, no numbers, not finite or beyond 1e60 count as failed; so do all of an evaluation
+        that was made out of bounds.
         """
         if self._acting is None:
             return
@@ -205,7 +217,10 @@ class Team:
         if evaluation is None:
             return  # the action is held
         query_id, self._acting = self._acting, None
-        self.tell(query_id, evaluation.outcome, point=evaluation.point, failed=True)
+        point, outcome = evaluation
+        if point is not None and not self.space.has_point(point):
+            point, outcome = None, None
+        self.tell(query_id, outcome, point=point, failed=True)
 
     @overload
     def ask(self, count: None = None, *, links: "nx.Graph[str] | None" = None) -> PointQuery: ...
@@ -213,6 +228,7 @@ class Team:
     @overload
     def ask(self, count: int, *, links: "nx.Graph[str] | None" = None) -> list[PointQuery]: ...
 
+    @whole_or_not_at_all
     def ask(self, count: int | None = None, *, links: "nx.Graph[str] | None" = None) -> PointQuery | list[PointQuery]:
         """The next joint point, or a batch of them.
 
@@ -226,13 +242,10 @@ class Team:
         Raises:
             ConfigError: If the count is not at least 1, or links are directed.
         """
-        if links is not None and links.is_directed():
-            raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
+        check_links(links)
         if count is None:
             return self._ask(links)
-        if count < 1:
-            raise ConfigError(f"got {count}; wanted an integer >= 1, or None", at="$.count")
-        return [self._ask(links) for _ in range(count)]
+        return [self._ask(links) for _ in range(whole_number(count, 1, "$.count"))]
 
     def _ask(self, links: "nx.Graph[str] | None") -> PointQuery:
         index = self._log.n_evaluations
@@ -246,21 +259,31 @@ class Team:
             U, report = decide_joint(self._situation(links), model, self.acquisition, self.coordination, self.transport)
         point = self.space.in_box(self._apart(np.clip(U, 0.0, 1.0)))
         mean, std = (None, None) if model is None else (float(array[0]) for array in model.posterior(point[None]))
-        self._log, query_id = self._log.with_query(point)
+        self._log, query_id = self._log.with_query(point, chosen=model is not None)
         self.last_query, self.last_report = PointQuery(query_id, self.space.named(point), mean, std), report
         return self.last_query
 
     def _apart(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point, or one near it if it was asked for before; where outcomes fade, if it is out."""
+        """The point, or one near it if it was asked for before; where outcomes fade, if it is out.
+
+        Where outcomes are told by factor, also one near it in the variables of a factor whose outcome is still to come.
+        """
         fades = isinstance(self.belief_settings, AdditiveGPSettings) and self.belief_settings.time is not None
-        earlier = self.domain.to_unit(self._log.out if fades else self._log.points)
-        rng = stream(self.seed, "apart", asked=self._log.asked)
-        while len(earlier) and np.abs(earlier - U).max(axis=1).min() <= _NEAREST:
+        everything, log = list(range(len(U))), self._log
+        taken = [(everything, self.domain.to_unit(log.out if fades else log.points))]
+        for factor, scope in zip(self.graph.factors, self.graph.scopes, strict=True):
+            if self.outcomes == "per-factor" and len(places := self.domain.to_unit(log.out_of(factor))):
+                taken.append(([self.graph.variables.index(variable) for variable in scope], places))
+        rng = stream(self.seed, "apart", asked=log.asked)
+        while columns := next((own for own, places in taken if _is_near(U[own], places[:, own])), None):
             length = np.exp(rng.uniform(*np.log(_STEPS)))
-            step = length * rng.uniform(-1.0, 1.0, len(U))
-            U = np.where((U + step < 0.0) | (U + step > 1.0), U - step, U + step)
+            step = length * rng.uniform(-1.0, 1.0, len(columns))
+            moved = U.copy()
+            moved[columns] = np.where((U[columns] + step < 0.0) | (U[columns] + step > 1.0), -step, step) + U[columns]
+            U = moved
         return U
 
+    @whole_or_not_at_all
     def tell(
         self,
         query: PointQuery | str,
@@ -280,10 +303,12 @@ class Team:
 
         Raises:
             UnknownQueryError: If no such query is out, or a factor is unknown or was told before.
-            ConfigError: If a total is told to a team that observes factors; a point is not in bounds.
+            ConfigError: If a total is told to a team that observes factors; a point lacks a variable or is not in
+                bounds.
+            ShapeError: If an outcome is no number.
         """
-        query_id = query.id if isinstance(query, PointQuery) else query
-        place = None if point is None else self.space.points(np.array([[point[v] for v in self.graph.variables]]))[0]
+        query_id = query_name(query)
+        place = None if point is None else self.space.placed(point)
         total, factors = numbers_of(outcome, self.graph, self.outcomes)
         rest_failed = failed or not isinstance(outcome, Mapping)
         log = self._log
@@ -295,13 +320,14 @@ class Team:
         routes = Routes(self.agents, self._world.links() if self._world else None)
         self.last_sharing = outcome_traffic(self.graph, self.outcomes, routes, told, total, factors)
 
+    @whole_or_not_at_all
     def attach(self, points: ArrayLike, outcomes: ArrayLike, *, moments: ArrayLike | float | None = None) -> None:
-        """Learn evaluations that were never asked for.
+        """Learn evaluations that were never asked for. They count as known, and not as steps of the method.
 
         Args:
             points: Joint points (t, n), physical, columns in the order of ``graph.variables``.
             outcomes: Totals (t,), or outcomes by factor (t, k) in the order of ``graph.factors``; entries that are not
-                finite count as failed.
+                finite, or beyond 1e60, count as failed.
             moments: The round of each (t,), or one for all, where the belief has a time axis: the first query is of
                 round 1, earlier ones are 0 and below. By default the present round.
 
@@ -313,11 +339,13 @@ class Team:
         rounds = None if moments is None else checked_moments(moments, len(X))
         self._log = self._log.with_evaluations(self.space.points(X), totals, factors, rounds)
 
+    @whole_or_not_at_all
     def refit(self) -> None:
         """Learn what the history says, if that is due; ``ask`` and ``recommend`` do so by themselves."""
         if self.n_data:
             _ = self.model
 
+    @whole_or_not_at_all
     def recommend(self) -> PointRecommendation | None:
         """The evaluated point that is worth most in expectation, so far; None while there is no data.
 
@@ -334,6 +362,10 @@ class Team:
     @property
     def model(self) -> Model:
         """What the team makes of its history, with points that are out taken as evaluated in the variance."""
+        return self._modelled()
+
+    @whole_or_not_at_all
+    def _modelled(self) -> Model:
         if self._made is None or self._made[0] is not self._log:
             last = None if self._made is None else self._made[1]
             model = learned_model(self._situation(None), self.belief_settings, self.acquisition, self._learned, last)
@@ -360,6 +392,7 @@ class Team:
         """The environment that the team acts in."""
         return self._world
 
+    @whole_or_not_at_all
     def state_dict(self) -> dict[str, Any]:
         """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
         log, arrays = self._log.to_state()
@@ -414,6 +447,7 @@ class Team:
             team._world = JointWorld(env)
         return team.load_state_dict(state)
 
+    @whole_or_not_at_all
     def load_state_dict(self, state: Mapping[str, Any]) -> "Team":
         """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
 
@@ -447,7 +481,7 @@ class Team:
             round=self._log.round,
             horizon=self.horizon,
             seed=self.seed,
-            initial=max(self.initial, self._log.given),
+            initial=self.initial,
             structure=self.space.structure,
             pending_moments=self._log.pending_moments,
         )
@@ -457,3 +491,7 @@ class Team:
         if self._world is None:
             raise ConfigError("this team has no environment to act in; make it with Team.for_env", at="$.environment")
         return self._world
+
+
+def _is_near(u: Float[np.ndarray, " a"], places: Float[np.ndarray, "q a"]) -> bool:
+    return bool(len(places)) and float(np.abs(places - u).max(axis=1).min()) <= _NEAREST

@@ -5,7 +5,7 @@ from typing import Any
 
 from swarmbo.errors import StateVersionError
 
-STATE_VERSION = 2
+STATE_VERSION = 3  # 3: which evaluations were attached, and which a method chose
 
 
 def require_version(plain: Mapping[str, Any]) -> None:

@@ -104,7 +104,7 @@ class World:
     @staticmethod
     def declined(info: Mapping[str, Any]) -> bool:
         """Whether an agent did without a measurement: then none has failed."""
-        return not info.get("sampled", True)
+        return not np.all(info.get("sampled", True))
 
     @staticmethod
     def report(info: Mapping[str, Any]) -> tuple[Any, Any]:

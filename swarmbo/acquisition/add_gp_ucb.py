@@ -9,7 +9,7 @@ from swarmbo.acquisition.additive_schedules import BetaName, group_beta, practic
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.acquisition.groupings import check_disjoint, graph_of_groups, random_groups
 from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import JointAcquisition, Learned, Model, learned_belief
+from swarmbo.acquisition.model import JointAcquisition, Learned, Model, given_out, learned_belief
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.errors import ConfigError
@@ -82,7 +82,7 @@ class AddGPUCB(JointAcquisition, frozen=True, tag="add-gp-ucb"):
         else:
             graph = graph_of_groups(situation.graph, previous.scopes)
             belief, learned = learned_belief(situation, graph, situation.history, belief_settings, previous)
-        return Model(belief.condition_on_pending(situation.pending, situation.pending_moments), learned)
+        return Model(given_out(belief, situation), learned)
 
     def _is_due(self, n: int, decomposed_at: int) -> bool:
         chosen_blindly = decomposed_at == 0 and n > 0

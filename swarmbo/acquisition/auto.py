@@ -4,7 +4,7 @@ import math
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
@@ -107,12 +107,13 @@ improvement | one per factor |
         if _is_by_factor(situation):
             return self._improvements(situation, model)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        low, high = box_around(incumbent(belief), self._side(_seen(belief), situation.initial, patience))
+        low, high = box_around(incumbent(belief), self._side(_seen(belief, situation), situation.steps(), patience))
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
         is_whole = model.learned.scopes is not None
         by_turns = model.warp.kind != "none" and not is_whole
-        if by_turns and (t + p) % 2 == 0:
+        n_asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
+        if by_turns and n_asked % 2 == 0:
             when = {"evaluations": t, "pending": p}
             rngs = {f: stream(situation.seed, "auto draw", factor=f, **when) for f in belief.graph.factors}
             sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
@@ -142,11 +143,13 @@ improvement | one per factor |
         belief, graph = model.belief, situation.graph
         centre, columns = model.incumbent(), dict(zip(graph.factors, map(list, belief.scopes), strict=True))
         if len(graph.factors) == 1:
-            n_initial, restarted_at = self._design(situation, model.learned), model.learned.restarted_at
-            if restarted_at and len(situation.history) + len(situation.pending) - restarted_at < n_initial:
+            n_initial, restarted_at = self._design(model.learned), model.learned.restarted_at
+            n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
+            if restarted_at and n_steps < n_initial:
                 when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
                 return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
-            low, high = box_around(centre, self._side(_seen(belief), n_initial, _PATIENCE_OF_ONE))
+            steps = situation.steps()[restarted_at:]
+            low, high = box_around(centre, self._side(_seen(belief, situation), steps, _PATIENCE_OF_ONE, n_initial))
         else:
             low, high = self._boxes_by_factor(situation, belief, centre)
         for factor in model.splits:
@@ -166,12 +169,15 @@ improvement | one per factor |
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
         return SplitImprovements(graph=divided, low=low, high=high, starts=starts, whole=whole, parts=parts)
 
-    def _side(self, outcomes: Float[np.ndarray, " t"], n_initial: int, patience: int) -> float:
-        return msgspec.structs.replace(self.box, failures=patience * self.box.failures).side(outcomes, n_initial)
+    def _side(
+        self, outcomes: Float[np.ndarray, " t"], steps: Bool[np.ndarray, " t"], patience: int, n_initial: int = 0
+    ) -> float:
+        box = msgspec.structs.replace(self.box, failures=patience * self.box.failures)
+        return box.side(outcomes, n_initial, steps)
 
-    def _design(self, situation: JointSituation, learned: Learned) -> int:
-        """How many of the first evaluations in use no method chose."""
-        return self.restarts.fresh if learned.restarted_at else situation.initial
+    def _design(self, learned: Learned) -> int:
+        """How many of the first steps in use are random points: those after a restart."""
+        return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
         """Where the search for the best of one factor last started over, be it now; where it is split it never does."""
@@ -181,12 +187,14 @@ improvement | one per factor |
         if len(situation.graph.factors) > 1 or previous.splits:
             return since
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
+        chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self._design(previous)
+        begun = since if not design else int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
         is_due = self.restarts.is_due(
             np.where(np.isfinite(history.totals), history.totals, history.factors[:, 0]),
-            design=situation.initial,
             since=since,
-            begun=max(since + self._design(situation, previous), previous.whole_since),
+            begun=max(begun, previous.whole_since),
             patience=_patience(noise),
+            steps=situation.steps(),
         )
         return len(history) if is_due else since
 
@@ -201,13 +209,15 @@ improvement | one per factor |
                 index = belief.graph.factors.index(factor)
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 patience = _patience(belief.hyperparameters.noise_variances[index])
-                sides[columns] = self._side(seen, situation.initial, patience)
+                sides[columns] = self._side(seen, situation.steps(index), patience)
         return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
 
 
-def _seen(belief: AdditiveGP) -> Float[np.ndarray, " t"]:
-    """What evaluations were worth, as the belief sees them: a box must not wait for noise to be beaten."""
-    seen = known(belief)
+def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:
+    """What evaluations in use were worth, as the belief sees them: a box must not wait for noise to be beaten."""
+    seen, awaited = known(belief), situation.history.awaited
+    if awaited is not None:
+        seen &= ~awaited[len(awaited) - len(seen) :].any(axis=1)
     means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
     return np.where(seen, means, np.nan)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition.incumbents import evaluated, incumbent
@@ -26,16 +26,18 @@ class EnsembleModel(Model):
     Args:
         ensemble: Given the data alone.
         chosen: The member that was drawn for each part.
-        pending: Joint points (p, n), physical, that are out.
+        out: Joint points (p, n), physical, that are out.
+        awaited: Of which factors (p, k) their outcomes are to come.
     """
 
     ensemble: Ensemble
     chosen: tuple[int, ...]
-    pending: Float[np.ndarray, "p n"]
+    out: Float[np.ndarray, "p n"]
+    awaited: Bool[np.ndarray, "p k"]
 
     @cached_property
     def _awaiting(self) -> Ensemble:
-        return self.ensemble.condition_on_pending(self.pending)
+        return self.ensemble.condition_on_pending(self.out, self.awaited)
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total over all members at joint points (m, n), physical."""
@@ -78,10 +80,12 @@ def learn_ensemble(
     chosen = ensemble.choose(rngs)
     likeliest = tuple(int(np.argmax(w)) for w in ensemble.weights)
     fitted_at = max(part.fitted_at for part in ensemble.hyper.parts)
+    out = situation.out
     return EnsembleModel(
-        belief=ensemble.exact(chosen).condition_on_pending(situation.pending),
+        belief=ensemble.exact(chosen).condition_on_pending(out.points, awaited=out.awaited),
         learned=Learned(ensemble.hyper.of_members(likeliest), fitted_at, ensemble=ensemble.hyper),
         ensemble=ensemble,
         chosen=chosen,
-        pending=situation.pending,
+        out=out.points,
+        awaited=out.awaited,
     )

@@ -1,11 +1,12 @@
 """What is known when a team with a factor graph decides where to evaluate next, and what it makes of it."""
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -22,15 +23,37 @@ class History:
         totals: Outcome of the sum of all factors (t,); NaN where it is not known or failed.
         factors: Outcome of each factor (t, n_factors); NaN where it is not known or failed.
         moments: The round (t,) in which each was asked for; needed if the belief has a time axis.
+        attached: Which of them (t,) were never asked for; None: none.
+        chosen: Which of them (t,) a method chose: not those attached, nor those of the initial design. None: all after
+            the first ``initial`` of the situation.
+        awaited: Outcomes of factors (t, n_factors) that are still to come, of evaluations that were told in part; None:
+            none.
     """
 
     X: Float[np.ndarray, "t n"]
     totals: Float[np.ndarray, " t"]
     factors: Float[np.ndarray, "t k"]
     moments: Float[np.ndarray, " t"] | None = None
+    attached: Bool[np.ndarray, " t"] | None = None
+    chosen: Bool[np.ndarray, " t"] | None = None
+    awaited: Bool[np.ndarray, "t k"] | None = None
 
     def __len__(self) -> int:
         return len(self.totals)
+
+
+class Out(NamedTuple):
+    """Joint points of which outcomes are still to come.
+
+    Args:
+        points: Where (q, n), physical.
+        moments: The round (q,) in which each was asked for; None where nobody says.
+        awaited: Of which factors (q, n_factors).
+    """
+
+    points: Float[np.ndarray, "q n"]
+    moments: Float[np.ndarray, " q"] | None
+    awaited: Bool[np.ndarray, "q k"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +64,15 @@ class JointSituation:
         graph: Scopes and owners.
         domain: The box of joint points, in the order of ``graph.variables``.
         history: What was evaluated.
-        pending: Joint points (p, n), physical, that are out for evaluation.
+        pending: Joint points (p, n), physical, that are out for evaluation, and of which nothing was told yet. Those
+            that were told in part are in the history; ``out`` has both.
         outcomes: Whether outcomes are told of the sum, or of every factor.
         links: Who hears whom; None means that everyone hears everyone.
         round: 1 for the first decision.
         horizon: Number of rounds planned; None if unknown.
         seed: The team's seed, for named random streams.
-        initial: How many of the first evaluations belong to the initial design, which no method chose.
+        initial: How many of the first evaluations belong to the initial design, which no method chose, where the
+            history does not say.
         structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
             others. ``learned``: somebody else looked for them.
         pending_moments: The round (p,) in which each point that is out was asked for; None as in ``History``.
@@ -65,3 +90,36 @@ class JointSituation:
     initial: int = 10
     structure: Literal["known", "unknown", "learned"] = "known"
     pending_moments: Float[np.ndarray, " p"] | None = None
+
+    @cached_property
+    def out(self) -> Out:
+        """All points of which not every outcome was told: first those of which none was."""
+        history, nothing_told = self.history, np.ones((len(self.pending), len(self.graph.factors)), dtype=bool)
+        if history.awaited is None:
+            return Out(self.pending, self.pending_moments, nothing_told)
+        partly = history.awaited.any(axis=1)
+        moments = None
+        if history.moments is not None and self.pending_moments is not None:
+            moments = np.concatenate([self.pending_moments, history.moments[partly]])
+        return Out(
+            np.concatenate([self.pending, history.X[partly]]),
+            moments,
+            np.concatenate([nothing_told, history.awaited[partly]]),
+        )
+
+    @cached_property
+    def chosen(self) -> Bool[np.ndarray, " t"]:
+        """Which evaluations of the history a method chose: not those attached, nor those of the initial design."""
+        known = self.history.chosen
+        return np.arange(len(self.history)) >= self.initial if known is None else known
+
+    def steps(self, factor: int | None = None) -> Bool[np.ndarray, " t"]:
+        """Which evaluations of the history may count for or against a method: those it chose and that came back.
+
+        Args:
+            factor: Index of the factor whose outcomes are looked at; None: those of all together.
+        """
+        awaited = self.history.awaited
+        if awaited is None:
+            return self.chosen
+        return self.chosen & ~(awaited.any(axis=1) if factor is None else awaited[:, factor])

@@ -140,7 +140,7 @@ class JointAcquisition(Settings, frozen=True, tag_field="kind"):
             previous: What the last model learned; None at first.
         """
         belief, learned = learned_belief(situation, situation.graph, situation.history, belief_settings, previous)
-        return Model(belief.condition_on_pending(situation.pending, situation.pending_moments), learned)
+        return Model(given_out(belief, situation), learned)
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """What agents maximise in sum.
@@ -211,6 +211,21 @@ def learned_belief(
     if previous is None:
         return belief, Learned(belief.hyperparameters, fitted_at)
     return belief, msgspec.structs.replace(previous, hyperparameters=belief.hyperparameters, fitted_at=fitted_at)
+
+
+def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
+    """A belief about a situation's history whose variance knows of all outcomes that are still to come.
+
+    A factor whose outcome was told waits for no more, the others of that evaluation do. On other scopes than the
+    situation's no outcomes of factors are known, and so totals are awaited.
+
+    Args:
+        belief: About the total, or the factors, of the situation.
+        situation: For what is out.
+    """
+    out = situation.out
+    awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None
+    return belief.condition_on_pending(out.points, out.moments, awaited)
 
 
 def _transforms(warps: Sequence[tuple[WarpKind, float]]) -> tuple[tuple[WarpKind, float], ...]:

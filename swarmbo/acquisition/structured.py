@@ -87,7 +87,10 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
         return situation
     history, graph = situation.history, _graph(situation, structure)
     unknown = np.full((len(history), len(graph.factors)), np.nan)
-    told = replace(history, factors=unknown)
+    awaited = None
+    if history.awaited is not None:  # then so is the total
+        awaited = np.repeat(history.awaited.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+    told = replace(history, factors=unknown, awaited=awaited)
     return replace(situation, graph=graph, history=told, structure="learned")
 
 

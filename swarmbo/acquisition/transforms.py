@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.groupings import graph_of_groups
 from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import Learned, Model, learned_belief
+from swarmbo.acquisition.model import Learned, Model, given_out, learned_belief
 from swarmbo.acquisition.splitting import parts_of
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
@@ -49,7 +49,7 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
     if np.isfinite(history.factors).any():
         belief, learned = learned_belief(situation, situation.graph, history, settings, previous)
         learned = msgspec.structs.replace(learned, scopes=None, rivals=())
-        return Model(belief.condition_on_pending(situation.pending), learned)
+        return Model(given_out(belief, situation), learned)
     if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
     (place, hyperparameters), *others = previous.rivals
@@ -90,7 +90,7 @@ def _model_of_totals(
     belief, learned = learned_belief(situation, graph, warped, settings, previous, ((kind, power),))
     learned = msgspec.structs.replace(learned, warps=((kind, power),), scopes=scopes)
     evidence = belief.log_evidence() + _density(belief, warp, totals, 0)
-    return Model(belief.condition_on_pending(situation.pending), learned, warp), evidence
+    return Model(given_out(belief, situation), learned, warp), evidence
 
 
 def learn_factors(
@@ -231,17 +231,13 @@ class _Data:
     def model(
         self, belief: AdditiveGP, learned: Learned, warps: tuple[Warp, ...], splits: dict[str, AdditiveGP]
     ) -> Model:
-        pending = self.situation.pending
-        places = {
-            factor: [belief.graph.variables.index(variable) for variable in split.graph.variables]
-            for factor, split in splits.items()
-        }
-        return Model(
-            belief.condition_on_pending(pending),
-            learned,
-            factor_warps=warps,
-            splits={f: split.condition_on_pending(pending[:, places[f]]) for f, split in splits.items()},
-        )
+        out, graph = self.situation.out, self.situation.graph
+        given = dict[str, AdditiveGP]()
+        for factor, split in splits.items():
+            columns = [graph.variables.index(variable) for variable in split.graph.variables]
+            awaited = out.awaited[:, graph.factors.index(factor)]
+            given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
+        return Model(given_out(belief, self.situation), learned, factor_warps=warps, splits=given)
 
 
 def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: int) -> bool:

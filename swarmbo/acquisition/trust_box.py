@@ -5,7 +5,7 @@ same fraction of every side. Nothing of it is stored: every agent that knows the
 """
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.settings import Settings, require
 
@@ -36,16 +36,22 @@ class TrustBox(Settings, frozen=True):
         for field in ("successes", "failures"):
             require(self, field, lambda v: v >= 1, "an integer >= 1")
 
-    def side(self, outcomes: Float[np.ndarray, " t"], n_initial: int) -> float:
+    def side(
+        self, outcomes: Float[np.ndarray, " t"], n_initial: int = 0, steps: Bool[np.ndarray, " t"] | None = None
+    ) -> float:
         """The side after outcomes in the order they were told, as a share of the domain's.
 
         Args:
             outcomes: One per evaluation; NaN (failed) counts as no improvement, once anything is known.
-            n_initial: How many of the first ones belong to the initial design.
+            n_initial: How many of the first steps belong to an initial design.
+            steps: Which outcomes are of steps of the search; None: all. Others, such as those of evaluations that were
+                attached, are known, and count neither for nor against it.
         """
-        side, wins, losses = self.initial, 0, 0
-        best = _largest(outcomes[:n_initial])
-        for y in outcomes[n_initial:]:
+        side, wins, losses, best = self.initial, 0, 0, -np.inf
+        for y, counts in zip(outcomes, _after(n_initial, outcomes, steps), strict=True):
+            if not counts:
+                best = max(best, float(y)) if y > best else best
+                continue
             improved = bool(y > best)
             if best == -np.inf and not improved:
                 continue
@@ -82,28 +88,49 @@ class Restarts(Settings, frozen=True):
         require(self, "gain", lambda v: v >= 0.0, "a number >= 0")
         require(self, "fresh", lambda v: v >= 1, "an integer >= 1")
 
-    def is_due(self, outcomes: Float[np.ndarray, " t"], *, design: int, since: int, begun: int, patience: int) -> bool:
+    def is_due(
+        self,
+        outcomes: Float[np.ndarray, " t"],
+        *,
+        design: int = 0,
+        since: int,
+        begun: int,
+        patience: int,
+        steps: Bool[np.ndarray, " t"] | None = None,
+    ) -> bool:
         """Whether the last full turn of ``patience`` times ``after`` evaluations gained nothing.
 
         Args:
             outcomes: One per evaluation; NaN: failed.
-            design: How many of the first ones belong to the initial design.
+            design: How many of the first steps belong to the initial design.
             since: Evaluations before this one don't count: they belong to an earlier search.
             begun: Turns are counted from this one on.
             patience: How many times as long to wait, >= 1.
+            steps: As in ``TrustBox.side``.
         """
+        counts = _after(design, outcomes, steps)
+        rows = np.flatnonzero(counts[begun:]) + begun
         length = patience * self.after
-        turns = (len(outcomes) - begun) // length if length else 0
+        turns = len(rows) // length if length else 0
         if turns < 1:
             return False
-        end = begun + turns * length
-        before, then = _largest(outcomes[since : end - length]), _largest(outcomes[since:end])
-        return then == before or then - before <= self.gain * _spread(outcomes[:design])
+        turn = rows[(turns - 1) * length : turns * length]
+        before = np.setdiff1d(np.arange(since, turn[-1]), turn)
+        best, then = _largest(outcomes[before]), _largest(outcomes[np.union1d(before, turn)])
+        return then == best or then - best <= self.gain * _spread(outcomes[~counts])
 
 
 def box_around(centre: Float[np.ndarray, " n"], side: float) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Corners of the box of a given side around a point of the unit cube, cut off at its faces."""
     return np.clip(centre - side / 2.0, 0.0, 1.0), np.clip(centre + side / 2.0, 0.0, 1.0)
+
+
+def _after(
+    n_initial: int, outcomes: Float[np.ndarray, " t"], steps: Bool[np.ndarray, " t"] | None
+) -> Bool[np.ndarray, " t"]:
+    """Which outcomes are of steps that come after the first few."""
+    all_steps = np.ones(len(outcomes), dtype=bool) if steps is None else steps
+    return all_steps & (np.cumsum(all_steps) > n_initial)
 
 
 def _largest(values: Float[np.ndarray, " t"]) -> float:

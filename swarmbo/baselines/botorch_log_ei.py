@@ -61,7 +61,7 @@ class BoTorchLogEI(Settings, frozen=True, tag_field="kind", tag=_KIND):
             return rng.random(n), report
         torch, sampling = peer_package("torch", _KIND), peer_package("botorch.utils.sampling", _KIND)
         seed = int(rng.integers(2**31))
-        pending = torch.tensor(situation.domain.to_unit(situation.pending), dtype=torch.float64)
+        pending = torch.tensor(situation.domain.to_unit(situation.out.points), dtype=torch.float64)
         with sampling.manual_seed(seed):
             model, X = _fitted(U, y)
             value = self._improvement(model, X, float(y.max()), pending if len(pending) else None)

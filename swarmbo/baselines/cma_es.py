@@ -55,17 +55,20 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         """
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
-        start = min(situation.initial, len(y))
-        known = np.isfinite(y[:start])
-        centre = U[:start][known][int(y[:start][known].argmax())] if known.any() else np.full(n, 0.5)
-        worst = np.nanmin(y) if np.isfinite(y).any() else 0.0
-        losses = -np.where(np.isfinite(y), y, worst)
-        restarts, told = 0, start
+        own, attached = situation.chosen, situation.history.attached
+        late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
+        first = ~own & ~late & np.isfinite(y)  # the initial design, and what was known by then
+        centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)
+        worst = np.nanmin(y[~late]) if np.isfinite(y[~late]).any() else 0.0
+        losses = -np.where(np.isfinite(y), y, worst)[own]
+        U, awaited = U[own], np.flatnonzero(~situation.steps()[own])
+        n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is told when all of it came back
+        restarts, told = 0, 0
         strategy = self._strategy(situation.seed, restarts, centre)
         while True:
             asked = np.array(strategy.ask())
             size = len(asked)
-            if told + size > len(y):
+            if told + size > n_back:
                 break
             rows = U[told : told + size]
             points = np.where(np.abs(rows - asked) <= _SAME, asked, rows)
@@ -75,7 +78,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
                 restarts += 1
                 fresh = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
                 strategy = self._strategy(situation.seed, restarts, fresh, 2 * size)
-        turn = len(y) - told + len(situation.pending)
+        turn = len(U) - told + len(situation.pending)
         while turn >= size:
             asked, turn = np.array(strategy.ask()), turn - size
         return np.clip(asked[turn], 0.0, 1.0), SolveReport(status="not_needed")

@@ -67,14 +67,14 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)
-        side = self.box.side(y, situation.initial)
+        side = self.box.side(y, steps=situation.steps())
         U, y = U[np.isfinite(y)], y[np.isfinite(y)]
         if not len(y):
             return rng.random(n), report
         graph = FactorGraph.from_scopes({"whole": situation.graph.variables})
         belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), graph, situation.domain)
         z = Warp.fitted(self.warp, y).forward(y)
-        belief = belief.update(situation.domain.from_unit(U), z).fit(rng).condition_on_pending(situation.pending)
+        belief = belief.update(situation.domain.from_unit(U), z).fit(rng).condition_on_pending(situation.out.points)
         centre = incumbent(belief)
         low, high = box_around(centre, side)
         weight = self.exploration_scale * math.sqrt(0.2 * math.log(2 * len(y)))

@@ -59,7 +59,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         """
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = seen_totals(situation)
-        state = self.region.replay(y, situation.initial, n)
+        state = self.region.replay(y, 0, n, chosen=situation.chosen, steps=situation.steps())
         rng = stream(seed, "turbo baseline", evaluations=n_asked(situation))
         U, y = U[state.first :], y[state.first :]
         known = np.isfinite(y)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.settings import Settings, require
 
@@ -44,19 +44,33 @@ class TurboRegion(Settings, frozen=True):
             require(self, field, lambda v: v >= 1, "an integer >= 1")
         require(self, "failures", lambda v: v is None or v >= 1, "an integer >= 1, or none")
 
-    def replay(self, outcomes: Float[np.ndarray, " t"], initial: int, n_dims: int) -> "RegionState":
+    def replay(
+        self,
+        outcomes: Float[np.ndarray, " t"],
+        initial: int,
+        n_dims: int,
+        *,
+        chosen: Bool[np.ndarray, " t"] | None = None,
+        steps: Bool[np.ndarray, " t"] | None = None,
+    ) -> "RegionState":
         """Where the region stands.
 
         Args:
             outcomes: In the order they were told; NaN (failed) counts as no improvement.
-            initial: How many of them belong to the initial design.
+            initial: How many of the first that were chosen belong to the initial design.
             n_dims: Number of variables.
+            chosen: Which are of points that the method chose; None: all. Others are known, and do not count.
+            steps: Which of those may count for or against it, since they came back; None: all.
         """
+        own = np.ones(len(outcomes), dtype=bool) if chosen is None else chosen
+        counted = own if steps is None else steps
         tolerance = self.failures or max(4, n_dims)
         first, restarts, design, length, wins, losses, best = 0, 0, initial, self.initial, 0, 0, -math.inf
+        n_chosen = 0  # since the search last started over
         for t, outcome in enumerate(outcomes):
             known = bool(np.isfinite(outcome))
-            if t - first >= design:
+            n_chosen += int(own[t])
+            if counted[t] and n_chosen > design:
                 improved = known and (math.isinf(best) or outcome > best + _GAIN * abs(best))
                 wins, losses = (wins + 1, 0) if improved else (0, losses + 1)
                 if wins == self.successes:
@@ -66,8 +80,8 @@ class TurboRegion(Settings, frozen=True):
             best = max(best, float(outcome)) if known else best
             if length < self.smallest:
                 first, restarts, design = t + 1, restarts + 1, self.fresh
-                length, wins, losses, best = self.initial, 0, 0, -math.inf
-        return RegionState(first, restarts, length, max(design - (len(outcomes) - first), 0))
+                length, wins, losses, best, n_chosen = self.initial, 0, 0, -math.inf, 0
+        return RegionState(first, restarts, length, max(design - n_chosen, 0))
 
 
 @dataclass(frozen=True)

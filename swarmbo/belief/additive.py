@@ -238,33 +238,40 @@ class AdditiveGP(AdditivePosterior):
         )
         return self.with_hyperparameters(hyper)
 
-    def condition_on_pending(self, X: ArrayLike, moments: ArrayLike | float | None = None) -> "AdditiveGP":
+    def condition_on_pending(
+        self, X: ArrayLike, moments: ArrayLike | float | None = None, awaited: ArrayLike | None = None
+    ) -> "AdditiveGP":
         """A belief whose variance knows of evaluations to come, and whose mean does not move.
 
         Source: Desautels, Krause & Burdick 2014, section 4 (hallucinated outcomes).
 
         Args:
-            X: Points (p, n), physical, added to those pending already; each will bring a total, or the outcomes of all
-                factors, as ``outcomes`` says.
+            X: Points (p, n), physical, added to those pending already.
             moments: The round of each (p,), or one for all; by default the present one. A point that was asked for long
                 ago will tell less of the present.
+            awaited: Of which factors (p, k) each will bring the outcome, where some are known already. By default of
+                all of them: as a total or one by one, as ``outcomes`` says.
 
         Raises:
             ShapeError: If a shape does not fit, or a value is not finite.
         """
-        points = checked_points(X, self.domain.n_dims)
+        points, k = checked_points(X, self.domain.n_dims), len(self.graph.factors)
         rounds = checked_moments(self.now if moments is None else moments, len(points))
+        to_come = np.ones((len(points), k), dtype=bool) if awaited is None else np.array(awaited, dtype=bool)
+        if to_come.shape != (len(points), k):
+            raise ShapeError(f"awaited: got shape {to_come.shape}; wanted {(len(points), k)}, one column a factor")
         if not len(points):
             return self
         return self._with(
             pending=np.concatenate([self.pending, points]),
             pending_moments=np.concatenate([self.pending_moments, rounds]),
+            awaited=np.concatenate([self.awaited, to_come]),
             base=self._on_data,
         )
 
     @property
     def _nothing_pending(self) -> dict[str, Any]:
-        return {"pending": self.pending[:0], "pending_moments": self.pending_moments[:0]}
+        return {name: getattr(self, name)[:0] for name in ("pending", "pending_moments", "awaited")}
 
     def fit(self, rng: np.random.Generator, *, warm: AdditiveHyperparameters | None = None) -> "AdditiveGP":
         """Refit all hyper-parameters, means and scales to all data; points pending are forgotten.
@@ -297,6 +304,9 @@ class AdditiveGP(AdditivePosterior):
         factors = np.full((len(self.X), len(graph.factors)), np.nan)
         for new, old in kept.items():
             factors[:, new] = self.factors[:, old]
+        awaited = np.repeat(self.awaited.all(axis=1, keepdims=True), len(graph.factors), axis=1)
+        for new, old in kept.items():
+            awaited[:, new] = self.awaited[:, old]
         order = [self.graph.variables.index(variable) for variable in graph.variables]
         own = {graph.factors[new]: self.settings.factors.get(graph.factors[new]) for new in kept}
         return self._with(
@@ -307,6 +317,7 @@ class AdditiveGP(AdditivePosterior):
             X=self.X[:, order],
             factors=factors,
             pending=self.pending[:, order],
+            awaited=awaited,
             base=None,
         )
 

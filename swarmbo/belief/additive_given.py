@@ -114,6 +114,7 @@ def no_data(
         "now": 0.0,
         "pending": np.zeros((0, n)),
         "pending_moments": np.zeros(0),
+        "awaited": np.zeros((0, k), dtype=bool),
         "fitted_at": 0,
         "base": None,
     }

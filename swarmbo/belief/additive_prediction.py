@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
@@ -17,7 +17,7 @@ from swarmbo.belief.conditioning import Conditioned, condition
 from swarmbo.belief.data import checked_points
 from swarmbo.belief.grid_posterior import GridPosterior
 from swarmbo.belief.local_posterior import Moments, StackPosterior
-from swarmbo.belief.observations import TOTAL, Observations
+from swarmbo.belief.observations import Observations
 from swarmbo.belief.path_sample import PathSample, draw_posterior
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
@@ -46,6 +46,7 @@ class AdditivePosterior:
         now: The round of predictions, and of evaluations and points pending that do not state theirs.
         pending: Points (p, n) conditioned on without an outcome.
         pending_moments: The round of each (p,).
+        awaited: Of which factors (p, k) their outcomes are to come; those of all as `outcomes` says.
         fitted_at: Number of data at the last fit; 0: not yet.
         base: The posterior of the first data, which further ones extend; None: of no data.
     """
@@ -64,12 +65,13 @@ class AdditivePosterior:
     now: float
     pending: Float[np.ndarray, "p n"]
     pending_moments: Float[np.ndarray, " p"]
+    awaited: Bool[np.ndarray, "p k"]
     fitted_at: int
     base: Conditioned | None
 
     def __post_init__(self) -> None:
-        own = (self.X, self.totals, self.factors, self.noise, self.moments, self.pending, self.pending_moments)
-        for array in own:
+        data = (self.X, self.totals, self.factors, self.noise, self.moments)
+        for array in (*data, self.pending, self.pending_moments, self.awaited):
             array.flags.writeable = False
 
     @property
@@ -90,7 +92,7 @@ class AdditivePosterior:
     @property
     def is_tied(self) -> bool:
         """Whether any total ties the factors together."""
-        return self._has_totals or (self.outcomes == "total" and len(self.pending) > 0)
+        return self._has_totals or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
     @property
     def _has_totals(self) -> bool:
@@ -139,8 +141,8 @@ class AdditivePosterior:
             return base
         if base.is_tied != self.is_tied:
             base = condition(self.hyperparameters, self.scopes, base.data, is_tied=self.is_tied).at(self.now)
-        channels = [TOTAL] if self.outcomes == "total" else list(range(len(self.scopes)))
-        return base.extended(Observations.pending(self.domain.to_unit(self.pending), channels, self.pending_moments))
+        U, in_sum = self.domain.to_unit(self.pending), self.outcomes == "total"
+        return base.extended(Observations.pending(U, self.awaited, self.pending_moments, in_sum=in_sum))
 
     @cached_property
     def _prepared(self) -> dict[tuple[str, ...], StackPosterior]:

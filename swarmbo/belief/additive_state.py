@@ -30,7 +30,7 @@ def write_additive_state(belief: "AdditivePosterior", on_data: Conditioned) -> d
         "is_tied": on_data.is_tied,
         "jitters": [part.jitter for part in on_data.parts],
     }
-    arrays = {name: getattr(belief, name) for name in _DATA}
+    arrays = {name: getattr(belief, name) for name in (*_DATA, "awaited")}
     for i, part in enumerate(on_data.parts):
         arrays |= {f"L_{i}": part.L, f"inverse_{i}": part.inverse}
     return write_state(plain, arrays)
@@ -44,6 +44,7 @@ def read_additive_state(state: Mapping[str, Any], domain: Domain, scopes: Sequen
     """
     plain, arrays = read_state(state, _DATA)
     hyper = msgspec.convert(plain["hyperparameters"], AdditiveHyperparameters)
+    nothing_told = np.ones((len(arrays["pending"]), len(scopes)), dtype=bool)
     is_tied, jitters = bool(plain["is_tied"]), [float(jitter) for jitter in plain["jitters"]]
     told = (arrays[name] for name in ("totals", "factors", "noise", "moments"))
     data = Observations.of(domain.to_unit(arrays["X"]), *told)
@@ -56,6 +57,7 @@ def read_additive_state(state: Mapping[str, Any], domain: Domain, scopes: Sequen
         parts.append(Factorised.restored(L, inverse, own.residuals(used), jitter))
     return {
         **arrays,
+        "awaited": np.array(state["arrays"].get("awaited", nothing_told), dtype=bool),  # older states know no other
         "hyperparameters": hyper,
         "outcomes": plain["outcomes"],
         "standardise": bool(plain["standardise"]),

@@ -4,9 +4,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from swarmbo.checks import LARGEST_OUTCOME
 from swarmbo.errors import ShapeError
-
-_LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave float64
 
 
 def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
@@ -41,10 +40,10 @@ def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
     outcomes = np.array(y, dtype=float)
     if outcomes.shape != (n_points,):
         raise ShapeError(f"y: got shape {outcomes.shape} for {n_points} points; wanted ({n_points},)")
-    if not (usable := np.abs(outcomes) < _LARGEST_OUTCOME).all():  # a NaN compares false
+    if not (usable := np.abs(outcomes) < LARGEST_OUTCOME).all():  # a NaN compares false
         row = int(np.argmin(usable))
         raise ShapeError(
-            f"y[{row}]: got {outcomes[row]}; wanted a finite number below {_LARGEST_OUTCOME:g} in size; "
+            f"y[{row}]: got {outcomes[row]}; wanted a finite number below {LARGEST_OUTCOME:g} in size; "
             "leave failed measurements out"
         )
     return outcomes
@@ -66,12 +65,12 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
     outcomes = np.array(y, dtype=float)
     if outcomes.shape != shape:
         raise ShapeError(f"{name}: got shape {outcomes.shape}; wanted {shape}")
-    refused = ~np.isnan(outcomes) & ~(np.abs(outcomes) < _LARGEST_OUTCOME)
+    refused = ~np.isnan(outcomes) & ~(np.abs(outcomes) < LARGEST_OUTCOME)
     if refused.any():
         row = tuple(int(place) for place in np.argwhere(refused)[0])
         at = "".join(f"[{place}]" for place in row)
         raise ShapeError(
-            f"{name}{at}: got {outcomes[row]}; wanted a number below {_LARGEST_OUTCOME:g} in size, or NaN where a "
+            f"{name}{at}: got {outcomes[row]}; wanted a number below {LARGEST_OUTCOME:g} in size, or NaN where a "
             "measurement failed"
         )
     return outcomes
@@ -88,7 +87,7 @@ def checked_noise(noise_variance: ArrayLike | float | None, n_points: int) -> Fl
         ShapeError: If there is not one a point, or one is not a finite number >= 0; it names the row.
     """
     noise = _one_each("noise_variance", 0.0 if noise_variance is None else noise_variance, n_points)
-    if not (usable := (noise >= 0.0) & (noise < _LARGEST_OUTCOME**2)).all():  # a NaN compares false
+    if not (usable := (noise >= 0.0) & (noise < LARGEST_OUTCOME**2)).all():  # a NaN compares false
         row = int(np.argmin(usable))
         raise ShapeError(f"noise_variance[{row}]: got {noise[row]}; wanted a finite number >= 0")
     return noise

@@ -31,7 +31,7 @@ from swarmbo.belief.ensemble_fit import dictionary, fit_part
 from swarmbo.belief.ensemble_part import EnsemblePart, bases_of
 from swarmbo.belief.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
 from swarmbo.belief.feature_sample import FeatureSample
-from swarmbo.belief.observations import TOTAL, Observations
+from swarmbo.belief.observations import Observations
 from swarmbo.belief.path_sample import PriorDraw
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
@@ -157,15 +157,21 @@ class Ensemble:
         parts = [part.updated(new.of_part(self.domain, part.hyper.factors, tied=self.is_tied)) for part in self.parts]
         return replace(self, parts=tuple(parts), data=self.data.then(new))
 
-    def condition_on_pending(self, X: ArrayLike) -> "Ensemble":
+    def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
         """The same with points that are out, which the variance knows of; means, weights and draws do not.
 
         Args:
             X: Joint points (p, n), physical.
+            awaited: Of which factors (p, k) each will bring the outcome, where some are known already. By default of
+                all: as a total where totals are told, else one by one.
         """
-        points = checked_points(X, self.domain.n_dims)
-        data = Observations.pending(self.domain.to_unit(points), [TOTAL])  # of one factor, the total is that factor
-        return replace(self, parts=tuple(part.awaiting(data) for part in self.parts))
+        U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
+        to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
+        parts = list[EnsemblePart]()
+        for part in self.parts:  # of one factor, the total is that factor
+            own = to_come[:, list(part.hyper.factors)]
+            parts.append(part.awaiting(Observations.pending(U, own, in_sum=True)))
+        return replace(self, parts=tuple(parts))
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the sum over all members at joint points (m, n), physical."""

@@ -47,18 +47,25 @@ class Observations:
 
     @classmethod
     def pending(
-        cls, U: Float[np.ndarray, "p n"], channels: Sequence[int], moments: Float[np.ndarray, " p"] | None = None
+        cls,
+        U: Float[np.ndarray, "p n"],
+        awaited: Bool[np.ndarray, "p k"],
+        moments: Float[np.ndarray, " p"] | None = None,
+        *,
+        in_sum: bool,
     ) -> "Observations":
-        """Outcomes to come at points, each on the channels given."""
+        """Outcomes to come at points.
+
+        Args:
+            U: Points (p, n) in the unit cube.
+            awaited: Of which factors (p, k).
+            moments: The round of each (p,).
+            in_sum: Whether those of all factors come as one total.
+        """
         moments = np.zeros(len(U)) if moments is None else moments
-        rows = np.repeat(np.arange(len(U)), len(channels))
-        return cls(
-            U[rows],
-            np.tile(np.array(channels, dtype=int), len(U)),
-            np.full(len(rows), np.nan),
-            np.zeros(len(rows)),
-            moments[rows],
-        )
+        total = awaited.all(axis=1, keepdims=True) & in_sum
+        rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
+        return cls(U[rows], columns - 1, np.full(len(rows), np.nan), np.zeros(len(rows)), moments[rows])
 
     def __len__(self) -> int:
         return len(self.channel)

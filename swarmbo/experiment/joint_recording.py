@@ -24,10 +24,12 @@ def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
     if world is None or query is None:
         return None
     point, outcome = world.point(infos), world.outcome(infos)
+    if point is not None and not team.space.has_point(point):  # nothing can have been measured there
+        point, outcome = None, dict[str, float | None]() if isinstance(outcome, dict) else None
     place = world.place(query.point if point is None else point)
     if not isinstance(outcome, dict):
-        return Evaluation(place, _finite(outcome), mean=query.mean, std=query.std)
-    factors = {factor: _finite(outcome.get(factor)) for factor in team.graph.factors}
+        return Evaluation(place, outcome, mean=query.mean, std=query.std)
+    factors = {factor: outcome.get(factor) for factor in team.graph.factors}
     known = [value for value in factors.values() if value is not None]
     total = math.fsum(known) if len(known) == len(factors) else None
     return Evaluation(place, total, factors, query.mean, query.std)
@@ -46,8 +48,3 @@ def noise_std_of(model: Model) -> float:
         stds = [w.moments(z, np.array([v]))[1][0] for w, z, v in zip(warps, best, variances, strict=True)]
         variances = [std**2 for std in stds]
     return math.sqrt(math.fsum(variances))
-
-
-def _finite(outcome: object) -> float | None:
-    value = math.nan if outcome is None else float(outcome)  # pyright: ignore[reportArgumentType]
-    return value if math.isfinite(value) else None

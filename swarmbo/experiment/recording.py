@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
+from swarmbo.checks import reported_number, reported_place
 from swarmbo.experiment.joint_recording import evaluation_of, noise_std_of
 from swarmbo.experiment.policy import Infos, Policy
 from swarmbo.field_team import FieldTeam
@@ -83,19 +84,26 @@ def _sample(
     place: list[float] | None,
     prediction: tuple[float | None, float | None],
 ) -> Sample:
-    location = [float(x) for x in np.asarray(info["location"], dtype=float)] if "location" in info else (place or [])
-    value = float(info.get("measurement", math.nan))
+    seen = reported_place(info.get("location"))
+    location = (place or []) if seen is None else seen.tolist()
+    value = reported_number(info.get("measurement"))
     return Sample(
         agent=agent,
         location=location,
         measurement=value if math.isfinite(value) else None,
         target=target,
-        distance=float(info.get("distance", 0.0)),
-        cost=float(info.get("cost", 0.0)),
+        distance=_amount(info, "distance"),
+        cost=_amount(info, "cost"),
         mean=prediction[0],
         std=prediction[1],
         declined=World.declined(info),
     )
+
+
+def _amount(info: Mapping[str, Any], key: str) -> float:
+    """What an agent spent; 0 where it does not say."""
+    amount = reported_number(info.get(key, 0.0))
+    return amount if math.isfinite(amount) else 0.0
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,11 @@ def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
         world: Of the run.
     """
     scopes, variables = scopes_in_use(record, world), _variables(world)
+    if not scopes:
+        return None
     owners = tuple(world.variable_owners[variable] for variable in variables)
-    bare = FactorGraph((), (), (), variables, owners)
-    return graph_of_groups(bare, [scope.variables for scope in scopes]) if scopes else None
+    whole = FactorGraph(("+".join(["sum", *variables]),), (variables,), owners[:1], variables, owners)
+    return graph_of_groups(whole, [scope.variables for scope in scopes])
 
 
 def _groups(learned: Learned, variables: Sequence[str]) -> Sequence[Sequence[str]]:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from swarmbo.checks import distinct_names, short, table
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph.bipartite import bipartite, read_bipartite
 
@@ -28,6 +29,10 @@ class FactorGraph:
         variables: Names of the variables, in order of first appearance in the scopes.
         variable_owners: For each variable its agent.
 
+    Raises:
+        ConfigError: If there is no factor, a scope is empty or repeats a variable, a name is no text or used twice, a
+            variable is in no factor, or there is not one scope and owner for each.
+
     Example:
         >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x3"], "f2": ["x2", "x3"]})
         >>> graph.variables
@@ -41,6 +46,33 @@ class FactorGraph:
     factor_owners: tuple[str, ...]
     variables: tuple[str, ...]
     variable_owners: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        distinct_names(self.factors, "factor", "$.factors")
+        distinct_names(self.variables, "variable", "$.variables")
+        for field, of in (("scopes", "factors"), ("factor_owners", "factors"), ("variable_owners", "variables")):
+            given, wanted = getattr(self, field), len(getattr(self, of))
+            if isinstance(given, str) or len(given) != wanted:
+                raise ConfigError(f"got {short(given)}; wanted one for each of {wanted} {of}", at=f"$.{field}")
+        for factor, scope in zip(self.factors, self.scopes, strict=True):
+            distinct_names(scope, "variable", f"$.scopes.{factor}")
+        covered = {variable for scope in self.scopes for variable in scope}
+        if strangers := sorted(covered - set(self.variables)):
+            raise ConfigError(f"got scopes with {strangers}; wanted them in the variables too", at="$.variables")
+        if idle := [variable for variable in self.variables if variable not in covered]:
+            raise ConfigError(
+                f"got {idle[0]!r}, which is in no scope; wanted each variable in a factor, or left out",
+                at="$.variables",
+            )
+        if clash := sorted(covered & set(self.factors)):
+            raise ConfigError(
+                f"{clash[0]!r} names both a factor and a variable; rename one, for example the factor to "
+                f"'f_{clash[0]}'",
+                at="$.scopes",
+            )
+        for field in ("factor_owners", "variable_owners"):
+            if strange := [owner for owner in getattr(self, field) if not isinstance(owner, str)]:
+                raise ConfigError(f"got the owner {short(strange[0])}; wanted the name of an agent", at=f"$.{field}")
 
     @classmethod
     def from_scopes(
@@ -64,23 +96,24 @@ class FactorGraph:
             ConfigError: If there is no factor, a scope is empty or repeats a variable, or a name is used twice.
             OwnershipError: If a factor or variable lacks its owner, or an unknown one is given an owner.
         """
-        if not scopes:
+        if not table(scopes, "{factor: [variable, …]}", "$.scopes"):
             raise ConfigError("got no factors; wanted at least one scope, for example {'f': ['x']}", at="$.scopes")
         for factor, scope in scopes.items():
+            at = f"$.scopes.{factor}"
             if isinstance(scope, str):
-                raise ConfigError(f"got the string {scope!r}; wanted a list of variables", at=f"$.scopes.{factor}")
-            if not scope or len(set(scope)) != len(scope):
+                raise ConfigError(f"got the string {scope!r}; wanted a list of variables", at=at)
+            if not isinstance(cast(object, scope), Sequence):
+                raise ConfigError(f"got {short(scope)}; wanted a list of variables", at=at)
+            if strange := [name for name in scope if not isinstance(cast(object, name), str)]:
                 raise ConfigError(
-                    f"got {list(scope)}; wanted one or more variables, each once", at=f"$.scopes.{factor}"
+                    f"got the name {short(strange[0])}; wanted a string, for example {str(strange[0])!r}", at=at
                 )
-        _check_names(scopes)
+            if not scope or len(set(scope)) != len(scope):
+                raise ConfigError(f"got {list(scope)}; wanted one or more variables, each once", at=at)
+        for given, at in ((owners, "$.owners"), (variable_owners, "$.variable_owners")):
+            if given is not None:
+                table(given, "{name: agent}", at)
         variables = tuple(dict.fromkeys(variable for scope in scopes.values() for variable in scope))
-        if clash := [name for name in variables if name in scopes]:
-            raise ConfigError(
-                f"{clash[0]!r} names both a factor and a variable; rename one, for example the factor to "
-                f"'f_{clash[0]}'",
-                at="$.scopes",
-            )
         if variable_owners is None and owners is None:
             variable_owners = {variable: variable for variable in variables}
         elif variable_owners is None and owners is not None:
@@ -261,10 +294,3 @@ def _check_owners(kind: str, owners: Mapping[str, object], names: tuple[str, ...
             f"{kind} {bad[0]!r} is owned by {owners[bad[0]]!r}; each {kind} needs exactly one owner. "
             f"Name one agent in `{option}`, or split the {kind}."
         )
-
-
-def _check_names(scopes: Mapping[str, Sequence[object]]) -> None:
-    for factor, scope in scopes.items():
-        for name in (factor, *scope):
-            if not isinstance(name, str):
-                raise ConfigError(f"got the name {name!r}; wanted a string, for example {str(name)!r}", at="$.scopes")

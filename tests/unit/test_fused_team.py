@@ -160,8 +160,8 @@ def test_surveys_are_given_to_the_first_agent_and_counted_once():
 def test_what_is_refused_changes_nothing():
     playing = team()
     query = playing.ask()
-    with pytest.raises(ShapeError, match="finite number below"):
-        playing.tell(query, {"a": 1.0, "b": 1e70})
+    with pytest.raises(ShapeError, match="outcome of 'b': got 'high'; wanted a number"):
+        playing.tell(query, {"a": 1.0, "b": "high"})
     assert playing.belief.n_data == 0
     assert playing.last_sharing == Traffic()
     with pytest.raises(ConfigError, match=r"\$\.belief\.n_features: got 7; wanted an even integer"):

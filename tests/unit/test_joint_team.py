@@ -109,7 +109,8 @@ def test_attached_evaluations_do_not_count_as_failures_of_a_search():
         assert (functions.high - functions.low).max() == pytest.approx(0.2)
     told(team, 2)
     team.attach(X[:1], totals[:1])
-    assert team._situation(None).initial == 30
+    assert team.history.attached.tolist() == [*[True] * 30, False, False, True]
+    assert team.history.chosen.tolist() == [*[False] * 30, True, True, False]
 
 
 def test_the_prediction_of_a_query_is_what_the_model_says_there():

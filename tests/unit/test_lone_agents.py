@@ -301,3 +301,20 @@ def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_t
 
     assert own_part("per-factor", 1.0) == own_part("per-factor", 3.0)
     assert own_part("total", 1.0) != own_part("total", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        (b"\x10", "got a frame with head"),  # cut off in its length
+        (b"\xff\xff\xff\xff" + b"x" * 9, "at most 67108864"),  # four gigabytes are not waited for
+        (b"\x09\x00\x00\x00abc", "got 3 bytes of a frame of 9"),
+    ],
+)
+def test_a_frame_that_is_cut_off_or_too_long_ends_the_process_with_a_word(sent, words):
+    environment = os.environ | {"PYTHONPATH": str(Path(sb.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM)], input=sent, capture_output=True, env=environment, timeout=LIMIT, check=False
+    )
+    assert done.returncode != 0
+    assert words in done.stderr.decode().splitlines()[-1]

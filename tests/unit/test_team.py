@@ -151,7 +151,7 @@ def test_a_world_whose_robots_fall_silent_and_fail_is_survived():
     while env.agents:
         observations, rewards, terminations, truncations, infos = env.step(team.act(observations, infos))
         infos = {agent: info for agent, info in infos.items() if agent != "robot_1"}
-        heard += sum(np.isfinite(info["measurement"]) for info in infos.values())
+        heard += sum("measurement" in info for info in infos.values())
         team.observe(observations, rewards, terminations, truncations, infos)
     assert team.failures > 8
     assert heard < team.belief.n_data <= heard + 3
@@ -341,7 +341,7 @@ def test_a_refused_outcome_changes_nothing():
     team = field_team()
     query = team.ask()
     with pytest.raises(ShapeError):
-        team.tell(query, {"a": float("nan"), "b": 1e61})
+        team.tell(query, {"a": float("nan"), "b": "1.0"})
     assert (team.failures, team.belief.n_data) == (0, 0)
     team.tell(query, {"a": float("nan"), "b": 1.0})
     assert (team.failures, team.belief.n_data) == (1, 1)

@@ -1,6 +1,7 @@
 """The beliefs of a team of which each agent has one of its own."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
 from swarmbo.belief.hyperparameters import Hyperparameters
 from swarmbo.belief.placed import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
+from swarmbo.checks import check_links
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
@@ -96,8 +98,7 @@ class FusedBelief:
             ConfigError: If an agent is unknown, or links are directed.
             ShapeError: If shapes do not fit, or a value is not finite.
         """
-        if links is not None and links.is_directed():
-            raise ConfigError("got a directed graph; wanted links that work both ways", at="$.links")
+        check_links(links)
         self._require_known(*readings)
         for X, y in readings.values():  # first what may be refused, so that nothing has changed if it is
             checked_outcomes(y, len(self._points(X)))
@@ -156,13 +157,14 @@ class FusedBelief:
         return self.settings.prior.time is not None
 
     def at(self, moment: float) -> "FusedBelief":
-        """These agents, from now on at another moment: that of new readings and of predictions.
+        """The same agents asked at another moment: that of new readings and of predictions.
 
         Args:
             moment: In rounds.
         """
-        self.now = float(moment)
-        return self
+        other = copy(self)
+        other.now = float(moment)
+        return other
 
     @property
     def spokesman(self) -> str:

@@ -1,0 +1,153 @@
+"""Evaluations that were attached are data: they teach, and count neither for nor against a search."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.acquisition.trust_box import Restarts, TrustBox
+from swarmbo.baselines.turbo_region import TurboRegion
+from swarmbo.errors import StateVersionError
+
+GRAPHS = {
+    "one factor": sb.FactorGraph.from_scopes({"f": ["x", "y"]}),
+    "apart": sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}),
+    "shared": sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]}),
+}
+
+
+def value(x):
+    return -float(((np.asarray(x) - 0.4) ** 2).sum())
+
+
+def team_of(name, outcomes="total", **more):
+    graph = GRAPHS[name]
+    bounds = dict.fromkeys(graph.variables, (0.0, 1.0))
+    return sb.Team(graph, bounds, outcomes=outcomes, seed=4, **{"initial": 5, **more})
+
+
+def told(team, query):
+    graph = team.graph
+    parts = {f: value([query.point[v] for v in graph.scope(f)]) for f in graph.factors}
+    team.tell(query, parts if team.outcomes == "per-factor" else sum(parts.values()))
+
+
+def attach(team, X):
+    """Bad ones, far from the optimum: nothing that could be an incumbent."""
+    k = len(team.graph.factors)
+    team.attach(X, np.full((len(X), k) if team.outcomes == "per-factor" else len(X), -9.0))
+
+
+def boxes(team):
+    """Sides of the trust boxes, or of the region, that the next decision is made in."""
+    situation = team._situation(None)
+    functions = team.acquisition.local_functions(situation, team.model)
+    return functions.high - functions.low
+
+
+@pytest.mark.parametrize(("name", "outcomes"), [("one factor", "total"), ("apart", "per-factor"), ("shared", "total")])
+def test_the_box_is_as_large_as_before_whatever_was_attached(name, outcomes):
+    """Thirty bad points that nobody asked for had halved it again and again, down to its smallest side."""
+    rule = {"kind": "auto", "box": {"initial": 0.4, "successes": 99, "failures": 7}}  # more than there are steps
+    rng, n = np.random.default_rng(1), len(GRAPHS[name].variables)
+    for when in ("first", "between", "one by one", "while pending"):
+        team = team_of(name, outcomes, acquisition=rule)
+        if when == "first":
+            attach(team, rng.random((30, n)))
+        for _ in range(6):
+            query = team.ask()
+            if when == "while pending":
+                attach(team, rng.random((5, n)))
+            told(team, query)
+            if when == "one by one":
+                for x in rng.random((5, n)):
+                    attach(team, x[None])
+        if when == "between":
+            attach(team, rng.random((30, n)))
+        assert boxes(team).max() > 0.15, when
+        assert team.history.attached.sum() == 30
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
+    """Which are worse than any that was asked for, and come at any time."""
+    asked = np.array(data.draw(st.lists(st.one_of(st.floats(-5.0, 5.0), st.just(np.nan)), min_size=4, max_size=40)))
+    places = sorted(data.draw(st.lists(st.integers(0, len(asked)), max_size=12)))
+    mixed, is_own = np.insert(asked, places, -99.0), np.insert(np.ones(len(asked), dtype=bool), places, False)
+    chosen = np.cumsum(is_own) * is_own > 3  # after a design of three
+    box, region = TrustBox(failures=2), TurboRegion(failures=2, fresh=2)
+    if np.isfinite(asked[:3]).any():
+        assert box.side(mixed, steps=chosen) == box.side(asked, 3)
+    one = region.replay(mixed, 0, 2, chosen=chosen, steps=chosen)
+    other = region.replay(asked, 3, 2)
+    if np.isfinite(asked[:3]).any() and not other.restarts:
+        assert (one.length, one.n_fresh) == (other.length, other.n_fresh)
+    restarts = Restarts(after=4, gain=0.0)
+    alone = restarts.is_due(asked, design=3, since=0, begun=3, patience=1)
+    assert restarts.is_due(mixed, since=0, begun=0, patience=1, steps=chosen) == alone or not np.isfinite(asked).any()
+
+
+def test_a_good_attached_point_is_the_incumbent_and_is_to_be_beaten():
+    assert TrustBox(failures=2).side(np.array([0.0, 9.0, 1.0, 2.0]), steps=np.array([False, False, True, True])) == 0.2
+    team = team_of("one factor", acquisition="auto")
+    for _ in range(6):
+        told(team, team.ask())
+    team.attach([[0.91, 0.07]], [50.0])
+    assert list(team.recommend().point.values()) == [0.91, 0.07]
+    functions = team.acquisition.local_functions(team._situation(None), team.model)
+    assert (functions.low <= [0.91, 0.07]).all()
+    assert (functions.high >= [0.91, 0.07]).all()
+
+
+def test_a_search_is_not_started_over_because_of_attached_points():
+    restarts = {"after": 3, "fresh": 2}
+    team = team_of("one factor", acquisition={"kind": "auto", "restarts": restarts})
+    rng = np.random.default_rng(0)
+    for _ in range(7):
+        told(team, team.ask())
+    for _ in range(4):
+        attach(team, rng.random((6, 2)))
+        assert team.model.learned.restarted_at == 0
+    kept = team_of("one factor", acquisition={"kind": "auto", "restarts": restarts})
+    kept.load_state_dict(team.state_dict())
+    assert kept.model.learned.restarted_at == 0
+
+
+def test_the_history_says_which_rows_were_attached_and_which_a_method_chose_also_from_a_state():
+    team = team_of("apart", "per-factor", initial=3)
+    team.attach([[0.1, 0.2]], [[1.0, 2.0]])
+    first, second, third = team.ask(), team.ask(), team.ask()
+    team.attach([[0.3, 0.2], [0.4, 0.4]], [[1.0, 2.0], [np.nan, 1.0]])
+    told(team, third)
+    told(team, first)
+    team.tell(second, {"g": 1.0})
+    resumed = sb.Team.from_state_dict(team.state_dict())
+    for again in (team, resumed):
+        assert again.history.attached.tolist() == [True, True, True, False, False, False]
+        assert again.history.chosen.tolist() == [False, False, False, True, False, False]  # in the order of telling
+        assert again.history.awaited.tolist() == [[False, False]] * 5 + [[True, False]]
+    assert team.ask().point == resumed.ask().point
+
+
+def test_a_state_that_does_not_say_what_was_attached_is_refused_in_one_line():
+    state = team_of("apart").state_dict()
+    state["json"]["version"] = 2
+    with pytest.raises(StateVersionError, match="got team state version 2; wanted 3"):
+        sb.Team.from_state_dict(state)
+
+
+@pytest.mark.parametrize("peer", ["isotropic-gp", "turbo-1", "cma-es"])
+def test_peers_with_boxes_or_generations_go_on_as_without_bad_points_that_were_attached(peer):
+    pytest.importorskip({"cma-es": "cma", "turbo-1": "gpytorch"}.get(peer, "numpy"))
+    alone, given_more = (team_of("one factor", coordination=peer) for _ in range(2))
+    rng = np.random.default_rng(3)
+    for i in range(9):
+        queries = alone.ask(), given_more.ask()
+        if peer == "cma-es":  # it learns nothing from points that it did not ask for
+            assert queries[0].point == queries[1].point
+        told(alone, queries[0])
+        told(given_more, queries[1])
+        if i >= 4:
+            attach(given_more, rng.random((3, 2)))
+    assert given_more.history.attached.sum() == 15

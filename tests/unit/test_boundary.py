@@ -1,0 +1,256 @@
+"""What is refused is refused in one line that says what, got and wanted; what a world reports never stops a run."""
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, ShapeError, SwarmboError
+from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0, wlan_power_v0
+
+SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
+BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
+
+
+def joint_team(**settings):
+    graph = sb.FactorGraph.from_scopes(SCOPES)
+    return sb.Team(graph, **{"bounds": BOUNDS, "initial": 2, "acquisition": "dec-hbo", **settings})
+
+
+def field_team(**settings):
+    return sb.Team.for_field(["a", "b"], [0.0], [1.0], **settings)
+
+
+def graph_of(**changed):
+    whole = {
+        "factors": ("f", "g"),
+        "scopes": (("x",), ("y",)),
+        "factor_owners": ("a", "a"),
+        "variables": ("x", "y"),
+        "variable_owners": ("a", "b"),
+    }
+    return sb.FactorGraph(**whole | changed)
+
+
+def of_query(make, tell):
+    def told():
+        team = make()
+        return tell(team, team.ask())
+
+    return told
+
+
+REFUSED = {
+    "a variable in no factor": (
+        lambda: graph_of(variables=("x", "y", "idle"), variable_owners=("a", "b", "b")),
+        "'idle', which is in no scope; wanted each variable in a factor",
+    ),
+    "a scope with strangers": (lambda: graph_of(scopes=(("x",), ("y", "z"))), r"got scopes with \['z'\]"),
+    "too few owners": (lambda: graph_of(factor_owners=("a",)), "factor_owners: got .*; wanted one for each of 2"),
+    "an owner that is no name": (lambda: graph_of(variable_owners=("a", 3)), "got the owner 3; wanted the name"),
+    "a factor twice": (lambda: graph_of(factors=("f", "f")), "no name twice"),
+    "a variable twice in a scope": (lambda: graph_of(scopes=(("x", "x"), ("y",))), "no name twice"),
+    "a name that can't be hashed": (lambda: graph_of(variables=(["x"], "y")), "wanted at least one variable"),
+    "a name of both": (lambda: graph_of(factors=("x", "g")), "'x' names both a factor and a variable"),
+    "scopes as tuples": (lambda: sb.FactorGraph.from_scopes([("f", ["x"])]), r"scopes: got .*; wanted a table"),
+    "a scope that is a number": (lambda: sb.FactorGraph.from_scopes({"f": 3}), "got 3; wanted a list of variables"),
+    "an unhashable variable": (lambda: sb.FactorGraph.from_scopes({"f": [["x"]]}), r"got the name \['x'\]"),
+    "owners as tuples": (lambda: sb.FactorGraph.from_scopes(SCOPES, owners=[("f", "a")]), "owners: got .* a table"),
+    "bounds as tuples": (lambda: joint_team(bounds=[("x", 0.0, 1.0)]), r"bounds: got .*; wanted a table"),
+    "bounds that are text": (lambda: joint_team(bounds=BOUNDS | {"y": "ab"}), r"bounds\.y: got 'ab'; wanted \(low"),
+    "bounds of text": (lambda: joint_team(bounds=BOUNDS | {"y": ("a", 1)}), r"bounds\.y: got \('a', 1\); wanted \(low"),
+    "bounds of None": (lambda: joint_team(bounds=BOUNDS | {"y": None}), r"bounds\.y: got None; wanted \(low"),
+    "complex bounds": (lambda: joint_team(bounds=BOUNDS | {"y": (0, 1j)}), r"bounds\.y: got .*; wanted \(low"),
+    "three bounds": (lambda: joint_team(bounds=BOUNDS | {"y": (0, 1, 2)}), r"bounds\.y: got .*; wanted \(low"),
+    "no graph at all": (lambda: sb.Team(SCOPES, BOUNDS), "graph: got .*; wanted a FactorGraph"),
+    "owners of variables as tuples": (
+        lambda: sb.Team(None, BOUNDS, variable_owners=[("x", "a")]),
+        "variable_owners: got .*; wanted a table",
+    ),
+    "a box of text": (lambda: sb.Team.for_field(["a"], ["low"], [1.0]), r"bounds: got .*; wanted numbers"),
+    "agents as a number": (lambda: sb.Team.for_field(3, [0.0], [1.0]), "agents: got 3; wanted at least one agent"),
+    "agents as one text": (lambda: sb.Team.for_field("abc", [0.0], [1.0]), "agents: got 'abc'; wanted"),
+    "agents that can't be hashed": (lambda: sb.Team.for_field([["a"]], [0.0], [1.0]), "agents: got .*; wanted"),
+    "a point without a variable": (
+        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point={"x": 0.1, "y": 0.2})),
+        r"point: got no 'z'; wanted a value for each of \['x', 'y', 'z'\]",
+    ),
+    "a point of text": (
+        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point=BOUNDS | {"z": "b"})),
+        "point: got .*; wanted a number for each",
+    ),
+    "a point as a tuple": (
+        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point=(0.1, 0.2, 0.3))),
+        "point: got .*; wanted a table",
+    ),
+    "a point that is not finite": (
+        of_query(joint_team, lambda team, query: team.tell(query, 1.0, point=dict.fromkeys("xyz", np.nan))),
+        "point: got .*; wanted values in bounds",
+    ),
+    "a query that is none": (lambda: joint_team().tell(["q00001"], 1.0), r"query: got \['q00001'\]; wanted a query"),
+    "a field's query that is none": (lambda: field_team().tell({}, {}), r"query: got \{\}; wanted a query"),
+    "outcomes that are no table": (
+        of_query(field_team, lambda team, query: team.tell(query, 3.0)),
+        r"outcomes: got 3.0; wanted a table \{agent: outcome\}",
+    ),
+    "outcomes as tuples": (
+        of_query(field_team, lambda team, query: team.tell(query, [("a", 1.0)])),
+        "outcomes: got .*; wanted a table",
+    ),
+    "locations that are no table": (
+        of_query(field_team, lambda team, query: team.tell(query, {"a": 1.0}, locations=[0.1])),
+        "locations: got .*; wanted a table",
+    ),
+    "a location out of all proportion": (
+        of_query(field_team, lambda team, query: team.tell(query, {"a": 1.0}, locations={"a": [1e300]})),
+        r"location of 'a': got \[1e\+300\]; wanted 1 numbers in or near the box",
+    ),
+    "a survey out of all proportion": (lambda: field_team().attach([[0.1], [1e300]], [1.0, 2.0]), r"locations\[1\]"),
+    "a survey of text": (lambda: field_team().attach([[0.1]], ["high"]), "got .*high.*; wanted arrays of numbers"),
+    "evaluations of text": (lambda: joint_team().attach(["here"], [1.0]), "got .*here.*; wanted arrays of numbers"),
+    "links of text": (lambda: joint_team().ask(links="all"), "links: got 'all'; wanted a networkx.Graph"),
+    "links of a field as tuples": (lambda: field_team().ask(links=[("a", "b")]), "links: got .*; wanted a networkx"),
+    "candidates as a list": (lambda: field_team().ask([[0.1], [0.2]]), "candidates: got .*; wanted a table"),
+    "candidates of text": (lambda: field_team().ask({"a": "near"}), "candidates of 'a': got 'near'; wanted numbers"),
+    "candidates far away": (lambda: field_team().ask({"a": [[1e300]]}), r"candidates of 'a': got \[1e\+300\]; wanted"),
+    "prices as a list": (lambda: field_team().ask(prices=[1.0, 2.0]), "prices: got .*; wanted a table"),
+    "a price of text": (lambda: field_team().ask(prices={"a": "dear"}), "prices.a: got 'dear'; wanted a finite number"),
+    "agents of a question": (lambda: field_team().ask(agents=[["a"]]), r"agents: got \[\['a'\]\]; wanted some of"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_can_t_be_is_refused_in_one_line_of_ours(case):
+    call, words = REFUSED[case]
+    with pytest.raises((ConfigError, ShapeError), match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("make", [joint_team, field_team])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seed", 1.5), ("seed", "a"), ("seed", None), ("seed", -1), ("seed", True), ("rounds", 2.5), ("rounds", "9")],
+)
+def test_numbers_that_are_no_integers_are_refused_by_name(make, name, value):
+    with pytest.raises(ConfigError, match=rf"^\$\.{name}: got {value!r}; wanted an integer >= [01]$"):
+        make(**{name: value})
+
+
+@pytest.mark.parametrize("count", [1.5, "3", 0, -1, [2], True])
+def test_a_batch_of_no_whole_number_is_refused(count):
+    team = joint_team()
+    with pytest.raises(ConfigError, match=r"\$\.count: got .*; wanted an integer >= 1"):
+        team.ask(count)
+    assert len(team.ask(np.int64(2))) == 2
+
+
+@pytest.mark.parametrize("outcome", ["abc", "1.5", 1j, [1.0], (1.0, 2.0), np.ones(3), object()])
+def test_an_outcome_that_is_no_number_is_refused_and_the_query_is_still_out(outcome):
+    joint, field = joint_team(), field_team()
+    one, other = joint.ask(), field.ask()
+    for tell in (
+        lambda: joint.tell(one, outcome),
+        lambda: joint.tell(one, {"f": outcome}),
+        lambda: field.tell(other, {"a": outcome, "b": 1.0}),
+    ):
+        with pytest.raises(ShapeError, match=r"outcome of .*: got .*; wanted a number, or None where it failed"):
+            tell()
+    joint.tell(one, 1.0)
+    field.tell(other, {"a": 1.0, "b": 2.0})
+    assert (joint.failures, field.failures) == (0, 0)
+
+
+@pytest.mark.parametrize("outcome", [1e60, -1e60, 1e61, 1e300, 10**400, np.inf])
+def test_an_absurd_number_is_a_failure_to_both_kinds_of_team(outcome):
+    joint, field = joint_team(), field_team()
+    joint.tell(joint.ask(), outcome)
+    field.tell(field.ask(), {"a": outcome, "b": 1.0})
+    joint.attach([[0.1, 0.2, 0.3]], [float(min(outcome, 1e300))])
+    field.attach([[0.1]], [float(min(outcome, 1e300))])
+    assert (joint.failures, joint.n_data) == (2, 0)
+    assert (field.failures, field.belief.n_data) == (2, 1)
+    joint.tell(joint.ask(), 1.0)
+    assert np.isfinite(list(joint.ask().point.values())).all()
+    assert np.isfinite(list(field.ask().stds.values())).all()
+
+
+ENVIRONMENTS = {
+    "robots": lambda: robot_team_v0.parallel_env(
+        robots=2, field={"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, max_sites=50
+    ),
+    "sensors": lambda: sensor_field_v0.parallel_env(sensors=3, field={"gp": {"size_m": [900, 700]}}),
+    "totals": lambda: function_v0.parallel_env(function="camel"),
+    "factors": lambda: function_v0.parallel_env(function="camel", outcomes="per-factor"),
+    "wlan": lambda: wlan_power_v0.parallel_env(topology={"generated": {"access_points": 3, "users": 5}}),
+}
+STRANGE = {
+    "measurement": [1e60, 1e300, "high", np.ones(3), [1.0], 1j, None, {}, np.nan],
+    "location": [np.full(1, 1e300), np.full(2, -1e300), "here", np.full(2, 1j), [1.0, [2.0]], {}, np.full(2, np.inf)],
+}
+
+
+@pytest.mark.parametrize("key", ["measurement", "location"])
+@pytest.mark.parametrize("world", ENVIRONMENTS)
+def test_a_team_goes_on_whatever_a_world_reports_and_counts_it_as_failed(world, key):
+    env = ENVIRONMENTS[world]()
+    settings = {} if world in ("robots", "sensors") else {"initial": 2, "acquisition": "dec-hbo"}
+    team = sb.Team.for_env(env, **settings)
+    observations, infos = env.reset(seed=0)
+    team.begin(infos)
+    for strange in STRANGE[key]:
+        observations, *rest, infos = env.step(team.act(observations, infos))
+        for agent in env.possible_agents:
+            infos[agent] = infos[agent] | {key: strange}
+            if key == "measurement" and "factors" in infos[agent]:
+                infos[agent]["factors"] = dict.fromkeys(infos[agent]["factors"], strange)
+        before = team.failures
+        team.observe(observations, *rest, infos)
+        if key == "measurement" or isinstance(team, sb.FieldTeam):
+            assert team.failures > before
+    observations, *rest, infos = env.step(team.act(observations, infos))
+    failures = team.failures
+    team.observe(observations, *rest, infos)
+    assert team.failures == failures
+    found = team.recommend()
+    place = list(found.point.values()) if isinstance(team, sb.Team) else found.location
+    assert np.isfinite([*place, found.mean, found.std]).all()
+    assert abs(found.mean) < 1e6
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_an_evaluation_out_of_bounds_failed_as_a_whole(outcomes):
+    env = function_v0.parallel_env(function="camel", outcomes=outcomes)
+    team = sb.Team.for_env(env, initial=2)
+    observations, infos = env.reset(seed=0)
+    observations, *rest, infos = env.step(team.act(observations, infos))
+    infos["agent_1"]["location"] = np.array([7.0])
+    team.observe(observations, *rest, infos)
+    assert (team.n_data, team.failures, len(team.history)) == (0, 1 if outcomes == "total" else 3, 1)
+
+
+@pytest.mark.parametrize("world", ENVIRONMENTS)
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda actions: list(actions.values()), r"\$\.actions: got .*; wanted a table \{agent: action\}"),
+        (lambda actions: None, r"\$\.actions: got None; wanted a table"),
+        (lambda actions: {a: x.astype(complex) for a, x in actions.items()}, r"\$\.actions\..*: got array.*; wanted"),
+        (lambda actions: dict.fromkeys(actions, "north"), r"\$\.actions\..*: got 'north'; wanted"),
+        (lambda actions: dict(enumerate(actions.values())), r"\$\.actions: got the name 0; wanted"),
+    ],
+)
+def test_worlds_refuse_actions_that_are_none_and_stay_where_they_are(world, spoil, words):
+    env = ENVIRONMENTS[world]()
+    env.reset(seed=0)
+    actions = {agent: np.asarray(env.action_space(agent).low, dtype=float) for agent in env.agents}
+    with pytest.raises(SwarmboError, match=words):
+        env.step(spoil(actions))
+    env.step(actions)
+
+
+@pytest.mark.parametrize("world", ENVIRONMENTS)
+@pytest.mark.parametrize("seed", [1.5, "a", -1, [3]])
+def test_worlds_refuse_seeds_that_are_no_integers(world, seed):
+    with pytest.raises(ConfigError, match=r"\$\.seed: got .*; wanted an integer >= 0"):
+        ENVIRONMENTS[world]().reset(seed=seed)

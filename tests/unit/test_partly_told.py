@@ -1,0 +1,164 @@
+"""A query of which only some factors were told: the others are still out, and nobody asks for their places again."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
+
+import swarmbo as sb
+
+APART = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y", "z"]})
+CHAIN = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "w"]})
+PLACES = np.random.default_rng(5).random((7, 2))
+RULES = ["expected-improvement", "dec-hbo", "dumbo", "auto", "thompson", "add-gp-ucb"]
+
+
+def factors_at(graph, point):
+    return {f: -sum((point[v] - 0.2 * (i + 1)) ** 2 for i, v in enumerate(graph.scope(f))) for f in graph.factors}
+
+
+def team_of(graph, n_rounds=6, **settings):
+    bounds = dict.fromkeys(graph.variables, (0.0, 1.0))
+    made = sb.Team(graph, bounds, **{"outcomes": "per-factor", "initial": 4, "seed": 2, **settings})
+    for _ in range(n_rounds):
+        query = made.ask()
+        values = factors_at(graph, query.point)
+        made.tell(query, values if made.outcomes == "per-factor" else sum(values.values()))
+    return made
+
+
+def variance_by_scikit_learn(belief, index, X, places):
+    """The posterior variance of one factor by another library, given outcomes at X (t, a) of the unit cube."""
+    h = belief.hyperparameters
+    kernel = h.outputscales[index] * Matern(length_scale=h.lengthscales[index], nu=2.5)
+    process = GaussianProcessRegressor(kernel, alpha=h.noise_variances[index], optimizer=None)
+    process.fit(X, np.zeros(len(X)))
+    return (process.predict(places, return_std=True)[1] * h.scales[index]) ** 2
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_factor_that_is_still_out_takes_variance_as_an_extra_row_and_the_one_told_takes_it_once(rule):
+    team = team_of(APART, acquisition=rule, belief={"kind": "additive", "kernel": "matern52"})
+    query = team.ask()
+    team.tell(query, {"f": factors_at(APART, query.point)["f"]})
+    for again in (team, sb.Team.from_state_dict(team.state_dict())):
+        belief = again.model.belief
+        done = np.array([[*x] for x in belief.domain.to_unit(again.history.X)])
+        assert len(done) == 7
+        for index, (factor, columns) in enumerate({"f": [0], "g": [1, 2]}.items()):
+            wanted = variance_by_scikit_learn(belief, index, done[:, columns], PLACES[:, : len(columns)])
+            got = belief.factor_posterior(factor, PLACES[:, : len(columns)])[1]
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("told", [["f"], ["g"], ["f", "h"], ["g", "h"]])
+def test_the_variance_is_that_of_the_outcomes_still_to_come_being_told(outcomes, told):
+    team = team_of(CHAIN, acquisition="dec-hbo", outcomes=outcomes)
+    query = team.ask()
+    values = factors_at(CHAIN, query.point)
+    team.tell(query, {factor: values[factor] for factor in told})
+    assert team.history.awaited.tolist()[-1] == [factor not in told for factor in CHAIN.factors]
+    waiting = team.model.belief
+    point = np.array([list(query.point.values())])
+    later = waiting.update(point, factors=[[np.nan if factor in told else values[factor] for factor in CHAIN.factors]])
+    X = np.random.default_rng(0).random((9, 4))
+    np.testing.assert_allclose(waiting.posterior(X)[1], later.posterior(X)[1], rtol=1e-6, atol=1e-10)
+    for factor, columns in {"f": [0, 1], "g": [1, 2], "h": [2, 3]}.items():
+        got, wanted = (belief.factor_posterior(factor, X[:, columns])[1] for belief in (waiting, later))
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-10)
+    assert waiting.n_pending == 1
+    team.tell(query, {factor: values[factor] for factor in CHAIN.factors if factor not in told})
+    assert team.model.belief.n_pending == 0
+    assert not team.history.awaited.any()
+
+
+@pytest.mark.parametrize("graph", [APART, CHAIN], ids=["apart", "chain"])
+@pytest.mark.parametrize("rule", RULES[:4])
+def test_the_next_queries_keep_off_the_places_of_factors_that_are_still_out(graph, rule):
+    team, out = team_of(graph, acquisition=rule), []
+    for _ in range(3):
+        query = team.ask()
+        for factor, place in out:
+            columns = graph.scope(factor)
+            assert max(abs(query.point[v] - place[v]) for v in columns) > 1e-9, factor
+        team.tell(query, {"f": factors_at(graph, query.point)["f"]})
+        out += [(factor, query.point) for factor in graph.factors if factor != "f"]
+
+
+def test_a_place_that_the_method_insists_on_is_moved_for_the_factor_that_is_out_alone(monkeypatch):
+    corner = np.array([1.0, 0.0, 0.5])
+    monkeypatch.setattr(sb.Random, "decide_joint", lambda *_: (corner, sb.SolveReport("exact")))
+    team = team_of(APART, n_rounds=0, coordination="random", acquisition="dec-hbo", initial=1)
+    team.tell(team.ask(), {"f": 0.0, "g": 0.0})
+    first = team.ask()
+    assert list(first.point.values()) == corner.tolist()
+    team.tell(first, {"f": 1.0})
+    second = team.ask().point
+    gap = np.abs(np.array([second["y"], second["z"]]) - corner[1:])
+    assert 1e-9 < gap.max() <= 1e-2
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(["f", "g", "h"]), min_size=3, max_size=3, unique=True), st.integers(1, 2))
+def test_what_is_out_is_what_was_asked_less_what_was_told(order, cut):
+    team = team_of(CHAIN, n_rounds=4, acquisition="dec-hbo")
+    queries = [team.ask() for _ in range(2)]
+    for factor in order[:cut]:
+        team.tell(queries[0], {factor: 1.0})
+    out = team._situation(None).out
+    assert out.points.tolist() == [list(queries[i].point.values()) for i in (1, 0)]
+    assert out.awaited.tolist() == [[True] * 3, [factor not in order[:cut] for factor in CHAIN.factors]]
+    for factor in order[cut:]:
+        team.tell(queries[0], {factor: 1.0})
+    assert team._situation(None).out.points.tolist() == [list(queries[1].point.values())]
+
+
+def test_a_query_that_is_given_up_is_out_no_more():
+    team = team_of(CHAIN)
+    team.tell(team.ask(), {"f": 1.0})
+    assert team.model.belief.n_pending == 1
+    team.begin({})
+    assert team.model.belief.n_pending == 0
+    assert not team.history.awaited.any()
+
+
+def test_outcomes_that_are_still_to_come_do_not_count_against_the_box_of_their_factor():
+    """Only once they are there; the box of a factor that was told reacts at once."""
+    team = team_of(APART, n_rounds=8)
+    before = team._situation(None)
+    query = team.ask()
+    team.tell(query, {"f": -100.0})
+    after = team._situation(None)
+    assert after.steps(0).sum() == before.steps(0).sum() + 1
+    assert after.steps(1).sum() == before.steps(1).sum()
+    team.tell(query, {"g": -100.0})
+    assert team._situation(None).steps(1).sum() == before.steps(1).sum() + 1
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_an_ensemble_knows_what_is_out_by_factor(outcomes):
+    belief = {"kind": "ensemble", "kernels": ["matern52"], "lengthscales": [0.3], "n_features": 64}
+    team = team_of(APART, belief=belief, acquisition="egp-ts", outcomes=outcomes)
+    query = team.ask()
+    team.tell(query, {"f": factors_at(APART, query.point)["f"]})
+    model, point = team.model, np.array([list(query.point.values())])
+    forgetful = model.ensemble.condition_on_pending(point[:0])
+    assert model.posterior(point)[1][0] ** 2 < forgetful.posterior(point)[1][0] - 1e-9
+    alone = point[:, 1:]
+    assert model.belief.factor_posterior("g", alone)[1][0] < 1e-2 * np.square(model.belief.hyperparameters.scales[1])
+    np.testing.assert_array_equal(model.awaited, [[False, True]])
+
+
+@pytest.mark.parametrize("peer", ["isotropic-gp", "random", "sobol"])
+def test_peers_that_see_totals_go_on_while_factors_are_out(peer):
+    team, asked = team_of(APART, coordination=peer), []
+    for _ in range(4):
+        query = team.ask()
+        asked.append(list(query.point.values()))
+        team.tell(query, {"g": factors_at(APART, query.point)["g"]})
+    gaps = [np.abs(np.subtract(a, b)).max() for a, b in itertools.combinations(asked, 2)]
+    assert min(gaps) > 1e-6

@@ -1,0 +1,224 @@
+"""A call on a team does all it says or nothing, and one at a time: errors, interrupts and threads lose nothing."""
+
+import copy
+import pickle
+import threading
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import BudgetError, ConfigError, SwarmboError
+
+FUSED = {"kind": "fused", "n_features": 20}
+
+
+class StoppedError(Exception):
+    """What a user's own part raises."""
+
+
+def field_team(**settings):
+    return sb.Team.for_field(["a", "b", "c"], [0.0, 0.0], [1.0, 1.0], seed=1, **settings)
+
+
+def joint_team(**settings):
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+    return sb.Team(
+        graph, dict.fromkeys("xyz", (0.0, 1.0)), seed=1, **{"initial": 2, "acquisition": "dec-hbo", **settings}
+    )
+
+
+def play(team, n_rounds):
+    for _ in range(n_rounds):
+        query = team.ask()
+        if isinstance(team, sb.FieldTeam):
+            team.tell(query, {agent: -float((x**2).sum()) for agent, x in query.points.items()})
+        else:
+            team.tell(query, -sum(value**2 for value in query.point.values()))
+    return team
+
+
+def of(team):
+    """All that a state says, comparable, and what the last calls left behind."""
+    state = team.state_dict()
+    arrays = {name: (array.shape, array.tobytes()) for name, array in state["arrays"].items()}
+    return repr(state["json"]), arrays, team.last_query, team.last_report, team.last_sharing
+
+
+@pytest.mark.parametrize("belief", ["exact", FUSED, {"kind": "exact", "time": {}}], ids=["exact", "fused", "fading"])
+def test_a_refused_question_leaves_a_field_team_where_it_was(belief):
+    team = play(field_team(belief=belief, coordination={"kind": "exact", "table_budget": 2}), 0)
+    before = of(team)
+    for _ in range(2):
+        with pytest.raises(BudgetError):
+            team.ask()
+        assert of(team) == before
+        assert team.round == 0
+    kept = play(field_team(belief=belief, coordination="exact"), 2)
+    twin = sb.FieldTeam.from_state_dict(kept.state_dict())
+    with pytest.raises(SwarmboError):
+        kept.ask(prices={"a": -1.0})
+    assert {a: x.tolist() for a, x in kept.ask().points.items()} == {
+        a: x.tolist() for a, x in twin.ask().points.items()
+    }
+
+
+@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt, SystemExit, MemoryError])
+@pytest.mark.parametrize("count", [None, 3])
+def test_a_question_that_ends_in_any_exception_leaves_a_joint_team_where_it_was(error, count, monkeypatch):
+    team = play(joint_team(acquisition="thompson"), 4)
+    twin, before = sb.Team.from_state_dict(team.state_dict()), of(team)
+    maximise, calls = sb.ADMM.maximise, []
+
+    def stops_at_last(self, *args):
+        calls.append(1)
+        if len(calls) == (count or 1):
+            raise error
+        return maximise(self, *args)
+
+    monkeypatch.setattr(sb.ADMM, "maximise", stops_at_last)
+    with pytest.raises(error):
+        team.ask(count)
+    assert len(calls) == (count or 1)
+    assert of(team) == before
+    assert team.ask().point == twin.ask().point
+
+
+@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt])
+def test_a_users_own_acquisition_that_raises_changes_nothing(error):
+    class Raises(sb.JointAcquisition, frozen=True, tag="raises"):
+        def local_functions(self, situation, model):
+            raise error
+
+    team = play(joint_team(acquisition=Raises(), initial=3), 3)
+    before = of(team)
+    for _ in range(2):
+        with pytest.raises(error):
+            team.ask()
+        assert of(team) == before
+    assert team.n_data == 3
+
+
+@pytest.mark.parametrize("belief", ["exact", FUSED], ids=["exact", "fused"])
+@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt])
+def test_a_field_team_that_is_stopped_while_it_decides_is_where_it_was(error, belief, monkeypatch):
+    team = play(field_team(belief=belief), 2)
+    before = of(team)
+
+    def stops(*args, **kwargs):
+        raise error
+
+    with monkeypatch.context() as changed:
+        changed.setattr(sb.Exact, "solve", stops)
+        with pytest.raises(error):
+            team.ask()
+    assert of(team) == before
+    assert team.ask().id == "q00003"
+
+
+def test_a_round_that_is_refused_in_a_world_can_be_played_again():
+    from swarmbo_envs import function_v0
+
+    env = function_v0.parallel_env(function="camel")
+    team = sb.Team.for_env(env, initial=1, acquisition="dec-hbo")
+    observations, infos = env.reset(seed=0)
+    team.begin(infos)
+    team.observe(*env.step(team.act(observations, infos)))
+    first, before = team.act(observations), of(team)
+    links = nx.DiGraph([("agent_0", "agent_1")])
+    env.unwrapped.interaction_graph = lambda: links
+    with pytest.raises(ConfigError, match="directed"):
+        team.act(observations)
+    del env.unwrapped.interaction_graph
+    assert of(team) == before
+    team.observe(*env.step(first))
+    assert team.n_data == 2
+
+
+def in_threads(n, work):
+    errors = []
+
+    def guarded(number):
+        try:
+            work(number)
+        except BaseException as error:  # noqa: BLE001  told below
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """Threads that take turns as often as they can."""
+    import sys
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_four_threads_that_tell_a_joint_team_2000_outcomes_lose_none(busy):
+    team = joint_team(coordination="sobol", initial=2000)
+    queries = team.ask(2000)
+    in_threads(4, lambda number: [team.tell(query, 1.0) for query in queries[number::4]])
+    assert (team.n_data, len(team.history)) == (2000, 2000)
+    told = {tuple(x) for x in team.history.X.tolist()}
+    assert told == {tuple(query.point.values()) for query in queries}
+
+
+def test_four_threads_that_tell_a_field_team_2000_outcomes_lose_none(busy):
+    """Most are failures, which are counted and cost no algebra."""
+    agents = [f"robot_{i}" for i in range(250)]
+    team = sb.Team.for_field(agents, [0.0], [1.0], coordination="random", belief={"kind": "exact", "restarts": 0})
+    queries = [team.ask() for _ in range(8)]
+
+    def tell(number):
+        for query in queries[number::4]:
+            for i, agent in enumerate(agents):
+                team.tell(query, {agent: 1.0 if i % 5 == 0 else None})
+
+    in_threads(4, tell)
+    assert (team.belief.n_data, team.failures) == (400, 1600)
+
+
+@pytest.mark.parametrize("make", [field_team, joint_team])
+def test_threads_that_ask_tell_attach_save_and_copy_at_once_leave_a_whole_team(make, busy):
+    team, n = make(coordination="random"), 3
+    dims = 2 if isinstance(team, sb.FieldTeam) else 3
+
+    def work(number):
+        for _ in range(12):
+            play(team, 1)
+            team.attach(np.full((1, dims), 0.1 * number), [1.0])
+            for other in (
+                copy.deepcopy(team),
+                pickle.loads(pickle.dumps(team)),
+                type(team).from_state_dict(team.state_dict()),
+            ):
+                assert other.state_dict()["json"]["version"] == 3
+
+    in_threads(n, work)
+    n_data = team.belief.n_data if isinstance(team, sb.FieldTeam) else team.n_data
+    assert n_data == n * 12 * ((3 if isinstance(team, sb.FieldTeam) else 1) + 1)
+    state = team.state_dict()["json"]
+    assert state.get("asked", state.get("log", {}).get("asked")) == n * 12
+
+
+@pytest.mark.parametrize("make", [field_team, joint_team, lambda: field_team(belief=FUSED)])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda team: pickle.loads(pickle.dumps(team))])
+def test_a_copy_goes_on_alike_by_itself_with_a_lock_of_its_own(make, copied):
+    team = play(make(), 3)
+    other = copied(team)
+    assert other.lock is not team.lock
+    with team.lock:  # as if another thread were in the midst of a call
+        in_threads(1, lambda _: play(other, 2))
+    assert of(other) != of(team)
+    play(team, 2)
+    assert of(other)[0] == of(team)[0]
