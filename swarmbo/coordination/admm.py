@@ -56,7 +56,8 @@ class ADMM(Settings, frozen=True, tag_field="kind", tag="admm"):
         screened: Random joint points looked at for starts, >= 0.
         inner_steps: Gradient steps of a factor in a round, >= 1.
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
-        penalty: eta at first, > 0, in units of the spread of a part's values over the squared spread of its box.
+        penalty: eta at first, > 0, in units of the spread of a part's values over the squared spread of its box. The
+            spread is that over the random points looked at for starts, and over no fewer than 16.
         tolerance: Stop when the primal and the dual residual are below it, > 0, in sides of the box.
         balance: Double (halve) the penalty when the primal residual is this many times larger (smaller) than the dual
             one, > 1.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
+_FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of a few anything
 
 
 class Residuals(NamedTuple):
@@ -52,8 +53,8 @@ def together(settings: "ADMM", share: Share, index: int, seed: int) -> Steps:
         index: Of the part.
         seed: Of the random starts.
     """
-    Z, spread = yield from _starts(settings, share, seed)
-    agreed, residuals = yield from _rounds(settings, share, Z, spread)
+    Z, natural = yield from _starts(settings, share, seed)
+    agreed, residuals = yield from _rounds(settings, share, Z, natural)
     pool = np.concatenate([Z, agreed])
     values = yield from worth(share, pool)
     order = np.argsort(-values, kind="stable")
@@ -104,15 +105,16 @@ def climb_alone(
 
 
 def joint_starts(
-    settings: "ADMM", functions: LocalFunctions, variables: list[str] | tuple[str, ...], seed: int
+    settings: "ADMM", functions: LocalFunctions, variables: list[str] | tuple[str, ...], seed: int, fewest: int = 0
 ) -> Float[np.ndarray, "m n"]:
     """Joint points that are looked at for starts: the given ones, then random ones that everyone can draw.
 
-    Only columns of ``variables`` are drawn; others are 0.
+    Only columns of ``variables`` are drawn; others are 0. ``fewest`` random ones there are at least; the first ones are
+    the same, however many there are.
     """
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[: settings.starts], low, high)
-    n_random = max(settings.screened, settings.starts)
+    n_random = max(settings.screened, settings.starts, fewest)
     place = {variable: i for i, variable in enumerate(functions.graph.variables)}
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
@@ -123,25 +125,43 @@ def joint_starts(
 def _starts(
     settings: "ADMM", share: Share, seed: int
 ) -> Generator[Request, Any, tuple[Float[np.ndarray, "m n"], float]]:
-    """Joint points to start from, best first, and the spread of the part's values over random ones."""
+    """Joint points to start from, best first, and the part's natural penalty."""
     mine = {variable: None for factor in share.factors for variable in share.part.scope(factor)}
-    drawn = joint_starts(settings, share.functions, tuple(mine), seed)
+    drawn = joint_starts(settings, share.functions, tuple(mine), seed, fewest=_FEWEST)
     n_given = min(len(share.functions.starts), settings.starts)
     values = yield from worth(share, drawn)
-    spread = float(values[n_given:].std())
-    values = values.copy()
+    natural = natural_penalty(values, n_given)
+    n_looked_at = n_given + max(settings.screened, settings.starts)  # further ones are there for the spread only
+    values = values[:n_looked_at].copy()
     values[:n_given] = np.inf
-    return drawn[np.argsort(-values, kind="stable")[: settings.starts]], spread
+    return drawn[np.argsort(-values, kind="stable")[: settings.starts]], natural
+
+
+def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
+    """The spread of a part's values over the squared spread of its box, whatever their unit.
+
+    Args:
+        values: At the starts that were given, then at random points of the box.
+        n_given: How many were given. They lie where the sum is large and would bias the spread, so they count only
+            where it is flat at all random points.
+
+    Returns:
+        Above 0: 1 where every value is the same, for then any penalty will do.
+    """
+    for seen in (values[n_given:], values):
+        known = seen[np.isfinite(seen)]
+        if len(known) and (spread := float(known.std())) > 4.0 * np.finfo(float).eps * float(np.abs(known).max()):
+            return 12.0 * spread  # a uniform variable's variance is 1/12 of its squared side
+    return 1.0
 
 
 def _rounds(
-    settings: "ADMM", share: Share, Z: Float[np.ndarray, "m n"], spread: float
+    settings: "ADMM", share: Share, Z: Float[np.ndarray, "m n"], natural: float
 ) -> Generator[Request, Any, tuple[Float[np.ndarray, "m n"], Residuals]]:
     """The rounds of consensus, from all starts at once."""
     functions, sides = share.functions, share.sides
     is_shared = share.degree > 1.0
     n_copies = sum(len(share.part.scope(f)) for f in share.part.factors)
-    natural = 12.0 * max(spread, 1e-12)  # a uniform variable's variance is 1/12 of its squared side
     eta = np.full(len(Z), settings.penalty * natural)  # per squared side
     X = share.take(Z)
     U = [np.zeros_like(x) for x in X]

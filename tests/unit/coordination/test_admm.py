@@ -1,5 +1,7 @@
 """Consensus ADMM: it finds the maximum of concave sums, says how it ended, and agents do the same."""
 
+from dataclasses import dataclass
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from scipy.optimize import minimize
 
 from swarmbo.agent import maximise_with_agents
 from swarmbo.coordination.admm import ADMM
-from swarmbo.coordination.admm_method import joint_starts
+from swarmbo.coordination.admm_method import joint_starts, natural_penalty
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.polish import polish
 from swarmbo.coordination.share import Share
@@ -95,6 +97,58 @@ def test_on_concave_sums_the_rounds_alone_find_the_maximiser(scopes, seed, box, 
         assert 1 <= report.rounds < 3000
     else:
         assert (report.rounds, report.primal_residual, report.dual_residual) == (0, None, None)
+
+
+@dataclass(frozen=True, eq=False)
+class InUnits(Sum):
+    """The same in another unit: maximisers stay where they are."""
+
+    unit: float = 1.0
+
+    def own(self, factor: str, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value, slope = super().own(factor, X)
+        return self.unit * value, self.unit * slope
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    scopes=random_scopes(),
+    seed=st.integers(0, 10_000),
+    box=BOXES,
+    n_starts=st.integers(0, 2),
+    starts=st.integers(1, 3),
+    screened=st.sampled_from([0, 0, 1, 2]),
+    unit=st.sampled_from([1e-8, 1e-3, 1.0, 1e8]),
+)
+def test_however_few_points_are_screened_rounds_find_the_maximiser(
+    scopes, seed, box, n_starts, starts, screened, unit
+) -> None:
+    """The paper's own mode is one random start and nothing screened; a unit must not decide the penalty either."""
+    functions = InUnits.on_box(scopes, seed, box=box, n_starts=n_starts, unit=unit)
+    few = {"starts": starts, "screened": screened, "recombination_entries": 0, "polish_steps": 0}
+    agreement = ADMM(rounds=1500, tolerance=1e-6, alone_steps=200, **few).maximise(functions, seed=seed)
+    np.testing.assert_allclose(agreement.point, maximiser_of(Sum.on_box(scopes, seed, box=box)), atol=1e-4)
+    assert agreement.report.status == "converged"
+
+
+def test_the_natural_penalty_goes_with_the_unit_and_not_with_the_level() -> None:
+    values = np.random.default_rng(0).normal(size=64)
+    assert natural_penalty(values, 0) == 12.0 * values.std()
+    for unit in (1e-30, 1e30):
+        assert natural_penalty(unit * values, 0) == pytest.approx(unit * natural_penalty(values, 0))
+    assert natural_penalty(1e3 + values, 0) == pytest.approx(natural_penalty(values, 0))
+    assert natural_penalty(np.append(50.0, values), 1) == natural_penalty(values, 0)  # given ones don't count
+    assert natural_penalty(np.append(-np.inf, values), 0) == natural_penalty(values, 0)
+
+
+@pytest.mark.parametrize("values", [np.zeros(16), np.full(16, 0.1), np.full(16, -np.inf), np.full(1, 7.0)])
+def test_where_no_value_differs_the_penalty_is_a_number_above_zero(values) -> None:
+    assert natural_penalty(values, 0) == natural_penalty(values, 1) == 1.0
+
+
+def test_where_random_points_are_worth_the_same_a_given_one_tells_the_unit() -> None:
+    values = np.append(3.0, np.zeros(16))
+    assert natural_penalty(values, 1) == 12.0 * values.std()
 
 
 @settings(max_examples=40, deadline=None)
@@ -321,14 +375,16 @@ def test_suggested_points_are_started_from_even_if_random_ones_are_worth_more(sc
     assert ADMM(starts=2).maximise(functions).point[0] == pytest.approx(0.2, abs=1e-3)
 
 
-def test_where_nothing_matters_the_first_start_stays() -> None:
+@pytest.mark.parametrize("more", [{}, {"starts": 1, "screened": 0}], ids=["defaults", "one start"])
+def test_where_nothing_matters_the_first_start_stays(more) -> None:
     class Flat(Sum):
         def own(self, factor, X):
             return np.zeros(X.shape[:-1]), np.zeros_like(X)
 
     graph = FactorGraph.from_scopes(CHAIN)
-    agreement = ADMM().maximise(Flat(graph, np.zeros(5), np.ones(5), np.full((1, 5), 0.125)))
+    agreement = ADMM(**more).maximise(Flat(graph, np.zeros(5), np.ones(5), np.full((1, 5), 0.125)))
     assert agreement.point.tolist() == [0.125] * 5
+    assert agreement.report.status == "converged"
 
 
 def test_a_box_of_sides_without_length_is_its_corner() -> None:
@@ -361,9 +417,15 @@ def teams(draw) -> Sum:
 
 
 @settings(max_examples=40, deadline=None)
-@given(functions=teams(), entries=st.sampled_from([0, 64]))
-def test_agents_do_what_the_fast_path_does(functions, entries) -> None:
-    check_agents(functions, ADMM(**FEW, recombination_entries=entries))
+@given(
+    functions=teams(),
+    entries=st.sampled_from([0, 64]),
+    starts=st.sampled_from([1, 3]),
+    screened=st.sampled_from([0, 8]),
+)
+def test_agents_do_what_the_fast_path_does(functions, entries, starts, screened) -> None:
+    few = {**FEW, "starts": starts, "screened": screened}
+    check_agents(functions, ADMM(**few, recombination_entries=entries))
 
 
 @pytest.mark.parametrize("scopes", [CHAIN, RING, TREE, DISJOINT], ids=["chain", "ring", "tree", "disjoint"])
