@@ -9,7 +9,10 @@ Frames on standard input and output are MessagePack behind four bytes of length.
 ...]}`` by ``{"said": [[phase, recipient, bytes], ...], "decision": None or {variable: value}}``.
 """
 
+import os
+import select
 import sys
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -17,6 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 import networkx as nx
 import numpy as np
+from msgspec import UNSET, UnsetType
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
@@ -43,6 +47,7 @@ from swarmbo.coordination.member import Member
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.share import Total
 from swarmbo.deciding import learned_model
+from swarmbo.errors import ConfigError, SwarmboError, TransportError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -50,7 +55,6 @@ from swarmbo.transport import Envelope, Routes
 
 N_STARTS = 3  # of the best evaluations, as swarmbo.acquisition.incumbents has it
 NEAREST, STEPS = 1e-9, (1e-4, 1e-2)  # points that were asked for before are moved, as swarmbo.team has it
-LARGEST_FRAME = 2**26  # bytes: what is longer was not written by us
 
 Post = Callable[[str, Message], None]
 Program = Generator[Any, Any, dict[str, float]]
@@ -102,11 +106,16 @@ class LoneAgent:
         self.graph = FactorGraph(
             known.factors, known.scopes, known.factor_owners, known.variables, known.variable_owners
         )
-        assert len(self.graph.components) == 1, "wanted a connected graph"
+        if len(self.graph.components) > 1:
+            raise ConfigError(f"got {len(self.graph.components)} parts that share nothing; wanted a connected graph")
         self.factors = self.graph.factors_owned_by(known.agent)
         self.variables = self.graph.variables_owned_by(known.agent)
         scopes = {variable for factor in self.factors for variable in self.graph.scope(factor)}
-        assert set(self.variables) <= scopes == set(known.bounds)
+        if not set(self.variables) <= scopes == set(known.bounds):
+            raise ConfigError(
+                f"got bounds of {sorted(known.bounds)} and variables {sorted(self.variables)}; wanted bounds of "
+                f"{sorted(scopes)}, those of its own factors, and no variable else"
+            )
         self.place = {variable: column for column, variable in enumerate(self.graph.variables)}
         corners = np.array([known.bounds.get(variable, (0.0, 1.0)) for variable in self.graph.variables])
         self.domain = Domain(*corners.T)
@@ -119,21 +128,25 @@ class LoneAgent:
 
     def tell(self, place: Mapping[str, float], outcomes: Mapping[str, float]) -> None:
         """Learn the outcomes of the own factors, and where their variables stood."""
-        assert set(place) == set(self.known.bounds)
-        assert set(outcomes) == set(self.factors)
-        assert all(np.isfinite(outcome) for outcome in outcomes.values())  # ranks with gaps would take further sums
+        finite = all(np.isfinite(outcome) for outcome in outcomes.values())  # ranks with gaps would take further sums
+        if set(place) != set(self.known.bounds) or set(outcomes) != set(self.factors) or not finite:
+            raise ConfigError(
+                f"told {dict(outcomes)} at {dict(place)}; wanted a finite outcome of each of {sorted(self.factors)} "
+                f"and where {sorted(self.known.bounds)} stood"
+            )
         x = [place.get(variable, 0.0) for variable in self.graph.variables]
         y = [outcomes.get(factor, np.nan) for factor in self.graph.factors]
         self.X, self.F = np.vstack([self.X, x]), np.vstack([self.F, y])
 
     def ask(self) -> dict[str, Any]:
         """Begin to decide."""
-        self.agent = Agent(self.known.agent, self, None)
+        self.agent = Agent(self.known.agent, self, None, decision=len(self.X) + 1)
         return self.hear([])
 
     def hear(self, inbox: list[Envelope]) -> dict[str, Any]:
         """Go on with what has arrived; what there is to say, and the values of the own variables once decided."""
-        assert self.agent is not None
+        if self.agent is None:
+            raise ConfigError("got an inbox before anything was asked; wanted an ask first")
         said = self.agent.step(inbox)
         phases, self.phases = self.phases, []
         rows = [(phase, message.recipient, message.payload) for phase, message in zip(phases, said, strict=True)]
@@ -229,22 +242,43 @@ class LoneAgent:
         return out
 
 
-def read_frame(stream: BinaryIO) -> bytes:
-    """The next frame; empty at the end.
+class Frames:
+    """Frames as they come out of a pipe. Between two of them anything may take its time; within one it may not.
 
-    Raises:
-        ValueError: If it is cut off, or longer than any frame of ours.
+    Args:
+        source: File descriptor to read from.
+        patience: Seconds that may pass between the first byte of a frame and the last.
+        largest: Most bytes of a frame, so that a length that is none is not waited for.
     """
-    head = stream.read(4)
-    if not head:
-        return b""
-    length = int.from_bytes(head, "little")
-    if len(head) < 4 or length > LARGEST_FRAME:
-        raise ValueError(f"got a frame with head {head!r}; wanted four bytes of length, at most {LARGEST_FRAME}")
-    frame = stream.read(length)
-    if len(frame) < length:
-        raise ValueError(f"got {len(frame)} bytes of a frame of {length}; wanted all of it")
-    return frame
+
+    def __init__(self, source: int, patience: float = 10.0, largest: int = 2**26) -> None:
+        self._source, self._patience, self._largest = source, patience, largest
+
+    def read(self) -> bytes:
+        """The next frame; empty at the end.
+
+        Raises:
+            TransportError: If it is longer than allowed, or does not arrive in whole.
+        """
+        first = os.read(self._source, 1)
+        if not first:
+            return b""
+        until = time.monotonic() + self._patience
+        length = int.from_bytes(first + self._more(3, "of the 3 bytes more of its length", until), "little")
+        if not 0 < length <= self._largest:
+            raise TransportError(f"got a frame of {length} bytes; wanted 1 to {self._largest}: is it a frame at all?")
+        return self._more(length, f"of its {length} bytes", until)
+
+    def _more(self, n_bytes: int, what: str, until: float) -> bytes:
+        got = bytearray()
+        while len(got) < n_bytes:
+            ready, _, _ = select.select([self._source], [], [], max(until - time.monotonic(), 0.0))
+            part = os.read(self._source, n_bytes - len(got)) if ready else b""
+            if not part:
+                why = "the input ended" if ready else f"no more came for {self._patience:g} s"
+                raise TransportError(f"got {len(got)} {what} of a frame when {why}; wanted all: it was cut off")
+            got += part
+        return bytes(got)
 
 
 def write_frame(stream: BinaryIO, content: Any) -> None:
@@ -254,21 +288,31 @@ def write_frame(stream: BinaryIO, content: Any) -> None:
     stream.flush()
 
 
-def main() -> None:
-    """Serve until the input ends."""
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    agent = LoneAgent(msgspec.msgpack.decode(read_frame(source), type=Known))
-    while frame := read_frame(source):
-        request: dict[str, Any] = msgspec.msgpack.decode(frame)
-        if "told" in request:
-            agent.tell(*request["told"])
+class Request(msgspec.Struct, forbid_unknown_fields=True):
+    """What an agent may be asked for; one of these."""
+
+    told: tuple[dict[str, float], dict[str, float]] | UnsetType = UNSET
+    ask: UnsetType | None = UNSET
+    inbox: list[tuple[str, bytes]] | UnsetType = UNSET
+
+
+def serve(frames: Frames, sink: BinaryIO) -> None:
+    """Answer until the input ends."""
+    agent = LoneAgent(msgspec.msgpack.decode(frames.read(), type=Known))
+    while frame := frames.read():
+        request = msgspec.msgpack.decode(frame, type=Request)
+        if request.told is not UNSET:
+            agent.tell(*request.told)
             write_frame(sink, {})
-        elif "ask" in request:
-            write_frame(sink, agent.ask())
+        elif request.inbox is not UNSET:
+            write_frame(sink, agent.hear([Envelope(who, agent.known.agent, said) for who, said in request.inbox]))
         else:
-            write_frame(sink, agent.hear([Envelope(who, agent.known.agent, said) for who, said in request["inbox"]]))
+            write_frame(sink, agent.ask())
 
 
 if __name__ == "__main__":
     with threadpool_limits(1, user_api="blas"):
-        main()
+        try:
+            serve(Frames(sys.stdin.fileno()), sys.stdout.buffer)
+        except (SwarmboError, msgspec.MsgspecError) as error:
+            sys.exit(f"lone_agent: {error}")

@@ -1,5 +1,6 @@
 """Agents that agree by messages: each owns some factors and variables, and hears of the rest only what others say."""
 
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -7,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
-from swarmbo.coordination.messages import Codec, Key, Message
+from swarmbo.coordination.messages import Codec, Key, Label, Message
 from swarmbo.coordination.program import Plan, Post
 from swarmbo.coordination.solution import Solution, solution_of
 from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of, total
@@ -34,18 +35,26 @@ class CommonPlan(Protocol[Own, Made]):
 class Agent(Generic[Result]):
     """One owner of factors and variables.
 
-    Everything it uses is what it alone has, the plan that all agents share, or has arrived in its inbox.
+    Everything it uses is what it alone has, the plan that all agents share, or has arrived in its inbox. Messages may
+    arrive in any order, late and more than once: each is labelled with the decision and its turn, and used once.
 
     Args:
         name: As in the graph.
         plan: Scopes, owners and who relays to whom; no table and no function.
         own: Tables or functions of the factors that it owns.
+        decision: Number of the decision, larger than those of earlier ones among the same agents.
+
+    Attributes:
+        ignored: How many messages it had already, or were of an earlier decision.
     """
 
-    def __init__(self, name: str, plan: CommonPlan[Own, Result], own: Own) -> None:
-        self.name = name
+    def __init__(self, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> None:
+        self.name, self.decision = name, decision
         self.outcomes: list[Result] = []
-        self._mailbox: dict[Key, Message] = {}
+        self.ignored = 0
+        self._mailbox: dict[tuple[Key, int], Message] = {}  # by key and turn
+        self._taken = Counter[Key]()
+        self._said = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
         self._waiting: list[tuple[Steps[Result], tuple[Key, ...]]] = []
         for program in plan.programs(name, own, self._post):
@@ -64,17 +73,25 @@ class Agent(Generic[Result]):
 
         Returns:
             Messages to other agents, for the next step.
+
+        Raises:
+            TransportError: If a message was changed on the way, or is of a decision that is still to come.
         """
         for envelope in inbox:
-            self._file(Codec.decode(envelope.payload))
+            try:
+                self._file(*Codec.read(envelope.payload))
+            except TransportError as error:
+                raise TransportError(f"from {envelope.sender!r} to {self.name!r}: {error}") from error
         progressed = True
         while progressed:
             progressed = False
             waiting, self._waiting = self._waiting, []
             for program, keys in waiting:
-                if all(key in self._mailbox for key in keys):
+                if all((key, self._taken[key]) in self._mailbox for key in keys):
                     progressed = True
-                    self._advance(program, {key: self._mailbox.pop(key) for key in keys})
+                    received = {key: self._mailbox.pop((key, self._taken[key])) for key in keys}
+                    self._taken.update(keys)
+                    self._advance(program, received)
                 else:
                     self._waiting.append((program, keys))
         outbox, self._outbox = self._outbox, []
@@ -89,14 +106,23 @@ class Agent(Generic[Result]):
             self._waiting.append((program, keys))
 
     def _post(self, recipient: str, message: Message) -> None:
+        label = Label(self.decision, self._said[recipient, message.key])
+        self._said[recipient, message.key] += 1
         if recipient == self.name:
-            self._file(message)
+            self._file(label, message)
         else:
-            self._outbox.append(Envelope(self.name, recipient, Codec.encode(message)))
+            self._outbox.append(Envelope(self.name, recipient, Codec.encode(message, label)))
 
-    def _file(self, message: Message) -> None:
-        assert message.key not in self._mailbox, f"{self.name} was told twice of {message.key}"
-        self._mailbox[message.key] = message
+    def _file(self, label: Label, message: Message) -> None:
+        if label.decision > self.decision:
+            raise TransportError(
+                f"got a message of decision {label.decision} while deciding {self.decision}; hold it back until then"
+            )
+        place = (message.key, label.turn)
+        if label.decision < self.decision or label.turn < self._taken[message.key] or place in self._mailbox:
+            self.ignored += 1
+        else:
+            self._mailbox[place] = message
 
 
 @runtime_checkable
@@ -125,7 +151,11 @@ class Transport(Protocol):
 
 
 def solve_with_agents(
-    settings: Coordination, graph: FactorGraph, tables: Mapping[str, ArrayLike], transport: Transport
+    settings: Coordination,
+    graph: FactorGraph,
+    tables: Mapping[str, ArrayLike],
+    transport: Transport,
+    decision: int = 0,
 ) -> Solution:
     """Let one agent per owner agree by real messages, step by synchronous step.
 
@@ -136,6 +166,7 @@ def solve_with_agents(
         graph: Scopes and owners.
         tables: One array per factor, axes in scope order; each is given to the factor's owner only.
         transport: Opened for at least the graph's agents.
+        decision: Its number, larger than those of earlier ones over the transport: what is late of those is ignored.
 
     Returns:
         The joint choice; its report counts what crossed the links for it.
@@ -143,7 +174,7 @@ def solve_with_agents(
     Raises:
         ShapeError: If the tables do not fit the graph.
         BudgetError: If an exact method would exceed its budget.
-        TransportError: If agents that must talk are not connected, or messages do not arrive.
+        TransportError: If agents that must talk are not connected, or messages do not arrive, or not as they were sent.
 
     Example:
         >>> import numpy as np
@@ -159,7 +190,7 @@ def solve_with_agents(
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes)
     agents = {
-        name: Agent(name, plan, {factor: checked[factor] for factor in graph.factors_owned_by(name)})
+        name: Agent(name, plan, {factor: checked[factor] for factor in graph.factors_owned_by(name)}, decision)
         for name in graph.agents
     }
     traffic = run(agents, transport)
@@ -242,7 +273,11 @@ class ContinuousCoordination(Protocol):
 
 
 def maximise_with_agents(
-    settings: ContinuousCoordination, functions: LocalFunctions, transport: Transport, seed: int = 0
+    settings: ContinuousCoordination,
+    functions: LocalFunctions,
+    transport: Transport,
+    seed: int = 0,
+    decision: int = 0,
 ) -> Agreement:
     """Let one agent per owner agree on a joint point by real messages, step by synchronous step.
 
@@ -253,13 +288,14 @@ def maximise_with_agents(
         functions: Each agent is given those of its own factors only.
         transport: Opened for at least the graph's agents.
         seed: Of what agents draw.
+        decision: Its number, larger than those of earlier ones over the transport: what is late of those is ignored.
 
     Raises:
         BudgetError: If a method that tabulates would exceed its budget.
-        TransportError: If agents that must talk are not connected, or messages do not arrive.
+        TransportError: If agents that must talk are not connected, or messages do not arrive, or not as they were sent.
     """
     graph = functions.graph
     plan = settings.plan(functions, transport.routes, seed)
-    agents = {name: Agent(name, plan, functions.of(graph.factors_owned_by(name))) for name in graph.agents}
+    agents = {name: Agent(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents}
     traffic = run(agents, transport)
     return plan.agreement([outcome for agent in agents.values() for outcome in agent.outcomes], traffic)

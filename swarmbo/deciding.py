@@ -49,7 +49,7 @@ def decide(
         return Decision({}, SolveReport(status="not_needed"))
     graph, tables, links = problem.graph, problem.tables, situation.links
     if transport.as_agents:
-        solution = solve_with_agents(coordination, graph, tables, transport.open(graph.agents, links))
+        solution = solve_with_agents(coordination, graph, tables, transport.open(graph.agents, links), situation.round)
     else:
         solution = coordination.solve(graph, tables, links)
     points: dict[str, np.ndarray] = {}
@@ -119,7 +119,8 @@ def decide_joint(
             raise ConfigError(
                 f"got true, but {type(coordination).__name__} knows no agents", at="$.transport.as_agents"
             )
-        agreement = maximise_with_agents(coordination, functions, transport.open(graph.agents, links), seed)
+        opened = transport.open(graph.agents, links)
+        agreement = maximise_with_agents(coordination, functions, opened, seed, situation.round)
     else:
         agreement = coordination.maximise(functions, links, seed)
     report = agreement.report

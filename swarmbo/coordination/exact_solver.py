@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.elimination import Bucket, choose, eliminate, elimination_steps, largest_clique
-from swarmbo.coordination.messages import Decided, Eliminated, FactorTable, Ledger, packed, unpacked
+from swarmbo.coordination.ledger import Ledger
+from swarmbo.coordination.messages import Decided, Eliminated, FactorTable, packed, unpacked
 from swarmbo.coordination.program import Heard, Outcome, Post, Program
 from swarmbo.coordination.solution import Solution, solution_of
 from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total

@@ -8,16 +8,8 @@ import numpy as np
 from jaxtyping import Int
 
 from swarmbo.coordination.decoding import decoding_order
-from swarmbo.coordination.messages import (
-    Choice,
-    Conditioned,
-    FromFactor,
-    FromVariable,
-    Ledger,
-    Report,
-    Verdict,
-    extra_width,
-)
+from swarmbo.coordination.ledger import Ledger, extra_width
+from swarmbo.coordination.messages import Choice, Conditioned, FromFactor, FromVariable, Report, Verdict
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes

@@ -1,23 +1,27 @@
-"""What agents say to one another, and how long it is: MessagePack arrays, numbers as raw little-endian float64."""
+"""What agents say to one another, and how long it is.
 
-from typing import ClassVar, TypeVar
+On the wire: four bytes of CRC-32 of all that follows, four of the decision, four of the turn (unsigned, little-endian),
+then a MessagePack array, numbers in it as raw little-endian float64.
+"""
+
+import struct
+import zlib
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from swarmbo.records import Traffic
-from swarmbo.transport import Routes
+from swarmbo.errors import TransportError
 
 Key = tuple[str | int, ...]
-Index = TypeVar("Index", int, Int[np.ndarray, "..."])
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
     """Base of all messages.
 
-    ``key`` names what a message is about; a recipient waits for keys. No key is under way twice before its
-    recipient has taken the first.
+    ``key`` names what a message is about; a recipient waits for keys. Whatever is said of one key to one recipient
+    comes from one sender, and is taken in the order in which it was said: see :class:`Label`.
     """
 
     about: ClassVar[tuple[str, ...]] = ()  # the fields that tell a message from others of its kind
@@ -198,21 +202,61 @@ AnyMessage = (
 )
 
 
+class Label(NamedTuple):
+    """Which of all messages of one key this is; so one that comes twice, late or out of order is known as such.
+
+    Args:
+        decision: The number of the decision that it belongs to, from 0 to 2^32 - 1.
+        turn: How many messages of this key its sender told the recipient before it, in this decision.
+    """
+
+    decision: int = 0
+    turn: int = 0
+
+
+FIRST = Label()
+
+
 class Codec:
     """Messages to bytes and back."""
 
     _encoder: ClassVar = msgspec.msgpack.Encoder()
     _decoder: ClassVar = msgspec.msgpack.Decoder(AnyMessage)
+    _label: ClassVar = struct.Struct("<II")
+    _check: ClassVar = struct.Struct("<I")
 
     @classmethod
-    def encode(cls, message: Message) -> bytes:
+    def encode(cls, message: Message, label: Label = FIRST) -> bytes:
         """The bytes that cross the link."""
-        return cls._encoder.encode(message)
+        content = cls._label.pack(*label) + cls._encoder.encode(message)
+        return cls._check.pack(zlib.crc32(content)) + content
+
+    @classmethod
+    def read(cls, payload: bytes) -> tuple[Label, Message]:
+        """The message again, and which one it is.
+
+        Raises:
+            TransportError: If the bytes are not those of a message, or were changed on the way.
+        """
+        start, fewest = cls._check.size, cls._check.size + cls._label.size
+        if len(payload) < fewest:
+            raise TransportError(f"got a message of {len(payload)} bytes; wanted at least {fewest}: it was cut off")
+        (said,) = cls._check.unpack_from(payload)
+        if (found := zlib.crc32(payload[start:])) != said:
+            raise TransportError(
+                f"got {len(payload)} bytes with checksum {found:08x}; wanted {said:08x}, which their sender worked "
+                "out: they were changed on the way"
+            )
+        try:
+            message = cls._decoder.decode(payload[fewest:])
+        except msgspec.MsgspecError as error:
+            raise TransportError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
+        return Label(*cls._label.unpack_from(payload, start)), message
 
     @classmethod
     def decode(cls, payload: bytes) -> Message:
-        """The message again."""
-        return cls._decoder.decode(payload)
+        """The message alone; see :meth:`read`."""
+        return cls.read(payload)[1]
 
 
 def packed(array: Float[np.ndarray, "..."]) -> bytes:
@@ -224,50 +268,3 @@ def unpacked(entries: bytes, *shape: int) -> Float[np.ndarray, "..."]:
     """The array again; one dimension unless a shape is given."""
     array = np.frombuffer(entries, dtype="<f8")
     return array.reshape(shape) if shape else array
-
-
-def encoded_size(message: Message, n_entries: int = 0) -> int:
-    """Encoded size of a message whose ``entries`` or ``values`` are left empty, were they ``n_entries`` numbers."""
-    length = 8 * n_entries
-    marker = 2 if length < 2**8 else 3 if length < 2**16 else 5  # MessagePack's bin 8, bin 16, bin 32
-    empty = 2
-    return len(Codec.encode(message)) + (marker - empty + length if n_entries else 0)
-
-
-def extra_width(index: Index) -> Index:
-    """How many bytes longer an index is than 0, which takes one; one index or an array of them."""
-    return 1 * (index >= 2**7) + 1 * (index >= 2**8) + 2 * (index >= 2**16)
-
-
-class Ledger:
-    """Adds up what a transport would count, without sending anything.
-
-    Args:
-        routes: Who reaches whom.
-    """
-
-    def __init__(self, routes: Routes) -> None:
-        self._routes = routes
-        self.traffic = Traffic()
-
-    def add(
-        self, sender: str, recipient: str, message: Message, n_entries: int = 0, times: int = 1, extra: int = 0
-    ) -> None:
-        """Note a message, unless it stays with its sender.
-
-        Args:
-            sender: From whom.
-            recipient: To whom.
-            message: It, with its numbers left empty.
-            n_entries: How many numbers it has.
-            times: How often it is sent.
-            extra: Bytes on top, over all times.
-
-        Raises:
-            TransportError: If no path of links joins the two.
-        """
-        if sender == recipient or times == 0:
-            return
-        hops = self._routes.hops(sender, recipient)
-        size = encoded_size(message, n_entries)
-        self.traffic += Traffic(messages=times, bytes=times * size + extra, transmissions=times * hops)

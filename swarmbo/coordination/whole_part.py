@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.coordination.ledger import Ledger
 from swarmbo.coordination.local_functions import LocalFunctions, exchange
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.max_sum_solver import MaxSum
-from swarmbo.coordination.messages import Consensus, Copy, Ledger, Published, Ruling, Slope, Tally
+from swarmbo.coordination.messages import Consensus, Copy, Published, Ruling, Slope, Tally
 from swarmbo.coordination.share import Choose, Copies, Exchange, Gather, PartOutcome, Request, Share, Steps, Tell, Total
 from swarmbo.records import Traffic
 

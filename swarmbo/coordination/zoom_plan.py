@@ -6,9 +6,10 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.coordination.ledger import Ledger
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.max_sum_solver import MaxSum
-from swarmbo.coordination.messages import Consensus, Ledger, Published, Report, Verdict
+from swarmbo.coordination.messages import Consensus, Published, Report, Verdict
 from swarmbo.coordination.refinement import Resolution, coarse_values, window_values
 from swarmbo.records import Traffic
 

@@ -1,5 +1,7 @@
 """Agents decide as the fast path does, whatever the ownership, the links and the order of arrival."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import networkx as nx
@@ -8,12 +10,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from swarmbo.agent import Agent, solve_with_agents
+import swarmbo as sb
+from swarmbo.agent import Agent, maximise_with_agents, solve_with_agents
 from swarmbo.coordination import Exact, MaxSum, Solution
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
+from swarmbo.testing.problems import Bowls
 from swarmbo.transport import Envelope, InProcess, InProcessTransport, Routes
 
 Tables = dict[str, np.ndarray]
@@ -52,24 +56,30 @@ def connected_links(draw: st.DrawFn) -> nx.Graph:
     return links
 
 
-class LateAndShuffled(InProcessTransport):
-    """Delivers everything, but in any order and up to some steps late."""
+class Unruly(InProcessTransport):
+    """Delivers everything, but in any order, up to some steps late, and some of it again, even decisions later."""
 
     def __init__(self, routes: Routes, seed: int) -> None:
         super().__init__(routes)
         self._rng = np.random.default_rng(seed)
         self._held: list[Envelope] = []
+        self._seen: list[Envelope] = []
+        self.repeated = 0
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        arrived = [*self._held, *(envelope for inbox in super().deliver().values() for envelope in inbox)]
+        new = [envelope for inbox in super().deliver().values() for envelope in inbox]
+        arrived = [*self._held, *new]
+        self._seen += new
         while arrived:
             late = self._rng.random(len(arrived)) < 0.5
             self._held = [envelope for envelope, is_late in zip(arrived, late, strict=True) if is_late]
             now = [arrived[i] for i in self._rng.permutation(len(arrived)) if not late[i]]
             if now:
+                again = [self._seen[i] for i in self._rng.integers(len(self._seen), size=self._rng.integers(4))]
+                self.repeated += len(again)
                 inboxes: dict[str, list[Envelope]] = {}
-                for envelope in now:
-                    inboxes.setdefault(envelope.recipient, []).append(envelope)
+                for envelope in self._rng.permutation(np.array([*now, *again], dtype=object)):
+                    inboxes.setdefault(envelope[1], []).append(Envelope(*envelope))
                 return inboxes
         return {}
 
@@ -100,10 +110,81 @@ def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(most_variables=4), seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=25, deadline=None)
-def test_the_order_of_arrival_does_not_matter(method: Method, problem: tuple[FactorGraph, Tables], seed: int) -> None:
+def test_order_delay_and_repetition_of_messages_do_not_matter(
+    method: Method, problem: tuple[FactorGraph, Tables], seed: int
+) -> None:
     graph, tables = problem
-    shuffled = solve_with_agents(method, graph, tables, LateAndShuffled(Routes(graph.agents), seed))
-    assert shuffled == method.solve(graph, tables)
+    transport = Unruly(Routes(graph.agents), seed)
+    for decision in (1, 2):  # some of what the first one says arrives again in the second
+        reversed_or_not = {
+            f: table if decision == 1 else -np.where(table > -np.inf, table, 9.0) for f, table in tables.items()
+        }
+        unruly = solve_with_agents(method, graph, reversed_or_not, transport, decision)
+        assert unruly == method.solve(graph, reversed_or_not)
+
+
+SEARCHES: list[sb.ADMM | sb.RefinedMaxSum] = [
+    sb.ADMM(rounds=4, starts=2, screened=4, polish_steps=4),
+    sb.RefinedMaxSum(points=5, levels=4, rounds=5),
+]
+
+
+def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool, int]:
+    """Whether agents agree on two boxes, one after the other, as the fast path does; how many messages came again."""
+    scopes = {"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"], "k": ["v", "w"]}
+    graph = FactorGraph.from_scopes(scopes)
+    transport, same = Unruly(Routes(graph.agents), seed), True
+    for decision, low in ((1, 0.0), (2, 0.35)):
+        bowls = Bowls(graph, np.full(5, low), np.ones(5), np.empty((0, 5)))
+        unruly, fast = (
+            maximise_with_agents(method, bowls, transport, seed, decision),
+            method.maximise(bowls, None, seed),
+        )
+        same = same and (unruly.point.tobytes(), unruly.report) == (fast.point.tobytes(), fast.report)
+    return same, transport.repeated
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=15, deadline=None)
+def test_nor_do_they_where_domains_are_continuous(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> None:
+    same, repeated = unruly_searches(method, seed)
+    assert same
+    assert repeated > 0
+
+
+def test_nor_do_they_where_python_leaves_asserts_out() -> None:
+    subprocess.run([sys.executable, "-O", __file__], check=True, timeout=100.0)
+
+
+@pytest.mark.parametrize("place", [0, 5, 12, -1])
+def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) -> None:
+    class Mangling(InProcessTransport):
+        def send(self, envelope: Envelope) -> None:
+            mangled = bytearray(envelope.payload)
+            mangled[place] ^= 1
+            super().send(envelope._replace(payload=bytes(mangled)))
+
+    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    with pytest.raises(TransportError, match=r"from '\w+' to '\w+': got \d+ bytes with checksum .* changed on the way"):
+        solve_with_agents(MaxSum(), graph, tables, Mangling(Routes(graph.agents)))
+
+
+def test_what_an_agent_had_already_is_counted_and_what_is_of_the_future_refused() -> None:
+    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    plan = MaxSum().plan(graph, sizes_of(graph, tables), Routes(graph.agents))
+    said = [e for e in Agent("bob", plan, {"g": tables["g"]}, decision=4).step([]) if e.recipient == "ann"]
+    ann = Agent("ann", plan, {"f": tables["f"]}, decision=4)
+    first = ann.step([*said, *said])
+    assert first
+    assert ann.ignored == len(said)
+    assert ann.step(said) == []
+    assert ann.ignored == 2 * len(said)
+    later = Agent("ann", plan, {"f": tables["f"]}, decision=5)
+    assert later.step(said) == Agent("ann", plan, {"f": tables["f"]}, decision=5).step([])
+    assert later.ignored == len(said)
+    with pytest.raises(TransportError, match="of decision 4 while deciding 3; hold it back"):
+        Agent("ann", plan, {"f": tables["f"]}, decision=3).step(said)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -237,3 +318,8 @@ def test_indices_that_take_more_than_one_byte_are_counted_as_long_as_they_are(
     solution = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
     assert solution.assignment == {x: sizes[x] - 1 for x in graph.variables}
     assert solution == method.solve(graph, tables)
+
+
+if __name__ == "__main__":  # what a test runs without assert statements
+    wrong = [(method, seed) for method in SEARCHES for seed in range(10) if not unruly_searches(method, seed)[0]]
+    sys.exit(f"another answer by {wrong}" if wrong else 0)

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import swarmbo as sb
@@ -17,6 +16,7 @@ ROUNDS, STARTS, DECISIONS = 3, 4, 2
 FIXED = sb.ADMM(rounds=ROUNDS, starts=STARTS, tolerance=1e-300, screened=16, polish_steps=4)
 SCOPES = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)}
 AGENTS, OWNERS = 5, 4  # an agent for each variable; the first of a factor's owns it
+LABEL = 12  # checksum, decision, turn, before every message of an agreement
 ARRAY, NIL, FLOAT = 1, 1, 9  # MessagePack, of up to 15 entries
 
 
@@ -52,7 +52,7 @@ def by_tag(wire: list[Envelope]) -> tuple[Counter[str], Counter[str]]:
     messages, sizes = Counter[str](), Counter[str]()
     for envelope in wire:
         if envelope.sender != envelope.recipient:
-            tag = msgspec.msgpack.decode(envelope.payload)[0]
+            tag = msgspec.msgpack.decode(envelope.payload[LABEL:])[0]
             messages[tag] += 1
             sizes[tag] += len(envelope.payload)
     return messages, sizes
@@ -75,7 +75,9 @@ def test_bytes_by_kind_are_those_that_crossed_the_wire(audit: Any, wire: list[En
     # variable with another agent's
     shared = [(f"f{i}", f"x{i + 1}") for i in range(3)]  # the other end belongs to the factor's owner
     assert messages["copy"] == DECISIONS * ROUNDS * len(shared)
-    size = sum(ARRAY + text("copy") + text(factor) + text(variable) + raw(STARTS) for factor, variable in shared)
+    size = sum(
+        LABEL + ARRAY + text("copy") + text(factor) + text(variable) + raw(STARTS) for factor, variable in shared
+    )
     assert sizes["copy"] == DECISIONS * ROUNDS * size
     assert messages["tally"] == messages["ruling"]
     assert messages["tally"] % (AGENTS - 1) == 0  # every sum goes once up a tree of the agents, and down again
@@ -107,8 +109,8 @@ def test_agents_that_know_their_own_outcomes_only_send_two_sums_of_a_number_an_e
     _, bounds, links, evaluate = audit.function(SCOPES)()
     sent = audit.alone(lambda: (graph, bounds, links, evaluate), "dumbo", FIXED)
     n = len(graph.agents)
-    up = ARRAY + text("tally") + 1 + text("x0")  # the part's index is a byte
-    down = ARRAY + text("ruling") + 1
+    up = LABEL + ARRAY + text("tally") + 1 + text("x0")  # the part's index is a byte
+    down = LABEL + ARRAY + text("ruling") + 1
     counts = range(audit.INITIAL, audit.INITIAL + DECISIONS)
     for phase in ("ranking", "apart"):
         assert sent[phase].messages == DECISIONS * 2 * (n - 1)

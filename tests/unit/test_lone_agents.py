@@ -1,11 +1,13 @@
 """Agents in processes of their own, with nothing in reach but their own data and messages, decide as a team does."""
 
+import importlib
 import os
+import re
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.coordination.messages import Codec
+from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.joint_world import JointWorld
 from swarmbo_envs import wlan_power_v0
@@ -241,7 +244,7 @@ def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(
             if turn >= INITIAL:  # one tree of agents, up and down, for each sum over all
                 assert messages["ranking"] == 2 * (n - 1)
                 assert messages["apart"] == (0 if belief is FADING else 2 * (n - 1))  # it may look again
-                assert sizes["ranking"] <= messages["ranking"] * (8 * turn + 40)
+                assert sizes["ranking"] <= messages["ranking"] * (8 * turn + 52)
             place, outcomes = in_team(query.point)
             team.tell(query, outcomes, point=place)
             processes.tell(*apart(point))
@@ -303,18 +306,58 @@ def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_t
     assert own_part("total", 1.0) != own_part("total", 3.0)
 
 
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, int]]:
+    """What an agent reads frames by, from a pipe, and the pipe's other end. It waits a twentieth of a second."""
+    monkeypatch.syspath_prepend(str(PROGRAM.parent))
+    source, sink = os.pipe()
+    lone_agent = importlib.import_module("lone_agent")
+    with os.fdopen(source), os.fdopen(sink, "wb", buffering=0) as pipe:
+        yield lone_agent.Frames(source, patience=0.05, largest=1000), pipe.fileno()
+
+
+def test_frames_are_read_whole_one_after_the_other(frames: tuple[Any, int]):
+    reader, sink = frames
+    contents = [b"a", bytes(range(256)), b"b" * 1000]
+    for content in contents:
+        os.write(sink, len(content).to_bytes(4, "little") + content)
+    assert [reader.read() for _ in contents] == contents
+
+
 @pytest.mark.parametrize(
-    ("sent", "words"),
+    ("written", "message"),
     [
-        (b"\x10", "got a frame with head"),  # cut off in its length
-        (b"\xff\xff\xff\xff" + b"x" * 9, "at most 67108864"),  # four gigabytes are not waited for
-        (b"\x09\x00\x00\x00abc", "got 3 bytes of a frame of 9"),
+        (b"\x05", "got 0 of the 3 bytes more of its length of a frame when no more came for 0.05 s"),
+        (b"\x05\x00\x00\x00abc", "got 3 of its 5 bytes of a frame when no more came for 0.05 s"),
+        (b"\xff\xff\xff\xff", "got a frame of 4294967295 bytes; wanted 1 to 1000"),
+        ((1001).to_bytes(4, "little"), "got a frame of 1001 bytes; wanted 1 to 1000"),
+        (b"\x00\x00\x00\x00", "got a frame of 0 bytes; wanted 1 to 1000"),
     ],
 )
-def test_a_frame_that_is_cut_off_or_too_long_ends_the_process_with_a_word(sent, words):
+def test_a_frame_that_is_cut_off_or_too_long_is_refused_and_not_waited_for(
+    frames: tuple[Any, int], written: bytes, message: str
+):
+    reader, sink = frames
+    os.write(sink, written)
+    with pytest.raises(TransportError, match=re.escape(message)):
+        reader.read()
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (b"\xff\xff\xff\x7f", "got a frame of 2147483647 bytes; wanted 1 to 67108864"),
+        (b"\x09\x00\x00\x00abc", "got 3 of its 9 bytes of a frame when the input ended"),
+        (b"\x03\x00\x00\x00abc", "Expected `object`, got `int`"),
+    ],
+)
+def test_a_process_that_gets_no_frames_ends_with_one_line(written: bytes, message: str):
     environment = os.environ | {"PYTHONPATH": str(Path(sb.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM)], input=sent, capture_output=True, env=environment, timeout=LIMIT, check=False
+    ended = subprocess.run(
+        [sys.executable, str(PROGRAM)], input=written, capture_output=True, env=environment, timeout=LIMIT, check=False
     )
-    assert done.returncode != 0
-    assert words in done.stderr.decode().splitlines()[-1]
+    said = ended.stderr.decode()
+    assert ended.returncode == 1
+    assert said.startswith("lone_agent: ")
+    assert message in said
+    assert said.count("\n") == 1

@@ -1,9 +1,12 @@
 """What crosses a link, and how long it is."""
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from swarmbo.coordination.ledger import encoded_size, extra_width
 from swarmbo.coordination.messages import (
     Choice,
     Codec,
@@ -13,14 +16,14 @@ from swarmbo.coordination.messages import (
     FactorTable,
     FromFactor,
     FromVariable,
+    Label,
     Message,
     Report,
     Verdict,
-    encoded_size,
-    extra_width,
     packed,
     unpacked,
 )
+from swarmbo.errors import TransportError
 
 ENTRIES = packed(np.array([1.0, -np.inf, 0.1]))
 MESSAGES: list[Message] = [
@@ -41,6 +44,37 @@ def test_a_message_survives_its_encoding(message: Message) -> None:
     again = Codec.decode(Codec.encode(message))
     assert again == message
     assert again.key == message.key
+
+
+@given(decision=st.integers(0, 2**32 - 1), turn=st.integers(0, 2**32 - 1), message=st.sampled_from(MESSAGES))
+@settings(deadline=None)
+def test_a_label_survives_and_takes_the_same_room_whatever_its_numbers(decision: int, turn: int, message: Message):
+    payload = Codec.encode(message, Label(decision, turn))
+    assert Codec.read(payload) == (Label(decision, turn), message)
+    assert len(payload) == len(Codec.encode(message))
+
+
+@given(data=st.data(), message=st.sampled_from(MESSAGES))
+@settings(deadline=None)
+def test_whatever_is_changed_cut_off_or_added_on_the_way_is_noticed(data: st.DataObject, message: Message):
+    payload = Codec.encode(message, Label(3, 1))
+    place = data.draw(st.integers(0, len(payload) - 1))
+    other = data.draw(st.integers(0, 255).filter(lambda byte: byte != payload[place]))
+    for mangled in (
+        payload[:place] + bytes([other]) + payload[place + 1 :],
+        payload[:place],
+        payload + bytes([other]),
+        payload[:place] + payload[place + 1 :],
+    ):
+        with pytest.raises(TransportError, match=r"changed on the way|cut off"):
+            Codec.read(mangled)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xc1", b"\x93\xa1?\x01\x02", b"\x92\xa6choice\x01"])
+def test_what_is_no_message_is_refused_even_if_its_checksum_is_right(content: bytes):
+    labelled = bytes(8) + content
+    with pytest.raises(TransportError, match="none of"):
+        Codec.read(zlib.crc32(labelled).to_bytes(4, "little") + labelled)
 
 
 def test_keys_tell_all_messages_apart() -> None:
