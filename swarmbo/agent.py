@@ -11,7 +11,7 @@ from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec, Key, Label, Message
 from swarmbo.coordination.program import Plan, Post
 from swarmbo.coordination.solution import Solution, solution_of
-from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of, total
+from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
@@ -199,7 +199,7 @@ def solve_with_agents(
     return solution_of(
         graph,
         assignment,
-        value=total(factor_values(graph, checked, assignment)),
+        values=factor_values(graph, checked, assignment),
         statuses=[outcome.status for outcome in outcomes],
         rounds=max(outcome.rounds for outcome in outcomes),
         traffic=traffic,

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 Goal = Literal["peak", "map", "level"]
-Status = Literal["exact", "converged", "max_rounds", "sequential", "not_needed", "centralised"]
+Status = Literal["exact", "converged", "max_rounds", "infeasible", "sequential", "not_needed", "centralised"]
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -39,6 +39,7 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     Args:
         status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
+            ``infeasible`` (what was chosen is forbidden, see ``violated``; by exact methods proved of all choices),
             ``sequential`` (agents chose in turn), ``not_needed`` (nothing was exchanged), ``centralised`` (somebody who
             has all factors in one place chose; no messages are counted).
         rounds: Steps of the method's own exchange that wait for one another; parts of a graph run side by side, and the
@@ -53,6 +54,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         dual_residual: How far the consensus still moved in the last round times the penalty's share of the natural one,
             likewise.
         polish_gain: By how much climbing from the consensus raised ``value``; None where nothing was polished.
+        violated: The factors that forbid what was chosen, being -inf there.
 
     Example:
         >>> import swarmbo as sb
@@ -71,6 +73,7 @@ class SolveReport(msgspec.Struct, frozen=True):
     primal_residual: float | None = None
     dual_residual: float | None = None
     polish_gain: float | None = None
+    violated: tuple[str, ...] = ()
 
     @property
     def messages(self) -> int:

@@ -25,7 +25,7 @@ from swarmbo.coordination.max_sum_solver import MaxSum
 from swarmbo.coordination.member import Member
 from swarmbo.coordination.program import Post
 from swarmbo.coordination.share import PartOutcome, Share, Steps, finish
-from swarmbo.coordination.tables import total
+from swarmbo.coordination.tables import total, violated
 from swarmbo.coordination.whole_part import WholePart
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
@@ -183,16 +183,19 @@ class ADMMPlan:
         """Put together what all agents came out with."""
         x = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
         values = {factor: value for outcome in outcomes for factor, value in outcome.values.items()}
-        value = total(np.array([values[factor] for factor in self.graph.factors]))
+        by_factor = {factor: values[factor] for factor in self.graph.factors}
+        value, broken = total(np.array(list(by_factor.values()))), violated(by_factor)
         by_part = {outcome.part: outcome for outcome in outcomes}
         gains = [by_part[part].gain for part in sorted(by_part)]
+        has_converged = all(outcome.has_converged for outcome in outcomes)
         report = SolveReport(
-            status="converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds",
+            status="infeasible" if broken else "converged" if has_converged else "max_rounds",
             rounds=max(outcome.rounds for outcome in outcomes),
             value=value,
             traffic=traffic,
             primal_residual=max((o.primal for o in outcomes if o.primal is not None), default=None),
             dual_residual=max((o.dual for o in outcomes if o.dual is not None), default=None),
+            violated=broken,
             polish_gain=sum(known) if (known := [gain for gain in gains if gain is not None]) else None,
         )
         point = np.array([x[variable] for variable in self.graph.variables])

@@ -65,7 +65,8 @@ def together(settings: "ADMM", share: Share, index: int, seed: int) -> Steps:
         best = np.concatenate([best, joined[None]])
     best, values, before = yield from polish(share, best, settings.polish_steps)
     winner = int(values.argmax())
-    gain = float(values[winner] - before.max()) if settings.polish_steps else None
+    is_polished = settings.polish_steps > 0 and before.max() > -np.inf
+    gain = float(values[winner] - before.max()) if is_polished else None
     outcome = PartOutcome(index, {}, {}, *residuals, gain)
     return (yield from finish(share, best[winner], outcome))
 

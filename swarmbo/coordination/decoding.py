@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from swarmbo.coordination.repair import least_forbidden
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import Edge, Vector
 from swarmbo.graph import FactorGraph
@@ -89,8 +90,12 @@ def decode(
 
 
 def best_value(heard: Sequence[Vector]) -> int:
-    """The index of the largest sum, added from the first message to the last; the lowest of equal ones."""
+    """The index of the largest sum, added from the first message to the last; the lowest of equal ones.
+
+    Where every value is forbidden, it is one that fewest messages forbid.
+    """
     summed = heard[0]
     for message in heard[1:]:
         summed = summed + message
-    return int(np.argmax(summed))
+    best = int(np.argmax(summed))
+    return best if summed[best] > -np.inf else least_forbidden(heard, [1.0] * len(heard))

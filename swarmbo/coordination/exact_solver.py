@@ -12,7 +12,7 @@ from swarmbo.coordination.ledger import Ledger
 from swarmbo.coordination.messages import Decided, Eliminated, FactorTable, packed, unpacked
 from swarmbo.coordination.program import Heard, Outcome, Post, Program
 from swarmbo.coordination.solution import Solution, solution_of
-from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
+from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of
 from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
@@ -64,7 +64,8 @@ class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
 
         Returns:
             The optimum; of equal ones, the one whose variables, decided from the last eliminated to the first, have the
-            lowest indices.
+            lowest indices. If every joint choice is forbidden, the status is ``infeasible``, and the report names the
+            factors that forbid the one that is handed back.
 
         Raises:
             ShapeError: If the tables do not fit the graph.
@@ -86,8 +87,8 @@ class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
         assignment: dict[str, int] = {}
         for variable, bucket in reversed(list(plan.buckets.items())):
             assignment[variable] = choose(bucket, parts_of[variable], assignment)
-        value = total(factor_values(graph, checked, assignment))
-        return solution_of(graph, assignment, value, ["exact"], plan.rounds, plan.traffic(assignment, routes))
+        values = factor_values(graph, checked, assignment)
+        return solution_of(graph, assignment, values, ["exact"], plan.rounds, plan.traffic(assignment, routes))
 
     def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> "EliminationPlan":
         """What every agent works out for itself from the graph: the order and who joins what.

@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from swarmbo.coordination.decoding import decoding_order
 from swarmbo.coordination.ledger import Ledger, extra_width
-from swarmbo.coordination.messages import Choice, Conditioned, FromFactor, FromVariable, Report, Verdict
+from swarmbo.coordination.messages import Choice, Conditioned, FromFactor, FromVariable, Line, Report, Verdict
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes
@@ -104,12 +104,18 @@ class PartPlan:
         self._decoding_traffic(ledger, chosen)
         return ledger.traffic
 
-    def loopy_traffic(self, choices: Sequence[Int[np.ndarray, " n_variables"]], last: Mapping[str, int]) -> Traffic:
+    def loopy_traffic(
+        self,
+        choices: Sequence[Int[np.ndarray, " n_variables"]],
+        last: Mapping[str, int],
+        mended: Sequence[Mapping[str, int]] = (),
+    ) -> Traffic:
         """What crosses the links on a part with loops.
 
         Args:
             choices: The variables' own choices before the first round and after each round.
             last: The joint choice that is decoded at the end.
+            mended: Those after each sweep of repair.
         """
         graph, tree, ledger = self.graph, self.tree, Ledger(self.routes)
         n_rounds = len(choices) - 1
@@ -121,13 +127,15 @@ class PartPlan:
                 ledger.add(actor, owner, FromVariable(f, x, b""), size, times=n_rounds + 1, extra=width_of[x])
                 ledger.add(owner, actor, FromFactor(f, x, b""), size, times=n_rounds)
         self._decoding_traffic(ledger, last)
+        for sweep in mended:
+            self._sweep_traffic(ledger, sweep)
         for agent, parent in tree.parent.items():
             if parent is None:
                 continue
             report, n_values = Report(self.index, agent, b"", 0.0, False), len(tree.factors[agent])
-            ledger.add(agent, parent, report, n_values, times=n_rounds)
+            ledger.add(agent, parent, report, n_values, times=n_rounds + len(mended))
             ledger.add(agent, parent, report, 2 * n_values)
-            ledger.add(parent, agent, Verdict(self.index, 0, False), times=n_rounds + 1)
+            ledger.add(parent, agent, Verdict(self.index, 0, False), times=n_rounds + 1 + len(mended))
         return ledger.traffic
 
     def _decoding_traffic(self, ledger: Ledger, chosen: Mapping[str, int]) -> None:
@@ -136,8 +144,18 @@ class PartPlan:
             for f in self.graph.factors_of(x):
                 if self.earlier[f, x]:
                     ledger.add(self.graph.owner(f), actor, Conditioned(f, x, b""), self.sizes[x])
-            for agent in self.told(x):
-                ledger.add(actor, agent, Choice(x, 0), extra=extra_width(chosen[x]))
+            self._choice_traffic(ledger, x, chosen[x])
+
+    def _sweep_traffic(self, ledger: Ledger, chosen: Mapping[str, int]) -> None:
+        for x in self.order:
+            for f in self.graph.factors_of(x):
+                owner, actor = self.graph.owner(f), self.graph.variable_owner(x)
+                ledger.add(owner, actor, Line(f, x, b"", 1.0), self.sizes[x])
+            self._choice_traffic(ledger, x, chosen[x])
+
+    def _choice_traffic(self, ledger: Ledger, x: str, index: int) -> None:
+        for agent in self.told(x):
+            ledger.add(self.graph.variable_owner(x), agent, Choice(x, 0), extra=extra_width(index))
 
 
 def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:

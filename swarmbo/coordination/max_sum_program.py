@@ -13,6 +13,7 @@ from swarmbo.coordination.messages import (
     FromFactor,
     FromVariable,
     Key,
+    Line,
     Message,
     Report,
     Verdict,
@@ -20,7 +21,8 @@ from swarmbo.coordination.messages import (
     unpacked,
 )
 from swarmbo.coordination.program import Heard, Outcome, Post, Program
-from swarmbo.coordination.tables import Table, spread, total
+from swarmbo.coordination.repair import least_forbidden, line_of, reweighed
+from swarmbo.coordination.tables import Rank, Table, rank, spread
 from swarmbo.coordination.updates import (
     Edge,
     Vector,
@@ -82,15 +84,18 @@ class PartAgent:
         chosen = yield from self._decode()
         return Outcome({x: chosen[x] for x in self.variables}, "exact", len(self.plan.levels))
 
-    def on_loops(self, rounds: int, damping: float, tolerance: float) -> Program:
-        """Rounds that renew every message, the best joint choice kept; then one decoded variable by variable."""
+    def on_loops(self, rounds: int, damping: float, tolerance: float, repairs: int) -> Program:
+        """Rounds that renew every message, the best joint choice kept; then one decoded variable by variable.
+
+        If all these are forbidden, the decoded one is repaired.
+        """
         graph, sizes = self.graph, self.plan.sizes
         self.one_pass = one_pass_for(rounds * self.n_entries)
         self.from_factors = {(f, x): np.zeros(sizes[x]) for x in self.variables for f in graph.factors_of(x)}
         sent = {(f, x): np.zeros(sizes[x]) for f in self.factors for x in graph.scope(f)}
         spreads = {f: spread(self.tables[f]) for f in self.factors}
         choices = self._own_choices()
-        best, best_value_so_far = choices, None
+        best, best_so_far = choices, None
         status: Status = "max_rounds"
         n_rounds = 0
         for n_rounds in range(1, rounds + 1):  # noqa: B007
@@ -108,8 +113,8 @@ class PartAgent:
                     assert isinstance(message, FromFactor)
                     self.from_factors[message.factor, x] = unpacked(message.entries)
             before, choices = choices, self._own_choices()
-            verdict, best_value_so_far = yield from self.agree(
-                {f: (value,) for f, value in values.items()}, change, choices != before, tolerance, best_value_so_far
+            verdict, best_so_far = yield from self.agree(
+                {f: (value,) for f, value in values.items()}, best_so_far, change, choices != before, tolerance
             )
             best = before if verdict.best else best
             if verdict.stop:
@@ -118,8 +123,17 @@ class PartAgent:
         values = yield from self._exchange_variable_messages(choices)
         decoded = yield from self._decode()
         both = {f: (values[f], self._value(f, decoded)) for f in self.factors}
-        verdict, _ = yield from self.agree(both, 0.0, False, tolerance, best_value_so_far)
-        agreed = (best, choices, decoded)[verdict.best]
+        verdict, best_so_far = yield from self.agree(both, best_so_far, until_allowed=True)
+        agreed, mended, weights = (best, choices, decoded)[verdict.best], decoded, dict.fromkeys(self.factors, 1.0)
+        for _ in range(repairs):
+            if verdict.stop:
+                break
+            mended = yield from self._sweep(mended, weights)
+            values = {f: self._value(f, mended) for f in self.factors}
+            weights = reweighed(weights, values)
+            one = {f: (value,) for f, value in values.items()}
+            verdict, best_so_far = yield from self.agree(one, best_so_far, until_allowed=True)
+            agreed = mended if verdict.best else agreed
         return Outcome({x: agreed[x] for x in self.variables}, status, n_rounds)
 
     def _exchange_variable_messages(
@@ -143,19 +157,21 @@ class PartAgent:
     def agree(
         self,
         values: Mapping[str, tuple[float, ...]],
-        change: float,
-        moved: bool,
-        tolerance: float,
-        best_so_far: float | None,
-    ) -> Generator[tuple[Key, ...], dict[Key, Message], tuple[Verdict, float | None]]:
+        best_so_far: Rank | None,
+        change: float = 0.0,
+        moved: bool = False,
+        tolerance: float = 0.0,
+        until_allowed: bool = False,
+    ) -> Generator[tuple[Key, ...], dict[Key, Message], tuple[Verdict, Rank | None]]:
         """Up the spanning tree and down again: which joint choice is the best so far, and whether to stop.
 
         Args:
             values: Of the own factors, at one or more joint choices.
+            best_so_far: At the root the rank of the best choice so far; elsewhere None.
             change: Largest relative change of the own factors' messages.
             moved: Whether an own variable's choice changed.
             tolerance: Changes up to it count as none.
-            best_so_far: At the root the best sum of values so far; elsewhere None.
+            until_allowed: Whether to stop is then a matter of the best choice so far: as soon as it is not forbidden.
         """
         plan, tree = self.plan, self.plan.tree
         children = tree.children[self.agent]
@@ -170,12 +186,13 @@ class PartAgent:
             change, moved = max(change, message.change), moved or message.moved
         parent = tree.parent[self.agent]
         if parent is None:
-            sums = [total(np.array(row)) for row in zip(*(known[f] for f in self.graph.factors), strict=True)]
+            ranks = [rank(np.array(row)) for row in zip(*(known[f] for f in self.graph.factors), strict=True)]
             best = 0
-            for place, candidate in enumerate(sums, start=1):
+            for place, candidate in enumerate(ranks, start=1):
                 if best_so_far is None or candidate > best_so_far:
                     best, best_so_far = place, candidate
-            verdict = Verdict(plan.index, best, change <= tolerance and not moved)
+            is_allowed = best_so_far is not None and best_so_far[0] == 0
+            verdict = Verdict(plan.index, best, is_allowed if until_allowed else change <= tolerance and not moved)
         else:
             rows = np.array([known[f] for f in tree.factors[self.agent]]).T
             self.post(parent, Report(plan.index, self.agent, packed(rows), change, moved))
@@ -209,6 +226,28 @@ class PartAgent:
                 chosen[x] = index
                 for agent in self.plan.told(x):
                     self.post(agent, Choice(x, index))
+        for f in self.factors:
+            yield from self._hear_choices(heard, graph.scope(f), chosen)
+        return chosen
+
+    def _sweep(
+        self, before: Mapping[str, int], weights: Mapping[str, float]
+    ) -> Generator[tuple[Key, ...], dict[Key, Message], dict[str, int]]:
+        """One sweep of repair; takes and returns at least the choices of its own variables and factors."""
+        graph, heard, chosen = self.graph, Heard(), dict(before)
+        for x in self.plan.order:
+            for f in graph.factors_of(x):
+                if f in self.factors:
+                    yield from self._hear_choices(heard, self.plan.earlier[f, x], chosen)
+                    entries = line_of(self.tables[f], graph.scope(f), x, chosen)
+                    self.post(graph.variable_owner(x), Line(f, x, packed(entries), weights[f]))
+            if x in self.variables:
+                yield from heard.wait(("line", f, x) for f in graph.factors_of(x))
+                said: list[Line] = [heard["line", f, x] for f in graph.factors_of(x)]
+                lines, counts = [unpacked(line.entries) for line in said], [line.weight for line in said]
+                chosen[x] = least_forbidden(lines, counts, chosen[x])
+                for agent in self.plan.told(x):
+                    self.post(agent, Choice(x, chosen[x]))
         for f in self.factors:
             yield from self._hear_choices(heard, graph.scope(f), chosen)
         return chosen
@@ -254,12 +293,14 @@ class MaxSumPlan:
         rounds: As in the settings, like the next two.
         damping: Share of the previous message kept in a new one.
         tolerance: Relative changes of messages up to it count as none.
+        repairs: Sweeps at most over a joint choice that is forbidden.
     """
 
     parts: tuple[PartPlan, ...]
     rounds: int
     damping: float
     tolerance: float
+    repairs: int
 
     def programs(self, agent: str, tables: Mapping[str, Table], post: Post) -> Iterable[Program]:
         """What one agent does; see :class:`swarmbo.coordination.program.Plan`."""
@@ -269,4 +310,4 @@ class MaxSumPlan:
                 if part.graph.is_forest:
                     yield side.on_tree()
                 else:
-                    yield side.on_loops(self.rounds, self.damping, self.tolerance)
+                    yield side.on_loops(self.rounds, self.damping, self.tolerance, self.repairs)

@@ -10,8 +10,9 @@ from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.max_sum_program import MaxSumPlan
+from swarmbo.coordination.repair import sweeps
 from swarmbo.coordination.solution import Solution, solution_of
-from swarmbo.coordination.tables import Table, checked_tables, factor_values, sizes_of, total
+from swarmbo.coordination.tables import Table, checked_tables, factor_values, rank, sizes_of
 from swarmbo.coordination.updates import (
     Edge,
     Vector,
@@ -36,7 +37,9 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
 
     Each connected part of the graph is solved by itself. Where it is a tree, messages are undamped and as many rounds
     are taken as it needs (half its longest path), so the result is exact whatever ``rounds`` says. Where it has loops,
-    the best joint choice over all rounds is kept, together with a last one that is decided variable by variable.
+    the best joint choice over all rounds is kept, together with a last one that is decided variable by variable. Should
+    all of them be forbidden, that last one is repaired: variable by variable again, each taking the value at which the
+    fewest factors are broken, and those that stay broken weighing more and more (``swarmbo.coordination.repair``).
 
     The report's ``rounds`` count renewals of messages, in each of which variables write to their factors and then
     factors to their variables: on a tree until the last message is final, on loops until they stop. Agreeing on the
@@ -47,6 +50,8 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: A part with loops has converged when no message changes by more than this share of its factor's
             spread (largest less smallest entry), and no choice changes; >= 0.
+        repairs: Where every joint choice so far is forbidden, sweeps at most over the variables to find one that is
+            not, >= 0; parts with loops only.
 
     Example:
         >>> import swarmbo as sb
@@ -60,11 +65,13 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
     rounds: int = 50
     damping: float = 0.5
     tolerance: float = 1e-6
+    repairs: int = 30
 
     def __post_init__(self) -> None:
         require(self, "rounds", lambda rounds: rounds >= 1, "an integer >= 1")
         require(self, "damping", lambda damping: 0.0 <= damping < 1.0, "a number in [0, 1)")
         require(self, "tolerance", lambda tolerance: tolerance >= 0.0, "a number >= 0")
+        require(self, "repairs", lambda repairs: repairs >= 0, "an integer >= 0")
 
     def solve(
         self, graph: FactorGraph, tables: Mapping[str, ArrayLike], links: "nx.Graph[Any] | None" = None
@@ -77,8 +84,9 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
             links: Radio graph of the agents; None: everyone hears everyone.
 
         Returns:
-            The best joint choice found. Its value is -inf if every one that was tried is forbidden; on graphs with
-            loops that does not prove that none is allowed.
+            The best joint choice found: of forbidden ones that which fewest factors forbid. If it is forbidden, its
+            value is -inf, the report's status ``infeasible``, and its ``violated`` names the factors that forbid it; on
+            graphs with loops that does not prove that none is allowed.
 
         Raises:
             ShapeError: If the tables do not fit the graph.
@@ -94,8 +102,8 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
             assignment.update(chosen)
             statuses.append(status)
             most_rounds, traffic = max(most_rounds, rounds), traffic + crossed
-        value = total(factor_values(graph, checked, assignment))
-        return solution_of(graph, assignment, value, statuses, most_rounds, traffic)
+        values = factor_values(graph, checked, assignment)
+        return solution_of(graph, assignment, values, statuses, most_rounds, traffic)
 
     def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> MaxSumPlan:
         """What every agent works out for itself from the graph: its parts, their rounds, trees and order of decoding.
@@ -106,7 +114,7 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
             routes: Who reaches whom.
         """
         parts = tuple(PartPlan(part, i, sizes, routes) for i, part in enumerate(graph.components))
-        return MaxSumPlan(parts, self.rounds, self.damping, self.tolerance)
+        return MaxSumPlan(parts, self.rounds, self.damping, self.tolerance, self.repairs)
 
     def solve_part(self, plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:
         """One connected part: its choice, status, rounds and traffic. The tables are taken as they are, unchecked."""
@@ -118,23 +126,29 @@ class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
         flooding = Flooding(plan.graph, tables, one_pass)
         messages = np.zeros(flooding.n_entries)
         choices = [flooding.choices(messages)]
-        best, best_value = choices[0], total(flooding.values(choices[0]))
+        best, best_rank = choices[0], rank(flooding.values(choices[0]))
         status: Status = "max_rounds"
         for _ in range(self.rounds):
             messages, change = flooding.from_factors(messages, flooding.from_variables(messages), self.damping)
             choices.append(flooding.choices(messages))
-            value = total(flooding.values(choices[-1]))
-            if value > best_value:
-                best, best_value = choices[-1], value
+            found = rank(flooding.values(choices[-1]))
+            if found > best_rank:
+                best, best_rank = choices[-1], found
             if change <= self.tolerance and np.array_equal(choices[-1], choices[-2]):
                 status = "converged"
                 break
         from_variables = flooding.by_edge(flooding.from_variables(messages))
         last = decode(graph, plan.order, tables, from_variables, flooding.by_edge(messages))
         chosen = {variable: int(best[i]) for i, variable in enumerate(graph.variables)}
-        if total(factor_values(graph, tables, last)) > best_value:
-            chosen = last
-        return chosen, status, len(choices) - 1, plan.loopy_traffic(choices, last)
+        if (found := rank(factor_values(graph, tables, last))) > best_rank:
+            chosen, best_rank = last, found
+        mended: list[dict[str, int]] = []
+        tries = sweeps(graph, plan.order, tables, last)
+        while best_rank[0] < 0 and len(mended) < self.repairs:
+            mended.append(next(tries))
+            if (found := rank(factor_values(graph, tables, mended[-1]))) > best_rank:
+                chosen, best_rank = mended[-1], found
+        return chosen, status, len(choices) - 1, plan.loopy_traffic(choices, last, mended)
 
 
 def max_sum(
@@ -144,6 +158,7 @@ def max_sum(
     rounds: int = 50,
     damping: float = 0.5,
     tolerance: float = 1e-6,
+    repairs: int = 30,
     links: "nx.Graph[Any] | None" = None,
 ) -> Solution:
     """Max-sum on a factor graph: exact on forests; see :class:`MaxSum`.
@@ -154,6 +169,7 @@ def max_sum(
         rounds: Most rounds on parts with loops.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: Relative change of messages below which a part with loops has converged.
+        repairs: Sweeps at most to find a joint choice that is not forbidden, on parts with loops.
         links: Radio graph of the agents; None: everyone hears everyone.
 
     Returns:
@@ -170,7 +186,7 @@ def max_sum(
         >>> solution.assignment, solution.value, solution.report.status
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 'exact')
     """
-    return MaxSum(rounds=rounds, damping=damping, tolerance=tolerance).solve(graph, tables, links)
+    return MaxSum(rounds=rounds, damping=damping, tolerance=tolerance, repairs=repairs).solve(graph, tables, links)
 
 
 def solve_tree(plan: PartPlan, tables: Mapping[str, Table]) -> PartSolution:

@@ -138,7 +138,7 @@ class Member:
         if graph.is_forest:
             outcome = yield from side.on_tree()
         else:
-            outcome = yield from side.on_loops(max_sum.rounds, max_sum.damping, max_sum.tolerance)
+            outcome = yield from side.on_loops(max_sum.rounds, max_sum.damping, max_sum.tolerance, max_sum.repairs)
         for variable in self.variables:
             index = np.array([float(outcome.assignment[variable])])
             for factor in graph.factors_of(variable):

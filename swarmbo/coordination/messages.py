@@ -63,6 +63,17 @@ class Conditioned(Message, frozen=True, tag="given"):
     about: ClassVar = ("factor", "variable")
 
 
+class Line(Message, frozen=True, tag="line"):
+    """A factor's entries by the value of a variable, given all its others, and what breaking the factor counts."""
+
+    factor: str
+    variable: str
+    entries: bytes
+    weight: float
+
+    about: ClassVar = ("factor", "variable")
+
+
 class Choice(Message, frozen=True, tag="choice"):
     """The word of a variable's owner: which value it takes."""
 
@@ -187,6 +198,7 @@ AnyMessage = (
     FromVariable
     | FromFactor
     | Conditioned
+    | Line
     | Choice
     | Report
     | Verdict

@@ -10,7 +10,7 @@ from swarmbo.coordination.local_functions import LocalFunctions, exchange
 from swarmbo.coordination.max_sum_plan import PartPlan
 from swarmbo.coordination.max_sum_solver import MaxSum
 from swarmbo.coordination.refinement import Resolution, is_at_edge, tables
-from swarmbo.coordination.tables import Table, total
+from swarmbo.coordination.tables import Table, rank
 from swarmbo.coordination.zoom_plan import Zoom, ZoomPlan
 from swarmbo.coordination.zoom_program import RefinedMaxSumPlan
 from swarmbo.graph import stacks_of
@@ -166,7 +166,7 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
             new_values, new_received = evaluated(functions, candidate)
             for i in active:
                 factors = plans[i].coarse.graph.factors
-                before, after = (total(np.array([v[f] for f in factors])) for v in (values, new_values))
+                before, after = (rank(np.array([v[f] for f in factors])) for v in (values, new_values))
                 improved = after > before
                 if improved:
                     x[plans[i].columns] = candidate[plans[i].columns]

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
+from jaxtyping import Float
 
+from swarmbo.coordination.tables import total, violated
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Status, Traffic
 
@@ -14,7 +17,8 @@ class Solution(msgspec.Struct, frozen=True):
     Args:
         assignment: For each variable the index of its value, in the graph's order of variables.
         value: Sum of the tables at the assignment; -inf if it is a forbidden one.
-        upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known.
+        upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known. -inf: every one is
+            forbidden.
         report: Status, rounds, traffic and gap.
 
     Example:
@@ -36,7 +40,7 @@ class Solution(msgspec.Struct, frozen=True):
 def solution_of(
     graph: FactorGraph,
     assignment: dict[str, int],
-    value: float,
+    values: Float[np.ndarray, " n_factors"],
     statuses: Sequence[Status],
     rounds: int,
     traffic: Traffic,
@@ -46,17 +50,26 @@ def solution_of(
     Args:
         graph: The whole graph.
         assignment: Index by variable, in any order.
-        value: Sum of all tables there.
+        values: Each factor's entry there, in the graph's order of factors.
         statuses: One for each connected part.
         rounds: The most that any part took; parts do not wait for one another.
         traffic: Of all parts.
     """
     exact = all(status == "exact" for status in statuses)
     open_ended = any(status == "max_rounds" for status in statuses)
-    status: Status = "exact" if exact else "max_rounds" if open_ended else "converged"
+    value, broken = total(values), violated(dict(zip(graph.factors, values.tolist(), strict=True)))
+    status: Status = "infeasible" if broken else "exact" if exact else "max_rounds" if open_ended else "converged"
+    report = SolveReport(
+        status=status,
+        rounds=rounds,
+        value=value,
+        gap=0.0 if exact and not broken else None,  # -inf less -inf is nothing
+        traffic=traffic,
+        violated=broken,
+    )
     return Solution(
         assignment={variable: assignment[variable] for variable in graph.variables},
         value=value,
         upper_bound=value if exact else None,
-        report=SolveReport(status=status, rounds=rounds, value=value, gap=0.0 if exact else None, traffic=traffic),
+        report=report,
     )

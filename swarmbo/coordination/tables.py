@@ -80,6 +80,19 @@ def total(values: Float[np.ndarray, " n_factors"]) -> float:
     return float(np.add.accumulate(values)[-1])
 
 
+Rank = tuple[int, float]
+
+
+def rank(values: Float[np.ndarray, " n_factors"]) -> Rank:
+    """How good a joint choice is, larger being better: by how few factors forbid it, then by the sum of all."""
+    return -int((values == -np.inf).sum()), total(values)
+
+
+def violated(values: Mapping[str, float]) -> tuple[str, ...]:
+    """The factors that forbid a joint choice, given the value of each."""
+    return tuple(factor for factor, value in values.items() if value == -np.inf)
+
+
 def spread(table: Table) -> float:
     """Largest less smallest finite entry; 1 if that is zero or nothing is finite. The unit of changes of messages."""
     high, low = float(table.max()), smallest_finite(table)

@@ -13,7 +13,7 @@ from swarmbo.coordination.max_sum_program import PartAgent
 from swarmbo.coordination.messages import Consensus, Key, Message, Published, packed, unpacked
 from swarmbo.coordination.program import Post
 from swarmbo.coordination.refinement import is_at_edge, tables
-from swarmbo.coordination.tables import Table, total
+from swarmbo.coordination.tables import Table, total, violated
 from swarmbo.coordination.zoom_plan import Zoom, ZoomPlan
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.records import SolveReport, Status, Traffic
@@ -68,12 +68,12 @@ class ZoomAgent:
                 outcome = yield from side.on_tree()
             else:
                 max_sum = plan.max_sum
-                outcome = yield from side.on_loops(max_sum.rounds, max_sum.damping, max_sum.tolerance)
+                outcome = yield from side.on_loops(max_sum.rounds, max_sum.damping, max_sum.tolerance, max_sum.repairs)
             candidate = yield from self._hear_choice(x, grid, outcome.assignment)
             new_values, new_received = yield from self._evaluate(candidate)
             rows = {f: (new_values[f],) if zoom.levels else (values[f], new_values[f]) for f in self.factors}
             moved = self._is_at_edge(grid, candidate)
-            verdict, best_so_far = yield from side.agree(rows, 0.0, moved, 0.0, best_so_far)
+            verdict, best_so_far = yield from side.agree(rows, best_so_far, moved=moved)
             improved = verdict.best == (1 if zoom.levels else 2)
             zoom = zoom.after(outcome.rounds, finer=not improved or verdict.stop)
             if improved:
@@ -183,7 +183,10 @@ class RefinedMaxSumPlan:
             traffic: Of all of them.
         """
         is_done = all(part.is_fine_enough(zoom) for part, zoom in zip(self.parts, zooms, strict=True))
-        value = total(np.array([values[factor] for factor in self.graph.factors]))
-        rounds = max(zoom.rounds for zoom in zooms)
-        status: Status = "converged" if is_done else "max_rounds"
-        return Agreement(point, value, SolveReport(status=status, rounds=rounds, value=value, traffic=traffic))
+        by_factor = {factor: values[factor] for factor in self.graph.factors}
+        value, broken = total(np.array(list(by_factor.values()))), violated(by_factor)
+        status: Status = "infeasible" if broken else "converged" if is_done else "max_rounds"
+        report = SolveReport(
+            status=status, rounds=max(zoom.rounds for zoom in zooms), value=value, traffic=traffic, violated=broken
+        )
+        return Agreement(point, value, report)

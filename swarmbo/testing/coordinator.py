@@ -27,6 +27,7 @@ def check_coordinator(make: Callable[[], Any]) -> None:
 
     What comes out is a choice in bounds, the same every time, and changes nothing that was given. Its value is that of
     the choice, no less than the average one has, nor any start that was suggested. What is said of the optimum is so.
+    A choice that is forbidden is called ``infeasible``, and the factors that forbid it are named.
     Links that join all, if not at once, change the choice by no more than rounding. Where agents can run it by messages
     (it has ``plan``), they choose alike, to the bit, and count the same traffic.
 
@@ -60,6 +61,21 @@ def _check_tables(make: Callable[[], Any]) -> None:
             sizes = {variable: 2 + place for place, variable in enumerate(graph.variables)}
             tables = {f: rng.normal(size=[sizes[v] for v in graph.scope(f)]) for f in graph.factors}
             _check_choice(make, graph, tables, links, f"solve() over a {name}")
+            hard = {f: np.where(rng.random(table.shape) < 0.4, -np.inf, table) for f, table in tables.items()}
+            _check_choice(make, graph, hard, links, f"solve() over a {name} where much is forbidden")
+            _check_choice(make, graph, _forbidden(graph, tables), links, f"solve() over a {name} that forbids all")
+
+
+def _forbidden(graph: FactorGraph, tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tables that allow no joint choice, though each allows some: two factors want different values of a variable."""
+    variable = next(v for v in graph.variables if len(graph.factors_of(v)) > 1)
+    out = dict(tables)
+    for wanted, factor in enumerate(graph.factors_of(variable)[:2]):
+        axis = graph.scope(factor).index(variable)
+        allowed = np.moveaxis(np.full_like(out[factor], -np.inf), axis, 0)
+        allowed[wanted] = np.moveaxis(out[factor], axis, 0)[wanted]
+        out[factor] = np.moveaxis(allowed, 0, axis)
+    return out
 
 
 def _check_choice(
@@ -78,8 +94,17 @@ def _check_choice(
         return float(sum(tables[f][tuple(assignment[v] for v in graph.scope(f))] for f in graph.factors))
 
     value = worth(chosen)
-    claim_close(
-        solution.value, value, f"{where}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
+    says = f"{where}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
+    if value > -np.inf:
+        claim_close(solution.value, value, *says)
+    else:
+        claim(solution.value == value, says[0], "no -inf", says[1])
+    broken = [f for f in graph.factors if tables[f][tuple(chosen[v] for v in graph.scope(f))] == -np.inf]
+    named = list(solution.report.violated)
+    claim_equal(named, broken, f"{where}: factors in report.violated", f"those that are -inf at the choice, {broken}")
+    status = solution.report.status
+    claim(
+        bool(broken) == (status == "infeasible"), f"{where}: the status", status, "'infeasible' for what is forbidden"
     )
     every = [
         worth(dict(zip(sizes, indices, strict=True)))
@@ -144,9 +169,15 @@ def _check_said_of_optimum(report: SolveReport, value: float, best: float, where
             value, best, f"{where}: the sum of what is said to be 'exact', {value:.6g}", f"the most, {best:.6g}"
         )
     gap = report.gap
+    if value == -np.inf:
+        claim(gap is None, f"{where}: the gap of a forbidden choice", gap, "None")
     claim(gap is None or best - value <= gap + 1e-9, f"{where}: the gap", gap, f"None, or at least {best - value}")
 
 
 def _claim_same_traffic(by_agents: SolveReport, fast: SolveReport, where: str) -> None:
+    ended = by_agents.status, by_agents.violated
+    claim(
+        (fast.status, fast.violated) == ended, f"{where}: status and violated", (fast.status, fast.violated), str(ended)
+    )
     sent = by_agents.traffic
     claim(fast.traffic == sent, f"{where}: the traffic", str(fast.traffic), f"what agents send, {sent}")

@@ -41,7 +41,8 @@ def test_ties_go_to_the_lowest_indices() -> None:
 
 def test_when_everything_is_forbidden_the_optimum_is_minus_infinity_without_a_gap() -> None:
     solution = exact(CHAIN, TABLES | {"f": np.full((3, 4, 5), -np.inf)})
-    assert (solution.value, solution.upper_bound, solution.report.gap) == (-np.inf, -np.inf, 0.0)
+    assert (solution.value, solution.upper_bound, solution.report.gap) == (-np.inf, -np.inf, None)
+    assert (solution.report.status, solution.report.violated) == ("infeasible", ("f",))
 
 
 def test_a_sweep_up_and_down_the_chain_is_counted_in_rounds_and_messages() -> None:

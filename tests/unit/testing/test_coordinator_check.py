@@ -25,7 +25,10 @@ class Search:
         every = [dict(zip(sizes, at, strict=True)) for at in itertools.product(*map(range, sizes.values()))]
         worth = [sum(tables[f][tuple(at[v] for v in graph.scope(f))] for f in graph.factors) for at in every]
         best = int(np.argmax(worth))
-        return sb.Solution(every[best], worth[best], worth[best], sb.SolveReport("exact", gap=0.0))
+        values = {f: tables[f][tuple(every[best][v] for v in graph.scope(f))] for f in graph.factors}
+        broken = tuple(f for f, value in values.items() if value == -np.inf)
+        report = sb.SolveReport("infeasible", violated=broken) if broken else sb.SolveReport("exact", gap=0.0)
+        return sb.Solution(every[best], worth[best], worth[best], report)
 
 
 def solving(change, settings=Search):
@@ -40,6 +43,14 @@ def solving(change, settings=Search):
 
 def with_solution(**wrong):
     return solving(lambda right, tables, links: msgspec.structs.replace(right, **wrong))
+
+
+def with_report(**wrong):
+    return solving(
+        lambda right, tables, links: msgspec.structs.replace(
+            right, report=msgspec.structs.replace(right.report, **wrong)
+        )
+    )
 
 
 def second_best(said=REPORT, bound=None):
@@ -202,6 +213,21 @@ BROKEN = {
         "the gap: got 0.0; wanted None, or at least ",
     ),
     "a bound too low": (Search, second_best(bound="its own"), "the upper bound: got .*; wanted None, or at least "),
+    "silent on what is forbidden": (
+        Search,
+        with_report(violated=()),
+        r"that forbids all: factors in report.violated: got .*; wanted those that are -inf at the choice, \['",
+    ),
+    "calls what is forbidden exact": (
+        Search,
+        with_report(status="exact"),
+        "that forbids all: the status: got exact; wanted 'infeasible' for what is forbidden",
+    ),
+    "a gap of what is forbidden": (
+        Search,
+        with_report(gap=0.0),
+        "that forbids all: the gap of a forbidden choice: got 0.0; wanted None",
+    ),
     "by turns": (
         Search,
         elsewhere(lambda links: next(TURN) % 2),
