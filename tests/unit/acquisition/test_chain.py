@@ -47,3 +47,12 @@ def test_relayed_contact_is_contact_and_agents_without_position_come_last():
     assert chains("abcd", positions, links) == [("a", "c", "d", "b")]
     assert chains("abcd", positions, None) == [("a", "c", "d", "b")]
     assert chains("", {}, None) == []
+
+
+@given(st.integers(0, 1000), st.integers(8, 14))
+@settings(max_examples=30, deadline=None)
+def test_no_stretch_of_a_long_path_is_better_turned_round(seed, n):
+    P = np.random.default_rng(seed).normal(size=(n, 2))
+    path = shortest_path_order(P)
+    turned = [path[:i] + path[i:j][::-1] + path[j:] for i in range(n) for j in range(i + 2, n + 1)]
+    assert min(length(P, other) for other in turned) >= length(P, path) - 1e-9

@@ -69,7 +69,7 @@ def matern52(X, Z, lengths):
     return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
 
 
-def dense(X, totals, factors, moments, Z, now, parts):
+def dense(X, totals, factors, moments, Z, now, parts, paces=(PACE, PACE, PACE)):
     """Mean (m,) and covariance (m, m) of the sum of some factors at Z in a round, by loops over entries."""
     rows = [(t, TOTAL, y) for t, y in enumerate([] if totals is None else totals) if np.isfinite(y)]
     rows += [(t, i, y) for t, line in enumerate(factors) for i, y in enumerate(line) if np.isfinite(y)]
@@ -83,9 +83,9 @@ def dense(X, totals, factors, moments, Z, now, parts):
     cross = np.zeros((len(Z), len(rows)))
     for i, kernel in enumerate(kernels):
         holds = np.array([i in own for own in held], dtype=float)
-        K += kernel(at, at) * np.outer(holds, holds) * np.exp(-np.abs(when[:, None] - when) / PACE)
+        K += kernel(at, at) * np.outer(holds, holds) * np.exp(-np.abs(when[:, None] - when) / paces[i])
         if i in parts:
-            cross += kernel(Z, at) * holds * np.exp(-np.abs(now - when) / PACE)
+            cross += kernel(Z, at) * holds * np.exp(-np.abs(now - when) / paces[i])
     K += NOISE * np.eye(len(rows))
     y = np.array([value for _, _, value in rows])
     prior = sum(kernels[i](Z, Z) for i in parts)
@@ -118,6 +118,22 @@ def test_posterior_equals_the_dense_formula_at_any_moment_and_however_it_was_tol
         alone_mean, alone_cov = dense(X, totals, factors, moments, Z, now, (i,))
         np.testing.assert_allclose(own_mean, alone_mean, atol=1e-8)
         np.testing.assert_allclose(own_var, np.diag(alone_cov), atol=1e-8)
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
+def test_every_factor_fades_at_its_own_pace(way):
+    X, outcomes, moments = data_of(9)
+    totals, factors = told(outcomes, way, np.random.default_rng(1))
+    paces, belief = (1.5, 6.0, 25.0), belief_of()
+    own = tuple(TimeCorrelation("matern12", pace) for pace in paces)
+    belief = belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, times=own))
+    belief = belief.update(X, totals=totals, factors=factors, moments=moments).at(18.0)
+    Z = np.random.default_rng(5).random((6, 3))
+    for i, factor in enumerate(GRAPH.factors):
+        mean, var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
+        expected_mean, expected_cov = dense(X, totals, factors, moments, Z, 18.0, (i,), paces)
+        np.testing.assert_allclose(mean, expected_mean, atol=1e-8)
+        np.testing.assert_allclose(var, np.diag(expected_cov), atol=1e-8)
 
 
 def test_one_factor_equals_the_exact_belief_and_has_the_evidence_of_scikit_learns_kernels():

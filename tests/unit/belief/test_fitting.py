@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import approx_fprime, minimize_scalar
 from scipy.stats import multivariate_normal
 
-from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, fitting
 from swarmbo.belief.fitting import LogPosterior, fit_hyperparameters, profiled_mean, standardisation, warm_start
 from swarmbo.belief.priors import HyperparameterPrior
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
@@ -202,3 +202,23 @@ def test_a_fit_never_raises(rows):
     assert np.isfinite(mean).all()
     assert np.isfinite(var).all()
     assert (var >= 0.0).all()
+
+
+@pytest.mark.parametrize("model", ["shared", "separate"])
+def test_the_gradient_is_that_of_the_evidence_with_what_was_added_to_the_diagonal_held_fixed(model, monkeypatch):
+    """Where jitter is needed for real, finite differences see rounding only; so it is made large enough to be seen."""
+    jitter = 0.05
+
+    def with_jitter(K):
+        lower = np.tril(K)
+        full = lower + lower.T - np.diag(K.diagonal())
+        return np.asfortranarray(np.linalg.cholesky(full + jitter * np.eye(len(K)))), jitter
+
+    monkeypatch.setattr(fitting, "factorise", with_jitter)
+    gp_settings = ExactGPSettings(lengthscales=model)
+    prior = HyperparameterPrior.of(gp_settings, SQUARE)
+    U, z = sample_field(2, 20, [0.3, 0.6])
+    log_posterior = LogPosterior.of(gp_settings, prior, U, z)
+    theta = prior.centre
+    numeric = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
+    np.testing.assert_allclose(log_posterior(theta)[1], numeric, rtol=1e-4, atol=1e-4)

@@ -269,3 +269,25 @@ def test_while_news_spread_nothing_that_was_known_is_lost_and_no_reading_weighs_
     for agent in agents.values():
         assert agent.is_settled
         assert_is_pool(agent, list(agents.values()))
+
+
+def test_an_echo_of_the_last_message_does_not_keep_a_link_up():
+    agents = ring(PushSum, ["a", "b"], patience=4)
+    for agent in agents.values():
+        measure(agent, 3)
+    exchange(agents.values(), InProcess().open(["a", "b"]), steps=30)
+    assert_is_pool(agents["b"], list(agents.values()))
+    last = [envelope for envelope in agents["a"].speak() if envelope.recipient == "b"]
+    for _ in range(20):  # "a" is gone, but what it said last comes again and again
+        agents["b"].hear(last)
+        agents["b"].speak()
+    assert_is_pool(agents["b"], [agents["b"]])
+
+
+def test_the_least_patience_is_enough_where_no_message_is_lost(names):
+    agents = ring(PushSum, names, patience=1)
+    for agent in agents.values():
+        measure(agent, 2)
+    exchange(agents.values(), InProcess().open(names, links_of(names)), steps=120)
+    for agent in agents.values():
+        assert_is_pool(agent, list(agents.values()))
