@@ -244,6 +244,8 @@ class Score(msgspec.Struct, frozen=True):
             precision and recall over the evaluation points, 1 where both sets are empty; None without level or belief.
         view_rmse: The map RMSE of every agent's own view, where each has a belief of its own; ``map_rmse`` is then that
             of the agent that knows most. None where all share one.
+        recommended_so_far: Sum of the recommendation regrets of this and all earlier rounds, the one at reset left out:
+            the score of Daxberger & Low's experiments (2017). Rounds without a recommendation add nothing.
     """
 
     simple_regret: float
@@ -253,6 +255,7 @@ class Score(msgspec.Struct, frozen=True):
     map_rmse: float | None = None
     level_f1: float | None = None
     view_rmse: dict[str, float] | None = None
+    recommended_so_far: float = 0.0
 
 
 class RoundRecord(msgspec.Struct, frozen=True):

@@ -86,3 +86,24 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
     union = 2.0 * math.log(4.0 * n_factors * math.pi**2 * t**2 / (6.0 * delta))
     grid = n_dims * t**2 * b * math.sqrt(math.log(4.0 * n_factors * a / delta))
     return max(union + 2.0 * n_dims * math.log(grid), 0.0)
+
+
+def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> int:
+    """D b t² r sqrt(log(2 |U| a / delta)) points along each variable of the cube [0, r]^d with r = 1, rounded up.
+
+    Args:
+        n_dims: d, all variables.
+        n_factors: |U|.
+        t: Evaluations so far.
+        delta: Probability with which the bound may fail, in (0, 1).
+        a: As in :func:`continuous_beta`.
+        b: Likewise.
+
+    Source:
+        Hoang et al. 2018, lemma 5, tau_t.
+
+    Example:
+        >>> [growing_lattice(2, 1, t, 0.1, 1.0, 1.0) for t in (1, 3, 10)]
+        [4, 32, 347]
+    """
+    return math.ceil(n_dims * b * max(t, 1) ** 2 * math.sqrt(math.log(2.0 * n_factors * a / delta)))

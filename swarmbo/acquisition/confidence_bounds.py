@@ -17,9 +17,11 @@ class ConfidenceBounds(BeliefFunctions):
 
     Args:
         sqrt_beta: Weight of each factor's standard deviation.
+        lattice_points: As many along each variable, at least, are wanted of a way to agree that has a lattice.
     """
 
     sqrt_beta: Mapping[str, float]
+    lattice_points: int = 0
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's bound, in the unit the belief is about."""

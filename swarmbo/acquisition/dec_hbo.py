@@ -1,11 +1,20 @@
 """DEC-HBO: upper confidence bounds of factors that may overlap, in sum (Hoang et al. 2018)."""
 
 import math
+from typing import Literal
 
-from swarmbo.acquisition.additive_schedules import ContinuousBetaName, continuous_beta, finite_beta, practical_beta
+from swarmbo.acquisition.additive_schedules import (
+    ContinuousBetaName,
+    continuous_beta,
+    finite_beta,
+    growing_lattice,
+    practical_beta,
+)
+from swarmbo.acquisition.averaged_bounds import AveragedBounds, Sampled, sampled_beliefs
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import JointAcquisition, Model
+from swarmbo.belief.additive import AdditiveGP
 from swarmbo.settings import require
 
 
@@ -15,7 +24,12 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
     The sum of the sigma_i is at least the standard deviation of the sum, so this explores more than GP-UCB would. The
     paper's bound on the regret needs a kernel with a constant variance of its own at every point; for the kernels here
     its constant is infinite, and nothing is claimed. The factors are the team's, or with ``belief.structure`` those of
-    sampled partitions, of which the paper averages the acquisitions.
+    sampled partitions. The paper averages the acquisitions of the samples (appendix B); by default their covariances
+    are averaged here, and this is the bound of the one belief that comes of it: see docs/structure.md.
+
+    The paper agrees by max-sum on a grid that grows. Here a team agrees by ``admm`` unless told otherwise, because it
+    finds the same maxima and takes factors of any size: docs/agreement.md. The paper's own way is ``coordination =
+    "refined-max-sum"`` with ``lattice = "lemma-5"`` here, and ``levels = 1`` there, so that nothing is refined.
 
     Args:
         beta: ``theory``: theorem 1's, for a finite domain. ``theory-continuous``: lemma 6's. ``practical``:
@@ -26,6 +40,12 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
         derivative_a: a of the continuous theory's assumption that a partial derivative of a factor exceeds L with
             probability at most a exp(-(L/b)²), >= 1.
         derivative_b: b of that, > 0, in units of the outcome per side of the domain.
+        average: Of what, where partitions are sampled: of their ``covariances``; or, as the paper has it, of their
+            ``acquisitions``, each from a belief of its own that is fitted anew for every decision, with a beta for its
+            own factors. What the team expects and recommends is the one belief's either way.
+        lattice: ``settings``: as many points along each variable as the way to agree has in its settings. ``lemma-5``:
+            that many or, once they are more, d b t² sqrt(log(2 |U| a / delta)), as far as tables may grow
+            (``coarse_entries`` of ``refined-max-sum``); of no account for ways to agree that have no lattice.
 
     Example:
         >>> import numpy as np
@@ -47,6 +67,8 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
     grid: int = 100
     derivative_a: float = 1.0
     derivative_b: float = 1.0
+    average: Literal["covariances", "acquisitions"] = "covariances"
+    lattice: Literal["settings", "lemma-5"] = "settings"
 
     def __post_init__(self) -> None:
         require(self, "exploration_scale", lambda v: v > 0.0, "a number > 0")
@@ -55,9 +77,27 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
         require(self, "derivative_a", lambda v: v >= 1.0, "a number >= 1")
         require(self, "derivative_b", lambda v: v > 0.0, "a number > 0")
 
-    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds:
+    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | AveragedBounds:
         """The factors' upper confidence bounds, all with the same weight."""
-        graph, t = model.belief.graph, model.belief.n_data
+        structure = model.learned.structure
+        if self.average == "covariances" or structure is None or not structure.samples:
+            return self._bounds(model.belief)
+        whole = self._bounds(model.belief)
+        samples = [
+            Sampled(self._bounds(belief), share, names)
+            for belief, share, names in sampled_beliefs(model.belief, structure.samples, situation)
+        ]
+        return AveragedBounds(
+            graph=whole.graph,
+            low=whole.low,
+            high=whole.high,
+            starts=whole.starts,
+            samples=samples,
+            lattice_points=max(sample.bounds.lattice_points for sample in samples),
+        )
+
+    def _bounds(self, belief: AdditiveGP) -> ConfidenceBounds:
+        graph, t = belief.graph, belief.n_data
         n_dims, n_factors = len(graph.variables), len(graph.factors)
         if self.beta == "practical":
             beta = practical_beta(graph.max_factor_size, t)
@@ -65,5 +105,8 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
             beta = finite_beta(n_dims * math.log(self.grid), n_factors, t, self.delta)
         else:
             beta = continuous_beta(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
+        points = 0
+        if self.lattice == "lemma-5":
+            points = growing_lattice(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
         weights = dict.fromkeys(graph.factors, self.exploration_scale * math.sqrt(beta))
-        return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
+        return ConfidenceBounds.on_cube(belief, sqrt_beta=weights, lattice_points=points)

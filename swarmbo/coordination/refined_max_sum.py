@@ -46,7 +46,8 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
     more than 7 are refused.
 
     Args:
-        points: Lattice points along each variable on the first level, 3 to 1025.
+        points: Lattice points along each variable on the first level, 3 to 1025; more if the functions have
+            ``lattice_points`` that are more.
         refinement: By what a lattice is made finer, 2 to 64. A window has 2 x refinement + 1 points, fewer for large
             factors.
         starts: Suggested points whose coordinates join the first level, 1 to 16; at most a quarter of its values.
@@ -105,8 +106,9 @@ class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-su
         place = {variable: i for i, variable in enumerate(graph.variables)}
         out: list[ZoomPlan] = []
         for index, part in enumerate(graph.components):
+            wanted = max(self.points, getattr(functions, "lattice_points", 0))
             resolution = Resolution.of(
-                part, self.points, self.refinement, len(starts), self.coarse_entries, self.window_entries
+                part, wanted, self.refinement, len(starts), self.coarse_entries, self.window_entries
             )
             coarse = dict.fromkeys(part.variables, resolution.first)
             window = dict.fromkeys(part.variables, resolution.window)

@@ -54,7 +54,12 @@ def score_round(
         map_rmse=None if mean is None else map_rmse(mean, truth.values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
         view_rmse=None if means is None else {agent: map_rmse(own, truth.values) for agent, own in means.items()},
+        recommended_so_far=0.0 if previous is None else _recommended_until(previous) + (recommended or 0.0),
     )
+
+
+def _recommended_until(record: RoundRecord) -> float:
+    return 0.0 if record.score is None else record.score.recommended_so_far
 
 
 def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:

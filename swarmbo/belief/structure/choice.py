@@ -48,6 +48,7 @@ def choose_structure(
         return _drawn(random_forest(n, edges, rng), n_evaluations)
     told = np.isfinite(totals)
     evidence = ScopeEvidence(belief, U[told], totals[told], None if previous is None else previous.start)
+    samples: list[Scopes] = []
     if isinstance(settings, SampledStructure):
         samples = _sampled(settings, evidence, rng, previous, n)
         (scopes, shares), state = averaged(samples), samples[-1]
@@ -58,7 +59,7 @@ def choose_structure(
         shares, state = (), scopes
     _, varies = evidence.standardised()
     start = evidence.fit(state).starting_point() if varies else None
-    return LearnedStructure(scopes, shares, n_evaluations, state, start)
+    return LearnedStructure(scopes, shares, n_evaluations, state, start, tuple(samples))
 
 
 def _is_due(settings: StructureSettings, previous: LearnedStructure, n_evaluations: int) -> bool:

@@ -15,6 +15,7 @@ class LearnedStructure(msgspec.Struct, frozen=True):
         chosen_at: Number of evaluations when they were chosen.
         state: Where the search goes on: the last state of a chain over partitions, or the scopes themselves.
         start: Where fits begin then; None: no data were looked at, or they did not vary.
+        samples: The sampled decompositions whose scopes these are; none where they were found otherwise.
     """
 
     scopes: Scopes
@@ -22,3 +23,4 @@ class LearnedStructure(msgspec.Struct, frozen=True):
     chosen_at: int
     state: Scopes
     start: StartingPoint | None = None
+    samples: tuple[Scopes, ...] = ()

@@ -3,16 +3,21 @@
 import numpy as np
 import pytest
 
+import swarmbo as sb
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
+from swarmbo.acquisition.averaged_bounds import sampled_beliefs
 from swarmbo.acquisition.dec_hbo import DECHBO
 from swarmbo.acquisition.groupings import graph_of_groups, random_groups
 from swarmbo.acquisition.joint_situation import History
 from swarmbo.acquisition.model import learned_belief
+from swarmbo.acquisition.structured import in_structure, learn_model
 from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.structure import SampledStructure
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import ConfigError
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
+from swarmbo.transport import Routes
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
 DISJOINT = {"f": ["a", "b"], "g": ["c"], "h": ["d", "e"]}
@@ -52,6 +57,79 @@ def test_dec_hbo_weighs_all_factors_alike(kind, beta, situation_of) -> None:
     U = np.random.default_rng(1).random((6, 5))
     expected = by_hand(model, U, dict.fromkeys(model.belief.graph.factors, np.sqrt(beta)))
     np.testing.assert_allclose(total_value(kind.local_functions(situation, model), U), expected, rtol=1e-9)
+
+
+SAMPLED = AdditiveGPSettings(structure=SampledStructure(samples=4, burn_in=0, moves=2))
+
+
+def test_averaged_acquisitions_are_the_mean_over_samples_of_the_sums_of_their_own_bounds(situation_of) -> None:
+    """Hoang et al. 2018, appendix B: here every sample is summed by itself, over all its factors."""
+    rule = DECHBO(average="acquisitions")
+    situation = situation_of({"all": list("abcde")}, t=5, pending=1)  # few data: samples differ
+    model = learn_model(rule, situation, SAMPLED, None)
+    structure, U = model.learned.structure, np.random.default_rng(1).random((6, 5))
+    assert len(set(structure.samples)) > 1
+    inside = in_structure(situation, structure)
+    beliefs = sampled_beliefs(model.belief, structure.samples, inside)
+    expected = np.zeros(6)
+    for belief, share, _ in beliefs:
+        assert share == structure.samples.count(tuple(tuple(scope) for scope in belief.scopes)) / 4
+        beta = 0.2 * max(map(len, belief.scopes)) * np.log(10)
+        for factor, scope in zip(belief.graph.factors, belief.scopes, strict=True):
+            mean, variance = belief.factor_posterior(factor, situation.domain.from_unit(U)[:, list(scope)])
+            expected += share * (mean + np.sqrt(beta * variance))
+    functions = rule.local_functions(inside, model)
+    np.testing.assert_allclose(total_value(functions, U), expected, rtol=1e-6)
+    assert not np.allclose(total_value(DECHBO().local_functions(inside, model), U), expected, rtol=1e-3)
+    for stack in stacks_of(functions.graph):  # slopes by central differences, factor by factor
+        X = stack.take(U)
+        slope = functions.value_and_gradient(stack, X, ())[1]
+        for axis in range(stack.size):
+            step = np.zeros(stack.size)
+            step[axis] = 1e-5
+            numeric = (functions.value(stack, X + step, ()) - functions.value(stack, X - step, ())) / 2e-5
+            np.testing.assert_allclose(slope[..., axis], numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_without_samples_there_is_nothing_to_average(situation_of) -> None:
+    situation, U = situation_of(), np.random.default_rng(1).random((6, 5))
+    model = DECHBO().learn(situation, BELIEF, None)
+    same = (DECHBO(average=average).local_functions(situation, model) for average in ("covariances", "acquisitions"))
+    assert len({total_value(functions, U).tobytes() for functions in same}) == 1
+
+
+@pytest.mark.parametrize("as_agents", [False, True])
+def test_a_team_agrees_on_averaged_acquisitions_over_the_papers_lattice(as_agents: bool) -> None:
+    team = sb.Team(
+        None,
+        dict.fromkeys("xyz", (0.0, 1.0)),
+        belief=SAMPLED,
+        acquisition=DECHBO(average="acquisitions", lattice="lemma-5"),
+        coordination=sb.RefinedMaxSum(levels=1),
+        transport=sb.InProcess(as_agents=as_agents),
+        seed=1,
+    )
+    X = np.random.default_rng(0).random((12, 3))
+    team.attach(X, np.sin(7.0 * X[:, 0] * X[:, 2]) + X[:, 1])
+    assert team.ask().point == pytest.approx({"x": 0.5, "y": 1.0, "z": 0.5}, abs=0.5)
+    assert team.last_report.status == "max_rounds"  # one level is never as fine as wanted
+
+
+def test_the_lattice_of_lemma_5_grows_with_the_square_of_the_evaluations(situation_of) -> None:
+    points = []
+    for t in (3, 6, 12):
+        situation = situation_of(t=t)
+        rule = DECHBO(lattice="lemma-5", delta=0.2, derivative_a=2.0, derivative_b=0.5)
+        functions = rule.local_functions(situation, rule.learn(situation, BELIEF, None))
+        points.append(functions.lattice_points)
+        wanted = 5 * 0.5 * t**2 * np.sqrt(np.log(2 * 4 * 2.0 / 0.2))  # d b t² r sqrt(log(2 |U| a / delta)), r = 1
+        assert functions.lattice_points == np.ceil(wanted)
+        (part,) = sb.RefinedMaxSum(coarse_entries=2**24).plan(functions, Routes(functions.graph.agents)).parts
+        assert part.resolution.coarse == min(max(33, np.ceil(wanted)), 256 - part.resolution.starts)  # 256³ entries
+        (small,) = sb.RefinedMaxSum(points=5, coarse_entries=2**6).plan(functions, Routes(functions.graph.agents)).parts
+        assert small.resolution.coarse <= 4  # tables stay within what was allowed
+    assert points[0] < points[1] < points[2]
+    assert DECHBO().local_functions(situation_of(), DECHBO().learn(situation_of(), BELIEF, None)).lattice_points == 0
 
 
 def test_groups_that_overlap_are_refused_with_the_variable_and_a_way_out(situation_of) -> None:

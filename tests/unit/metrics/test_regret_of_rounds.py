@@ -76,6 +76,18 @@ def test_mean_regret_without_chosen_measurements_is_nan():
     assert math.isnan(mean_regret([scored(0, [1.0], None)]))
 
 
+def test_regrets_of_recommendations_are_summed_from_the_first_round_on():
+    """Daxberger & Low (2017) score their experiments by it; what follows the reset was no method's choice."""
+    places, previous, so_far = [1.0, 6.0, None, 3.5, 4.0], None, []
+    for number, x in enumerate(places):
+        recommendation = None if x is None else Recommendation([x], 99.0, 1.0)
+        record = RoundRecord(round=number, samples=[sample(2.0)])
+        score = score_round(TRUTH, previous, record.samples, recommendation, None)
+        previous = RoundRecord(round=number, samples=record.samples, score=score)
+        so_far.append(score.recommended_so_far)
+    assert so_far == [0.0, 4.0, 4.0, 4.25, 4.25]
+
+
 def test_recommendation_regret_and_map_error_are_taken_from_the_truth():
     recommendation = Recommendation([6.0], 99.0, 1.0)
     score = score_round(TRUTH, None, [sample(1.0)], recommendation, TRUTH.values + 3.0)
