@@ -12,7 +12,8 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
 
     Source:
         Gardner et al. 2017; Hoang et al. 2018, appendix B, and Bardou et al. 2024, appendix B, average acquisitions
-        over the samples where here covariances are averaged, so that what comes out is one Gaussian process.
+        over the samples where here covariances are averaged, so that what comes out is one Gaussian process; for the
+        former see ``DECHBO``'s ``average``.
 
     Args:
         samples: Partitions averaged, >= 1.
