@@ -8,7 +8,6 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
@@ -147,7 +146,11 @@ def check_links(links: object) -> None:
     Raises:
         ConfigError: If it is neither None nor an undirected graph.
     """
-    if links is None or (isinstance(links, nx.Graph) and not links.is_directed()):
+    if links is None:
+        return
+    import networkx as nx  # late: takes a tenth of a second to import
+
+    if isinstance(links, nx.Graph) and not links.is_directed():
         return
     got = "a directed graph" if isinstance(links, nx.Graph) else short(links)
     raise ConfigError(f"got {got}; wanted a networkx.Graph of links that work both ways, or None", at="$.links")
