@@ -28,10 +28,10 @@ METHODS: dict[str, dict[str, Any]] = {
     "dec-hbo": {"acquisition": "dec-hbo"},
     "thompson": {"acquisition": "thompson"},
     "isotropic-gp": {"coordination": "isotropic-gp"},
-    "botorch-log-ei": {"coordination": "botorch-log-ei"},
+    "botorch-log-nei": {"coordination": "botorch-log-nei"},
     "sobol": {"coordination": "sobol"},
 }
-PEERS = ("isotropic-gp", "botorch-log-ei", "sobol")  # look at the total, whatever is told
+PEERS = ("isotropic-gp", "botorch-log-nei", "sobol")  # look at the total, whatever is told
 
 
 def run(method: str, outcomes: str, seed: int) -> dict[str, Any]:

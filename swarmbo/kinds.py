@@ -27,12 +27,15 @@ from swarmbo.acquisition import (
 from swarmbo.acquisition.structured import check_structure
 from swarmbo.baselines import (
     CMAES,
-    BoTorchLogEI,
+    AxDefault,
+    BoTorchLogNEI,
     Centralised,
     Greedy,
     Independent,
     IsotropicGP,
     LawnMower,
+    OptunaGP,
+    OptunaTPE,
     Random,
     Sobol,
     Turbo1,
@@ -59,7 +62,8 @@ FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
 
 JointBelief = AdditiveGPSettings | EnsembleSettings
 JointAcquisitions = AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement | EGPTS | EGPEI | Auto
-JointCoordination = ADMM | RefinedMaxSum | Centralised | Random | Sobol | CMAES | BoTorchLogEI | Turbo1 | IsotropicGP
+Peers = CMAES | BoTorchLogNEI | Turbo1 | OptunaGP | OptunaTPE | AxDefault
+JointCoordination = ADMM | RefinedMaxSum | Centralised | Random | Sobol | IsotropicGP | Peers
 
 BeliefSettings = FieldBelief | JointBelief
 AcquisitionSettings = FieldAcquisition | JointAcquisitions

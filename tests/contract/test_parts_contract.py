@@ -69,8 +69,17 @@ def test_ways_to_agree(settings):
 
 
 @pytest.mark.peers
+@pytest.mark.filterwarnings("ignore")  # their warnings are theirs
 @pytest.mark.parametrize(
-    ("settings", "package"), [(sb.CMAES, "cma"), (sb.BoTorchLogEI, "botorch"), (sb.Turbo1, "gpytorch")]
+    ("settings", "package"),
+    [
+        (sb.CMAES, "cma"),
+        (sb.BoTorchLogNEI, "botorch"),
+        (sb.Turbo1, "gpytorch"),
+        (sb.OptunaGP, "optuna"),
+        (sb.OptunaTPE, "optuna"),
+        (sb.AxDefault, "ax"),
+    ],
 )
 def test_peers(settings, package):
     pytest.importorskip(package)

@@ -1,0 +1,262 @@
+"""What the lines of docs/benchmarks say: the tables of docs/benchmarks.md and of README.md.
+
+A row is shown if there is a run for each of the seeds; what is missing is named below the table. A figure is bold if
+the method is better than *every* other one on these same seeds: by a sign test on each pair, 5 % two-sided, which takes
+nine seeds of ten.
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import binomtest
+
+DEFAULT = "auto"
+SIGNIFICANCE = 0.05
+ROOT = Path(__file__).parents[1]
+
+Line = dict[str, Any]
+Runs = Mapping[int, Line]  # by seed
+
+
+@dataclass(frozen=True)
+class Look:
+    """When a problem is looked at.
+
+    Args:
+        at: Numbers of evaluations.
+        totals: The problem of which peers, who see only totals, have the runs; None: this one.
+    """
+
+    at: tuple[int, int]
+    totals: str | None = None
+
+
+def results(folder: Path, problem: str, method: str) -> dict[int, Line]:
+    """What was run, by seed; of several lines for one seed, the last."""
+    path = folder / f"{problem}.{method}.jsonl"
+    if not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return {line["seed"]: line for line in lines}
+
+
+def at(runs: Runs, look: int, seeds: Sequence[int]) -> list[float] | None:
+    """The regrets of all seeds after so many evaluations; None if a run is missing, or is shorter."""
+    if any(seed not in runs or len(runs[seed]["regret"]) < look for seed in seeds):
+        return None
+    return [runs[seed]["regret"][look - 1] for seed in seeds]
+
+
+def is_better(own: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether regrets are smaller than others on the same seeds, by a sign test; ties speak for neither.
+
+    Example:
+        >>> is_better([1.0] * 9 + [3.0], [2.0] * 10), is_better([1.0] * 8 + [3.0] * 2, [2.0] * 10)
+        (True, False)
+    """
+    wins = sum(a < b for a, b in zip(own, other, strict=True))
+    losses = sum(a > b for a, b in zip(own, other, strict=True))
+    return wins > losses and bool(binomtest(wins, wins + losses).pvalue < SIGNIFICANCE)
+
+
+def best(columns: Mapping[str, Sequence[float] | None]) -> str | None:
+    """The method that is better than every other one, if there is one; with nothing to compare there is none."""
+    known = {name: regrets for name, regrets in columns.items() if regrets is not None}
+    for name, regrets in known.items():
+        others = [other for key, other in known.items() if key != name]
+        if others and all(is_better(regrets, other) for other in others):
+            return name
+    return None
+
+
+def number(value: float) -> str:
+    """Three digits, and no exponent for what is large."""
+    return f"{value:,.0f}".replace(",", " ") if value >= 100.0 else f"{max(value, 0.0):.2g}"
+
+
+def cell(regrets: Sequence[float] | None, is_bold: bool) -> str:
+    """Median [smallest, largest]; a dash for what was not run so far."""
+    if regrets is None:
+        return "–"
+    median, smallest, largest = map(number, (statistics.median(regrets), min(regrets), max(regrets)))
+    return f"{f'**{median}**' if is_bold else median} [{smallest}, {largest}]"
+
+
+def found(folder: Path, problem: str, look: Look, peers: Sequence[str]) -> dict[str, dict[int, Line]]:
+    """All runs of a problem, by the name that a row has."""
+    names = sorted(path.name.split(".")[1] for path in folder.glob(f"{problem}.*.jsonl"))
+    runs = {name: results(folder, problem, name) for name in names}
+    if look.totals is None:
+        return runs
+    return runs | {f"{peer} (total only)": results(folder, look.totals, peer) for peer in peers}
+
+
+def wins(runs: Mapping[str, Runs], name: str, look: Look, seeds: Sequence[int]) -> str:
+    """On how many seeds the default is better than a row, after as many evaluations as both have."""
+    for n in reversed(look.at):
+        own, other = at(runs.get(DEFAULT, {}), n, seeds), at(runs[name], n, seeds)
+        if name != DEFAULT and own is not None and other is not None:
+            better = sum(a < b for a, b in zip(own, other, strict=True))
+            return f"{better} of {len(seeds)}" + ("" if n == look.at[-1] else f" (N = {n})")
+    return ""
+
+
+def table(folder: Path, problem: str, look: Look, peers: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
+    """One table in Markdown, its methods from the best to the worst; nothing if no row is whole."""
+    runs = found(folder, problem, look, peers)
+    columns = {n: {name: at(own, n, seeds) for name, own in runs.items()} for n in look.at}
+    first, last = look.at
+    shown = [name for name in runs if columns[first][name] is not None]
+    if not shown:
+        return
+    share = "below 0.01 | " if problem.startswith("hartmann") else ""
+    yield f"### {problem}\n"
+    yield f"| method | N = {first} | N = {last} | {share}`{DEFAULT}` is better on | processor s a decision |"
+    yield "|---|---|---|---|---|" + ("---|" if share else "")
+    bold = {n: best(columns[n]) for n in look.at}
+
+    def rank(name: str) -> tuple[bool, float]:
+        regrets = columns[last][name]
+        return regrets is None, statistics.median(regrets or columns[first][name] or [])
+
+    for name in sorted(shown, key=rank):
+        cells = [cell(columns[n][name], bold[n] == name) for n in look.at]
+        if share:
+            regrets = columns[last][name]
+            cells.append("–" if regrets is None else f"{sum(r < 0.01 for r in regrets)} of {len(regrets)}")
+        chosen = [runs[name][seed] for seed in seeds]
+        seconds = statistics.median(line["seconds"] / (len(line["regret"]) - 10) for line in chosen)
+        yield f"| {name} | {' | '.join(cells)} | {wins(runs, name, look, seeds)} | {seconds:.2g} |"
+    yield from absent(runs, shown, look, peers, seeds)
+    yield ""
+
+
+def absent(
+    runs: Mapping[str, Runs], shown: Sequence[str], look: Look, peers: Sequence[str], seeds: Sequence[int]
+) -> Iterator[str]:
+    """Which peers, and the default, have no row, and how many of the seeds ran."""
+    names = [DEFAULT, *(f"{peer} (total only)" if look.totals else peer for peer in peers)]
+    gone = [name for name in dict.fromkeys([*names, *runs]) if name not in shown]
+    if gone:
+        counts = [
+            f"{name} ({sum(s in runs[name] for s in seeds)} of {len(seeds)} seeds)"
+            if name in runs and any(s in runs[name] for s in seeds)
+            else name
+            for name in gone
+        ]
+        yield f"\nNot run on all seeds: {', '.join(counts)}."
+
+
+def tables(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
+    """All tables in Markdown."""
+    lines = [line for problem, look in problems.items() for line in table(folder, problem, look, peers, seeds)]
+    return "\n".join(lines).strip()
+
+
+def in_short(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
+    """The default beside the best of the peers, at the last look."""
+    lines = [
+        f"| problem | N | `{DEFAULT}` | the peer with the least median | `{DEFAULT}` is better on |",
+        "|---|---|---|---|---|",
+    ]
+    for problem, look in problems.items():
+        runs = found(folder, problem, look, peers)
+        last = {name: at(own, look.at[-1], seeds) for name, own in runs.items()}
+        medians = {name: statistics.median(y) for name, y in last.items() if y and name.split(" ")[0] in peers}
+        if not medians:
+            continue
+        peer = min(medians, key=lambda name: medians[name])
+        pair = {DEFAULT: last.get(DEFAULT), peer: last[peer]}
+        own, other = (cell(pair[name], best(pair) == name) for name in pair)
+        lines.append(f"| `{problem}` | {look.at[-1]} | {own} | `{peer}` {other} | {wins(runs, peer, look, seeds)} |")
+    return "\n".join(lines)
+
+
+def versions(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
+    """Which packages the peers ran on."""
+    named: dict[str, set[str]] = {}
+    for problem in problems:
+        for peer in peers:
+            for seed, line in results(folder, problem, peer).items():
+                for package, version in line.get("versions", {}).items() if seed in seeds else ():
+                    named.setdefault(package, set()).add(version)
+    return "Peers ran on " + ", ".join(f"{package} {' and '.join(sorted(named[package]))}" for package in sorted(named))
+
+
+ROWS = {  # of the table in README: problem -> what it is called there, and after how many evaluations
+    "powell": "Powell, 24 variables, 100 evaluations",
+    "powell-moved": "the same, optimum moved",
+    "powell-moved-noise": "the same, noise 1 % of the range",
+    "hartmann": "Hartmann, 6 variables, 100",
+    "rastrigin-moved": "Rastrigin, 100 variables, optimum moved, 150",
+    "michalewicz": "Michalewicz, 10 variables, structure not told, 150",
+    "chain": "chain of 12 variables, structure not told, 60",
+    "wlan": "WLAN, 12 access points, 60 settings (Mbit/s)",
+}
+COLUMNS = {  # of the table in README: method -> its heading
+    "auto": "swarmbo, totals",
+    "auto per factor": "swarmbo, outcomes by factor",
+    "isotropic-gp": "one isotropic process",
+    "turbo-1": "TuRBO-1",
+    "botorch-log-nei": "BoTorch qLogNEI",
+    "ax": "Ax",
+    "optuna-gp": "Optuna GP",
+    "cma-es": "CMA-ES",
+}
+
+
+def readme_table(folder: Path, problems: Mapping[str, Look], seeds: Sequence[int]) -> str:
+    """Medians of README's second table."""
+    lines = [f"| | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    by_factor = {look.totals: name for name, look in problems.items() if look.totals}
+    for problem, title in ROWS.items():
+        last = problems[problem].at[-1]
+        regrets = {method: at(results(folder, problem, method), last, seeds) for method in COLUMNS}
+        if problem in by_factor:
+            regrets["auto per factor"] = at(results(folder, by_factor[problem], DEFAULT), last, seeds)
+        if not any(regrets.values()):
+            continue
+        bold = best(regrets)
+        medians = {name: "–" if y is None else number(statistics.median(y)) for name, y in regrets.items()}
+        cells = [f"**{text}**" if name == bold else text for name, text in medians.items()]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def between(text: str, marker: str, block: str) -> str:
+    r"""A page with what is between ``<!-- marker -->`` and ``<!-- /marker -->`` replaced.
+
+    Raises:
+        ValueError: If the page has no such pair of markers.
+
+    Example:
+        >>> between("a <!-- t --> b <!-- /t --> c", "t", "new")
+        'a <!-- t -->\nnew\n<!-- /t --> c'
+    """
+    pattern = re.compile(rf"(<!-- {marker} -->).*?(<!-- /{marker} -->)", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"wanted one pair of markers <!-- {marker} --> and <!-- /{marker} -->")
+    return pattern.sub(lambda match: f"{match[1]}\n{block}\n{match[2]}", text)
+
+
+def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> dict[Path, str]:
+    """The pages with tables in them, as they should be.
+
+    Args:
+        folder: Of the lines.
+        problems: When each is looked at.
+        peers: Methods that see only totals.
+        seeds: Of the runs that are shown.
+    """
+    readme, page = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+    text = page.read_text(encoding="utf-8")
+    text = between(text, "in short", in_short(folder, problems, peers, seeds))
+    text = between(text, "versions", versions(folder, problems, peers, seeds) + ".")
+    text = between(text, "tables", tables(folder, problems, peers, seeds))
+    own = between(readme.read_text(encoding="utf-8"), "sums", readme_table(folder, problems, seeds))
+    return {page: text, readme: own}
