@@ -1,0 +1,150 @@
+"""The tables of docs/benchmarks.md and of README say what the raw lines say, and nothing is bold by chance."""
+
+import argparse
+import doctest
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+DOCS = Path(__file__).parents[2] / "docs"
+SEEDS = range(1000, 1010)
+
+
+@pytest.fixture(scope="module")
+def benchmark_program():
+    sys.path.insert(0, str(DOCS))  # as `python docs/benchmark.py` has it
+    try:
+        yield importlib.import_module("benchmark")
+    finally:
+        sys.path.remove(str(DOCS))
+        for name in ("benchmark", "benchmark_tables"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def shown(benchmark_program, tmp_path):
+    """Makes the rows of one problem's table, by method, from regrets at both looks by method and seed."""
+    tables = sys.modules["benchmark_tables"]
+    look = tables.Look((2, 3))
+
+    def make(runs: dict[str, dict[int, list[float]]], peers=("peer", "other")) -> tuple[dict[str, list[str]], str]:
+        for method, regrets in runs.items():
+            lines = [json.dumps({"seed": seed, "seconds": 2.0, "regret": own}) for seed, own in regrets.items()]
+            (tmp_path / f"p.{method}.jsonl").write_text("\n".join(lines) + "\n")
+        text = tables.tables(tmp_path, {"p": look}, peers, SEEDS)
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line]
+        return {row[0]: row[1:] for row in cells[2:]}, text
+
+    return make
+
+
+def runs_of(last: list[float], first: float = 9.0) -> dict[int, list[float]]:
+    return {seed: [10.0, first, value] for seed, value in zip(SEEDS, last, strict=True)}
+
+
+def test_the_pages_are_what_the_raw_lines_make_them(benchmark_program):
+    tables, lists = sys.modules["benchmark_tables"], benchmark_program
+    for path, wanted in tables.pages(lists.FOLDER, lists.looks(), list(lists.PEERS), lists.SEEDS).items():
+        assert path.read_text(encoding="utf-8") == wanted, "run: python docs/benchmark.py --page"
+
+
+def test_examples_of_the_program_hold(benchmark_program):
+    tried = doctest.testmod(sys.modules["benchmark_tables"])
+    assert tried.attempted > 0
+    assert tried.failed == 0
+
+
+@pytest.mark.parametrize(("wins", "is_bold"), [(10, True), (9, True), (8, False), (5, False)])
+def test_bold_takes_a_sign_test_on_common_seeds_and_not_a_lower_median(shown, wins, is_bold):
+    own = [1.0] * wins + [9.0] * (10 - wins)
+    rows, _ = shown({"auto": runs_of(own), "peer": runs_of([2.0] * 10)})
+    assert rows["auto"][1].startswith("**") is is_bold
+    assert not rows["peer"][1].startswith("**")
+    assert rows["peer"][2] == f"{wins} of 10"
+    assert rows["auto"][0] == "9 [9, 9]"  # equal on all seeds: ties speak for nobody
+    two_sided = 2.0 * binom.sf(wins - 1, 10, 0.5)
+    assert bool(two_sided < 0.05) is is_bold
+
+
+def test_bold_is_better_than_every_other_row(shown):
+    rows, _ = shown({"auto": runs_of([1.0] * 10), "peer": runs_of([2.0] * 10), "other": runs_of([0.5] * 5 + [3.0] * 5)})
+    assert not any(cell.startswith("**") for row in rows.values() for cell in row)
+
+
+def test_a_row_needs_all_seeds_and_says_what_it_lacks(shown):
+    nine = dict(list(runs_of([0.1] * 10).items())[:9])
+    strangers = {seed + 50: own for seed, own in runs_of([0.1] * 10).items()}
+    rows, text = shown({"auto": runs_of([1.0] * 10), "peer": nine, "third": strangers})
+    assert list(rows) == ["auto"]
+    assert not rows["auto"][1].startswith("**")  # better than nobody
+    assert "Not run on all seeds: peer (9 of 10 seeds), other, third." in text
+
+
+def test_runs_that_ended_early_have_a_dash_and_are_compared_where_they_got(shown):
+    short = {seed: regrets[:2] for seed, regrets in runs_of([1.0] * 10, first=5.0).items()}
+    rows, _ = shown({"auto": runs_of([1.0] * 10), "peer": short, "other": runs_of([2.0] * 10)})
+    assert list(rows) == ["auto", "other", "peer"]  # what was not reached comes last
+    assert rows["peer"][:3] == ["**5** [5, 5]", "–", "0 of 10 (N = 2)"]
+    assert rows["auto"][1] == "**1** [1, 1]"
+
+
+def test_of_two_lines_for_a_seed_the_last_counts(benchmark_program, tmp_path):
+    lines = [{"seed": 1000, "regret": [2.0]}, {"seed": 1000, "regret": [2.0, 1.0]}]
+    (tmp_path / "p.auto.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sys.modules["benchmark_tables"].results(tmp_path, "p", "auto")[1000]["regret"] == [2.0, 1.0]
+
+
+def test_what_only_differs_by_rounding_is_level(shown):
+    rows, _ = shown({"auto": runs_of([-4e-13] * 10), "peer": runs_of([3e-13] * 10)})
+    assert rows["auto"][1] == rows["peer"][1] == "0 [0, 0]"
+    assert rows["peer"][2] == "0 of 10"
+
+
+def test_runs_that_are_too_short_are_made_again_unless_their_time_was_up(benchmark_program, tmp_path):
+    lines = {1000: {"regret": [1.0] * 60}, 1001: {"regret": [1.0] * 30}, 1002: {"regret": [1.0] * 9, "stopped": "x"}}
+    text = "".join(json.dumps({"seed": seed} | line) + "\n" for seed, line in lines.items())
+    (tmp_path / "chain.auto.jsonl").write_text(text)
+    for evaluations, wanted in ((None, [1001, 1003]), (30, [1003]), (1000, [1001, 1003])):
+        given = argparse.Namespace(out=tmp_path, evaluations=evaluations, seeds=range(1000, 1004))
+        assert benchmark_program.missing(given, "chain", "auto") == wanted
+
+
+def test_a_limit_ends_a_run_between_evaluations_and_the_line_says_so(benchmark_program, monkeypatch):
+    clock = iter(np.arange(0.0, 1000.0, 1.0))
+    monkeypatch.setattr(benchmark_program.time, "process_time", lambda: float(next(clock)))  # a second a decision
+    line = benchmark_program.run("chain", "random", 7, limit=11.5)
+    assert len(line["regret"]) == 12
+    assert line["stopped"] == "after 11.5 s"
+    whole = benchmark_program.run("chain", "random", 7, budget=20)
+    assert "stopped" not in whole
+    assert whole["regret"][:12] == line["regret"]
+
+
+def test_problems_that_only_the_benchmark_has_are_sums_over_their_scopes(benchmark_program):
+    for make, variables in ((benchmark_program.chain, 12), (benchmark_program.wlan, 12)):
+        function = make(3)
+        rng = np.random.default_rng(0)
+        X = function.low + rng.random((40, variables)) * (function.high - function.low)
+        assert function.value(X).max() <= function.maximum
+        for j, (factor, scope) in enumerate(function.scopes.items()):
+            other = np.array(X)
+            outside = [i for i in range(variables) if i not in scope]
+            other[:, outside] = rng.permuted(other[:, outside], axis=0)
+            np.testing.assert_allclose(function.factor_values(other)[:, j], function.factor_values(X)[:, j], atol=1e-9)
+            assert factor in function.terms
+    chain = benchmark_program.chain(3)
+    assert chain.value(chain.argmax[None])[0] == pytest.approx(0.0, abs=1e-12)
+    assert (chain.argmax != benchmark_program.chain(4).argmax).all()
+
+
+def test_wlan_totals_are_those_of_the_world(benchmark_program):
+    from swarmbo_envs import wlan_power_v0
+
+    function, network = benchmark_program.wlan(5), wlan_power_v0.parallel_env(topology_seed=5).network
+    X = np.random.default_rng(1).uniform(function.low, function.high, (20, 12))
+    np.testing.assert_allclose(function.value(X), network.value(X), rtol=1e-12)
