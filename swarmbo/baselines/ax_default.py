@@ -61,7 +61,10 @@ def _generated(situation: JointSituation, seed: int) -> list[float]:
     client.configure_experiment(parameters=sides)
     client.configure_optimization(objective="total")
     client.configure_generation_strategy(
-        initialization_budget=situation.initial, initialization_random_seed=seed, initialize_with_center=False
+        initialization_budget=situation.initial,
+        initialization_random_seed=seed,
+        initialize_with_center=False,
+        allow_exceeding_initialization_budget=True,  # more Sobol points while none of them is told, not an error
     )
     _tell(client, situation, names)
     ((_, params),) = client.get_next_trials(max_trials=1).items()

@@ -88,6 +88,22 @@ def test_failed_evaluations_are_survived_even_if_all_failed(method, joint_situat
         assert np.isfinite(point).all()
 
 
+@pytest.mark.parametrize("method", PEERS)
+def test_points_are_given_out_before_any_outcome_is_told(method, joint_situation):
+    out = some_points(6)  # more than the initial design has
+    first, _ = method.decide_joint(joint_situation(np.zeros((0, 2)), [], pending=out), None)
+    later, _ = method.decide_joint(joint_situation(np.zeros((0, 2)), [], pending=some_points(7)), None)
+    assert ((first >= 0.0) & (first <= 1.0)).all()
+    assert (first != later).any()
+
+
+@pytest.mark.parametrize("method", PEERS)
+def test_a_place_may_be_told_twice(method, joint_situation):
+    X = np.concatenate([some_points(5), some_points(5)])
+    point, _ = method.decide_joint(joint_situation(X, bowl(X) + np.arange(10) / 10.0), None)
+    assert ((point >= 0.0) & (point <= 1.0)).all()
+
+
 @pytest.mark.parametrize(
     ("method", "within", "steps"),
     [
