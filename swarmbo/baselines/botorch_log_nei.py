@@ -22,11 +22,11 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_KIND):
     outcomes standardised; points in the unit cube (which is what ``Normalize`` makes of them, given the bounds). It is
     fitted anew for each decision. Improvement is over the unknown values at the points evaluated
     (``qLogNoisyExpectedImprovement``, with the baseline pruned), noise or not: the noise is inferred, so the best
-    *outcome* is no bound for what was reached, and improvement over it is much weaker even without noise. Points
-    pending are integrated over. Half of the points that starts are chosen from lie around the best evaluated ones
-    (``sample_around_best``), without which nothing is found in tens of variables.
+    *outcome* is no bound for what was reached. Points pending are integrated over. Half of the points that starts are
+    chosen from lie around the best evaluated ones (``sample_around_best``, an option that is off by default).
 
-    Source: Ament et al. 2023 (log EI and its noisy form); Hvarfner et al. 2024 (priors).
+    Source: Ament et al. 2023 (log EI and its noisy form); Hvarfner et al. 2024 (priors); Papenmeier et al. 2025 (why
+    starts around the best matter in tens of variables).
 
     Args:
         restarts: Starts of L-BFGS-B, >= 1.

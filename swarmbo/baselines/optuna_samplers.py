@@ -22,7 +22,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     decision is a function of history, points pending and seed. (A study that lives on starts its fit from the one
     before; here it starts from the defaults.)
 
-    Source: Optuna (Akiba et al. 2019; Watanabe 2024, its ``GPSampler``).
+    Source: Optuna (Akiba et al. 2019), its ``GPSampler``.
 
     Example:
         >>> import swarmbo as sb
