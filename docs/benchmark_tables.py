@@ -162,21 +162,21 @@ def tables(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], see
 
 
 def in_short(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
-    """The default beside the best of the peers, at the last look."""
+    """The default beside the best of the others, at the last look; bold is what is better than the other of the two."""
     lines = [
-        f"| problem | N | `{DEFAULT}` | the peer with the least median | `{DEFAULT}` is better on |",
+        f"| problem | N | `{DEFAULT}` | least median of the others | `{DEFAULT}` is better on |",
         "|---|---|---|---|---|",
     ]
     for problem, look in problems.items():
         runs = found(folder, problem, look, peers)
         last = {name: at(own, look.at[-1], seeds) for name, own in runs.items()}
-        medians = {name: statistics.median(y) for name, y in last.items() if y and name.split(" ")[0] in peers}
+        medians = {name: statistics.median(y) for name, y in last.items() if y and name != DEFAULT}
         if not medians:
             continue
-        peer = min(medians, key=lambda name: medians[name])
-        pair = {DEFAULT: last.get(DEFAULT), peer: last[peer]}
+        rival = min(medians, key=lambda name: medians[name])
+        pair = {DEFAULT: last.get(DEFAULT), rival: last[rival]}
         own, other = (cell(pair[name], best(pair) == name) for name in pair)
-        lines.append(f"| `{problem}` | {look.at[-1]} | {own} | `{peer}` {other} | {wins(runs, peer, look, seeds)} |")
+        lines.append(f"| `{problem}` | {look.at[-1]} | {own} | `{rival}` {other} | {wins(runs, rival, look, seeds)} |")
     return "\n".join(lines)
 
 
@@ -205,7 +205,7 @@ ROWS = {  # of the table in README: problem and number of evaluations -> what it
 COLUMNS = {  # of the table in README: method -> its heading
     "auto": "swarmbo, totals",
     "auto per factor": "swarmbo, outcomes by factor",
-    "isotropic-gp": "one isotropic process",
+    "isotropic-gp": "swarmbo, one isotropic process",
     "turbo-1": "TuRBO-1",
     "botorch-log-nei": "BoTorch qLogNEI",
     "ax": "Ax",

@@ -99,6 +99,26 @@ def test_of_two_lines_for_a_seed_the_last_counts(benchmark_program, tmp_path):
     assert sys.modules["benchmark_tables"].results(tmp_path, "p", "auto")[1000]["regret"] == [2.0, 1.0]
 
 
+def test_the_short_tables_show_the_best_of_the_others_and_what_knows_the_factors(benchmark_program, tmp_path):
+    tables = sys.modules["benchmark_tables"]
+    problems = {"chain": tables.Look((30, 60)), "wlan": tables.Look((30, 60)), "wlan-f": tables.Look((30, 60), "wlan")}
+    problems |= {name: tables.Look((look // 2, look)) for name, look in tables.ROWS if name not in problems}
+
+    def put(name: str, value: float) -> None:
+        lines = [json.dumps({"seed": seed, "seconds": 1.0, "regret": [value] * 60}) for seed in SEEDS]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+
+    for name, value in {"wlan.auto": 5.0, "wlan-f.auto": 1.0, "wlan.turbo-1": 3.0, "wlan.thompson": 2.0}.items():
+        put(name, value)
+    short = tables.in_short(tmp_path, problems, ["turbo-1", "ax"], SEEDS).splitlines()[2:]
+    assert short == [
+        "| `wlan` | 60 | 5 [5, 5] | `thompson` **2** [2, 2] | 0 of 10 |",
+        "| `wlan-f` | 60 | **1** [1, 1] | `turbo-1 (total only)` 3 [3, 3] | 10 of 10 |",
+    ]
+    (row,) = tables.readme_table(tmp_path, problems, SEEDS).splitlines()[2:]
+    assert [cell.strip() for cell in row.split("|")][2:6] == ["5", "**1**", "–", "3"]
+
+
 def test_what_only_differs_by_rounding_is_level(shown):
     rows, _ = shown({"auto": runs_of([-4e-13] * 10), "peer": runs_of([3e-13] * 10)})
     assert rows["auto"][1] == rows["peer"][1] == "0 [0, 0]"
