@@ -1,17 +1,30 @@
 """How each kind decides a round: by messages over what agents own, or as a baseline has it."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import Decision, JointAcquisition, JointSituation, Learned, Model, Situation
+from swarmbo.acquisition import BoxFunctions, Decision, JointAcquisition, JointSituation, Learned, Model, Situation
 from swarmbo.acquisition.ensemble_model import learn_ensemble
+from swarmbo.acquisition.success_bound import (
+    Requirement,
+    bounded,
+    gone_back,
+    is_met,
+    parts_together,
+    reference,
+    requirements,
+)
 from swarmbo.acquisition.structured import in_structure, learn_model
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
 from swarmbo.belief.ensemble_settings import EnsembleSettings
 from swarmbo.coordination import Exact, MaxSum
+from swarmbo.coordination.agreement import Agreement
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.kinds import (
@@ -24,7 +37,7 @@ from swarmbo.kinds import (
 )
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
-from swarmbo.sharing import draw_traffic
+from swarmbo.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.transport import Routes
 
 
@@ -109,25 +122,75 @@ def decide_joint(
     if not isinstance(coordination, Maximiser):
         point, report = coordination.decide_joint(situation, acquisition)
         return _checked(point, situation, coordination), report
-    functions = acquisition.local_functions(in_structure(situation, model.learned.structure), model)
+    inside = in_structure(situation, model.learned.structure)
+    functions = acquisition.local_functions(inside, model)
     graph = functions.graph
     links = _links(situation, graph)
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
-    if transport.as_agents:
-        if not isinstance(coordination, ContinuousCoordination):
-            raise ConfigError(
-                f"got true, but {type(coordination).__name__} knows no agents", at="$.transport.as_agents"
-            )
-        opened = transport.open(graph.agents, links)
-        agreement = maximise_with_agents(coordination, functions, opened, seed, situation.round)
+    agree = _Agree(coordination, transport, links, seed, situation.round)
+    if needed := requirements(inside, model):
+        agreement = _agreed_within(needed, situation, functions, model.incumbent(), agree)
     else:
-        agreement = coordination.maximise(functions, links, seed)
+        agreement = agree(functions)
     report = agreement.report
     if isinstance(functions, SampledFunctions) and model.belief.is_tied:
         drawing = draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
         report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
     return _checked(agreement.point, situation, coordination), report
+
+
+@dataclass(frozen=True)
+class _Agree:
+    """How agents agree in this round."""
+
+    coordination: Maximiser
+    transport: TransportSettings
+    links: "nx.Graph[str] | None"
+    seed: int
+    round: int
+
+    def __call__(self, functions: BoxFunctions, *, again: bool = False) -> Agreement:
+        if not self.transport.as_agents:
+            return self.coordination.maximise(functions, self.links, self.seed)
+        if not isinstance(self.coordination, ContinuousCoordination):
+            raise ConfigError(
+                f"got true, but {type(self.coordination).__name__} knows no agents", at="$.transport.as_agents"
+            )
+        opened = self.transport.open(functions.graph.agents, self.links)
+        decision = 2 * self.round + int(again)  # there may be two in a round
+        return maximise_with_agents(self.coordination, functions, opened, self.seed, decision)
+
+
+def _agreed_within(
+    needed: Sequence[Requirement],
+    situation: JointSituation,
+    functions: BoxFunctions,
+    incumbent: Float[np.ndarray, " n"],
+    agree: _Agree,
+) -> Agreement:
+    """A joint point that will probably succeed: bounded factor by factor, checked together, and taken back if need be.
+
+    Where the check fails, agents agree once more, each within an equal share of what there is to spare.
+    """
+    graph, origin = situation.graph, reference(situation, needed, incumbent)
+    agreement, traffic = None, spread_traffic(functions.graph, Routes(functions.graph.agents, agree.links))
+    parts = parts_together(graph, needed)
+    for tight in (False, True):
+        agreement = agree(bounded(functions, needed, origin, agree.seed, tight=tight), again=tight)
+        traffic += agreement.report.traffic
+        for _, _, agents in parts:
+            traffic += check_traffic(graph, Routes(graph.agents, agree.links), agents)
+        if is_met(needed, agreement.point, origin):
+            break
+    point = agreement.point.copy()
+    for columns, own, _ in parts:
+        back = origin.copy()
+        back[columns] = point[columns]
+        if not is_met(own, back, origin):
+            point[columns] = gone_back(own, back, origin)[columns]
+    report = msgspec.structs.replace(agreement.report, traffic=traffic)
+    return replace(agreement, point=point, report=report)
 
 
 def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.acquisition import History
 from swarmbo.errors import UnknownQueryError
@@ -106,6 +106,15 @@ class Logbook:
     def points(self) -> Float[np.ndarray, "k n"]:
         """All points that were ever evaluated or are out."""
         return np.concatenate([self.history.X, self.pending])
+
+    @property
+    def failed(self) -> Bool[np.ndarray, "t k"]:
+        """Which outcomes of factors failed: those that nobody waits for any more, and that nothing is known of."""
+        failed = np.isnan(self.history.factors) & np.isnan(self.history.totals)[:, None]
+        for query in self.open.values():
+            if query.row is not None:
+                failed[query.row] &= [factor in query.told for factor in self.factors]
+        return failed
 
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
         """Send out a point, which a method chose or the initial design has; the new logbook, and the query's id."""

@@ -1,6 +1,6 @@
 """What it costs a team to tell one another what came out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -84,6 +84,48 @@ def draw_traffic(graph: FactorGraph, routes: Routes, n_evaluations: int) -> Traf
         content = (factor, bytes(8 * n_evaluations))
         others = [other for other in owners if other != owner]
         traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode(content)))
+    return traffic
+
+
+def spread_traffic(graph: FactorGraph, routes: Routes) -> Traffic:
+    """Traffic of weighing penalties against what is maximised: each owner tells the agents of its part one number for
+    each of its factors.
+
+    Args:
+        graph: Of the factors that are maximised.
+        routes: Who reaches whom.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["w"]})
+        >>> spread_traffic(graph, Routes(graph.agents))
+        Traffic(messages=4, bytes=48, transmissions=4)
+    """
+    traffic = Traffic()
+    for factor in graph.factors:
+        owner = graph.owner(factor)
+        others = [other for other in graph.agents if other != owner]
+        traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode((factor, 0.0))))
+    return traffic
+
+
+def check_traffic(graph: FactorGraph, routes: Routes, agents: Sequence[str]) -> Traffic:
+    """Traffic of checking a joint point before it is evaluated: agents tell one another the values of their variables.
+
+    Args:
+        graph: With the variables.
+        routes: Who reaches whom.
+        agents: Who check together.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"]})
+        >>> check_traffic(graph, Routes(graph.agents), graph.agents)
+        Traffic(messages=2, bytes=26, transmissions=2)
+    """
+    traffic = Traffic()
+    for agent in agents:
+        values = [0.0] * len(graph.variables_owned_by(agent))
+        others = [other for other in agents if other != agent]
+        traffic += multicast_traffic(routes, agent, others, len(msgspec.msgpack.encode((agent, values))))
     return traffic
 
 

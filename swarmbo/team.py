@@ -484,6 +484,7 @@ class Team(OneAtATime):
             initial=self.initial,
             structure=self.space.structure,
             pending_moments=self._log.pending_moments,
+            failed=self._log.failed,
         )
 
     @property

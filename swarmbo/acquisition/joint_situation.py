@@ -76,6 +76,8 @@ class JointSituation:
         structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
             others. ``learned``: somebody else looked for them.
         pending_moments: The round (p,) in which each point that is out was asked for; None as in ``History``.
+        failed: Which outcomes of the history (t, n_factors) failed; all of a row where an evaluation failed as a whole.
+            None: none did.
     """
 
     graph: FactorGraph
@@ -90,6 +92,7 @@ class JointSituation:
     initial: int = 10
     structure: Literal["known", "unknown", "learned"] = "known"
     pending_moments: Float[np.ndarray, " p"] | None = None
+    failed: Bool[np.ndarray, "t k"] | None = None
 
     @cached_property
     def out(self) -> Out:

@@ -42,7 +42,7 @@ class TrustBox(Settings, frozen=True):
         """The side after outcomes in the order they were told, as a share of the domain's.
 
         Args:
-            outcomes: One per evaluation; NaN (failed) counts as no improvement, once anything is known.
+            outcomes: One per evaluation; NaN: failed, which says nothing about the box.
             n_initial: How many of the first steps belong to an initial design.
             steps: Which outcomes are of steps of the search; None: all. Others, such as those of evaluations that were
                 attached, are known, and count neither for nor against it.
@@ -53,7 +53,7 @@ class TrustBox(Settings, frozen=True):
                 best = max(best, float(y)) if y > best else best
                 continue
             improved = bool(y > best)
-            if best == -np.inf and not improved:
+            if np.isnan(y) or (best == -np.inf and not improved):
                 continue
             best = max(best, float(y)) if improved else best
             wins, losses = (wins + 1, 0) if improved else (0, losses + 1)
@@ -101,7 +101,7 @@ class Restarts(Settings, frozen=True):
         """Whether the last full turn of ``patience`` times ``after`` evaluations gained nothing.
 
         Args:
-            outcomes: One per evaluation; NaN: failed.
+            outcomes: One per evaluation; NaN: failed, which does not count.
             design: How many of the first steps belong to the initial design.
             since: Evaluations before this one don't count: they belong to an earlier search.
             begun: Turns are counted from this one on.
@@ -109,7 +109,7 @@ class Restarts(Settings, frozen=True):
             steps: As in ``TrustBox.side``.
         """
         counts = _after(design, outcomes, steps)
-        rows = np.flatnonzero(counts[begun:]) + begun
+        rows = np.flatnonzero((counts & ~np.isnan(outcomes))[begun:]) + begun
         length = patience * self.after
         turns = len(rows) // length if length else 0
         if turns < 1:

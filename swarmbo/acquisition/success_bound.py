@@ -1,0 +1,309 @@
+"""Joint points are asked for only where they will probably succeed, whatever the acquisition.
+
+Without a failure nothing here is used. With one, what is maximised is bounded by what succeeded and failed so far
+(``swarmbo.belief.success``): the mode of the classifier is a sum of terms, each factor is held above what its own terms
+may fall to, and a point that is still too likely to fail goes back towards one that succeeded. A failure as a whole may
+be the fault of any factor; a failure of one factor speaks about its own scope only.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.acquisition.box_functions import BoxFunctions, Received
+from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.acquisition.model import Model
+from swarmbo.belief.success import SuccessGP, Term, demand
+from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+from swarmbo.rng import stream
+
+_STEEP = 4.0  # spreads of what is maximised, by which a logit too few is penalised
+_SOFT = 0.2  # logits over which the penalty bends from zero to a slope
+_SLACK = 0.1  # logits too few that are let pass: what the bend may leave
+_SAMPLED = 64  # random points by which the spread of a factor's function is judged
+_TRIED = 64  # points on the way back
+_SEARCHED = 256  # random points looked at where nothing ever succeeded
+
+
+@dataclass(frozen=True, eq=False)
+class Requirement:
+    """That the evaluation of some variables will probably succeed.
+
+    Args:
+        columns: Which variables, in the order of the graph's.
+        model: Of their evaluations, over these columns.
+        least: Logit of success that is asked for.
+    """
+
+    columns: Int[np.ndarray, " s"]
+    model: SuccessGP
+    least: float
+
+    def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """Logits by which joint points exceed it."""
+        return self.model.logit(U[:, self.columns]) - self.least
+
+
+def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, ...]:
+    """What follows from the failures so far: one requirement for evaluations as a whole if any failed as such, and one
+    for each factor that failed by itself.
+
+    Args:
+        situation: What is known.
+        model: Made of it, for how outcomes fade.
+    """
+    failed = situation.failed
+    if failed is None or not failed.any():
+        return ()
+    history, graph = situation.history, situation.graph
+    known = np.isfinite(history.factors) | np.isfinite(history.totals)[:, None]
+    whole = failed.all(axis=1)
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    scopes = [tuple(place[variable] for variable in scope) for scope in graph.scopes]
+    told: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
+    if whole.any():
+        told.append((tuple(range(len(place))), whole, known.any(axis=1) | (failed.any(axis=1) & ~whole)))
+    for factor, scope in enumerate(scopes):
+        if (own := failed[:, factor] & ~whole).any():
+            told.append((scope, own, known[:, factor]))
+    times = model.belief.hyperparameters.times
+    memory = max(times, key=lambda time: time.lengthscale) if times else None
+    out: list[Requirement] = []
+    for columns, bad, good in told:
+        rows, local = np.flatnonzero(bad | good), {column: i for i, column in enumerate(columns)}
+        learned = SuccessGP.learned(
+            situation.domain.to_unit(history.X[rows])[:, list(columns)],
+            good[rows],
+            [[local[column] for column in scope] for scope in scopes if set(scope) <= set(columns)],
+            moments=None if history.moments is None else history.moments[rows],
+            now=situation.round,
+            memory=memory,
+        )
+        out.append(Requirement(np.array(columns), learned, demand(good[rows[rows >= situation.initial]])))
+    return tuple(out)
+
+
+def reference(
+    situation: JointSituation, needed: Sequence[Requirement], best: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Where to start from, and to go back to: a joint point of the unit cube that will succeed if any will.
+
+    The incumbent, unless that is too likely to fail; then the evaluated point of which something came that is least so;
+    where nothing came of any, a random one.
+
+    Args:
+        situation: What is known.
+        needed: What the point must meet.
+        best: The incumbent.
+    """
+    if least_margin(needed, best[None])[0] >= 0.0:
+        return best
+    history = situation.history
+    known = np.isfinite(history.totals) | np.isfinite(history.factors).any(axis=1)
+    tried = np.concatenate([best[None], situation.domain.to_unit(history.X[known])])
+    if not known.any():
+        rng = stream(situation.seed, "success", "search", evaluations=len(history))
+        tried = np.concatenate([tried, rng.random((_SEARCHED, len(best)))])
+    return tried[int(least_margin(needed, tried).argmax())].copy()
+
+
+def least_margin(needed: Sequence[Requirement], U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+    """By how much joint points exceed the requirement that they are nearest to missing."""
+    return np.min([requirement.margin(U) for requirement in needed], axis=0)
+
+
+def parts_together(
+    graph: FactorGraph, needed: Sequence[Requirement]
+) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
+    """Variables that are judged together, what they must meet, and whose they are: the connected parts of the graph, or
+    all in one where evaluations failed as a whole. Parts of which nothing is required are left out."""
+    n, place = len(graph.variables), {variable: index for index, variable in enumerate(graph.variables)}
+    if any(len(requirement.columns) == n for requirement in needed):
+        return [(np.arange(n), tuple(needed), graph.agents)]
+    out: list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]] = []
+    for part in graph.components:
+        columns = np.array([place[variable] for variable in part.variables])
+        if own := tuple(requirement for requirement in needed if set(requirement.columns) <= set(columns)):
+            out.append((columns, own, part.agents))
+    return out
+
+
+def is_met(needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]) -> bool:
+    """Whether a joint point is as likely to succeed as is asked for, or at least as the origin."""
+    return bool(_lacks(needed, point[None], origin)[0] <= _SLACK)
+
+
+def gone_back(
+    needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """The point nearest to a joint point, on the way from there to the origin, that meets what is required."""
+    shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
+    way = origin + shares * (point - origin)
+    way[-1] = origin
+    return way[int(np.argmax(_lacks(needed, way, origin) <= 0.0))]
+
+
+def _lacks(
+    needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " m"]:
+    """Logits that points have too few; the origin never has."""
+    return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Hold:
+    """What one factor's terms of one requirement must not fall below.
+
+    Args:
+        model: Of the requirement.
+        terms: The factor's.
+        inside: Places in the factor's scope of the variables that the model knows.
+        columns: What the model calls them.
+        floor: Least sum of the terms, in logits.
+        weight: Of the penalty, in the unit of what is maximised per logit.
+    """
+
+    model: SuccessGP
+    terms: tuple[Term, ...]
+    inside: tuple[int, ...]
+    columns: Int[np.ndarray, " b"]
+    floor: float
+    weight: float
+
+    def penalty(self, U: Float[np.ndarray, "m a"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
+        """At points (m, a) of the factor's scope, and its gradient: 0 where the hold is kept."""
+        value, slope = self.model.part(self.terms, U[:, list(self.inside)], self.columns)
+        lack = np.maximum(self.floor - value, 0.0)
+        bent = np.where(lack < _SOFT, lack**2 / (2.0 * _SOFT), lack - 0.5 * _SOFT)
+        gradient = np.zeros(U.shape)
+        gradient[:, list(self.inside)] = -(self.weight * np.minimum(lack / _SOFT, 1.0))[:, None] * slope
+        return self.weight * bent, gradient
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BoundedFunctions(BoxFunctions):
+    """Local functions less penalties, which are 0 where each factor keeps its holds.
+
+    Args:
+        inner: What is maximised otherwise.
+        holds: By factor.
+    """
+
+    inner: BoxFunctions
+    holds: Mapping[str, tuple[Hold, ...]]
+
+    @property
+    def n_exchanges(self) -> int:
+        """As many as those of the functions that are bounded."""
+        return self.inner.n_exchanges
+
+    def published(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> Float[np.ndarray, "g m"]:
+        """What the functions that are bounded publish."""
+        return self.inner.published(stack, U, received)
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's function, less its penalties."""
+        value = self.inner.value(stack, U, received).copy()
+        for row, factor in enumerate(stack.factors):
+            for hold in self.holds.get(factor, ()):
+                value[row] -= hold.penalty(U[row])[0]
+        return value
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """What a factor climbs, less its penalties, and its gradient."""
+        value, gradient = (array.copy() for array in self.inner.value_and_gradient(stack, U, received))
+        for row, factor in enumerate(stack.factors):
+            for hold in self.holds.get(factor, ()):
+                penalty, slope = hold.penalty(U[row])
+                value[row] -= penalty
+                gradient[row] -= slope
+        return value, gradient
+
+    def of(self, factors: Iterable[str]) -> "BoundedFunctions":
+        """The same functions of some factors only."""
+        own = frozenset(factors)
+        holds = {factor: held for factor, held in self.holds.items() if factor in own}
+        return replace(self, owned=own, inner=self.inner.of(own), holds=holds)
+
+
+def bounded(
+    functions: BoxFunctions,
+    needed: Sequence[Requirement],
+    origin: Float[np.ndarray, " n"],
+    seed: int,
+    *,
+    tight: bool = False,
+) -> BoundedFunctions:
+    """Local functions that keep to what is required, as far as each factor can see to it by itself.
+
+    Args:
+        functions: What is maximised.
+        needed: What the joint point must meet.
+        origin: A joint point of the unit cube that meets it. What it has to spare, each factor may use up.
+        seed: Of the points by which the functions' spread is judged.
+        tight: Whether factors may only use up equal shares of it: then they meet it together, whatever each does.
+    """
+    graph, holds = functions.graph, dict[str, list[Hold]]()
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    scopes = {
+        factor: [place[variable] for variable in scope]
+        for factor, scope in zip(graph.factors, graph.scopes, strict=True)
+    }
+    weight = _STEEP * sum(spreads(functions, seed).values())
+    for requirement in needed:
+        shared = _by_factor(requirement, scopes)
+        spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
+        called = {int(column): i for i, column in enumerate(requirement.columns)}
+        for factor, terms in shared.items():
+            inside = tuple(i for i, column in enumerate(scopes[factor]) if column in called)
+            columns = np.array([called[scopes[factor][i]] for i in inside])
+            own = origin[[scopes[factor][i] for i in inside]]
+            floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
+            holds.setdefault(factor, []).append(Hold(requirement.model, terms, inside, columns, floor, weight))
+    return BoundedFunctions(
+        graph=graph,
+        low=functions.low,
+        high=functions.high,
+        starts=functions.starts,
+        owned=functions.owned,
+        inner=functions,
+        holds={factor: tuple(held) for factor, held in holds.items()},
+    )
+
+
+def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
+    """By how much each factor's function exceeds its median over the box; one of them is above 0.
+
+    Args:
+        functions: Of which those who are not neighbours need nothing of one another.
+        seed: Of the points that are looked at, beside the starts.
+    """
+    low, high = functions.low, functions.high
+    drawn = low + stream(seed, "success", "spread").random((_SAMPLED, len(low))) * (high - low)
+    points, out = np.concatenate([functions.starts, drawn]), dict[str, float]()
+    for stack in stacks_of(functions.graph):
+        X = stack.take(points)
+        values = functions.value(stack, X, tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges)))
+        finite = np.where(np.isfinite(values), values, np.nan)
+        for factor, own in zip(stack.factors, finite, strict=True):
+            out[factor] = float(np.nanmax(own) - np.nanmedian(own)) if np.isfinite(own).any() else 0.0
+    if not any(out.values()):
+        return dict.fromkeys(out, 1.0 / len(out))  # nothing to lose by it
+    return out
+
+
+def _by_factor(requirement: Requirement, scopes: Mapping[str, Sequence[int]]) -> dict[str, tuple[Term, ...]]:
+    """The terms of a requirement that lie within a scope, each with the first factor that has such a scope."""
+    out: dict[str, list[Term]] = {}
+    for term in requirement.model.terms:
+        own = {int(requirement.columns[column]) for column in term.columns}
+        factor = next((factor for factor, scope in scopes.items() if own <= set(scope)), None)
+        if factor is not None:
+            out.setdefault(factor, []).append(term)
+    return {factor: tuple(terms) for factor, terms in out.items()}
