@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from swarmbo.acquisition import BoxFunctions, Decision, JointAcquisition, JointSituation, Learned, Model, Situation
 from swarmbo.acquisition.ensemble_model import learn_ensemble
+from swarmbo.acquisition.structured import in_structure, learn_model
 from swarmbo.acquisition.success_bound import (
-    Requirement,
     bounded,
     gone_back,
     is_met,
@@ -19,10 +19,11 @@ from swarmbo.acquisition.success_bound import (
     reference,
     requirements,
 )
-from swarmbo.acquisition.structured import in_structure, learn_model
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
+from swarmbo.baselines import LawnMower, Random
 from swarmbo.belief.ensemble_settings import EnsembleSettings
+from swarmbo.belief.success import Requirement
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.errors import ConfigError, ShapeError
@@ -55,6 +56,8 @@ def decide(
         coordination: How the agents agree.
         transport: What carries their messages.
     """
+    if not isinstance(coordination, Random | LawnMower):  # these weigh nothing
+        situation = situation.likely()
     if not isinstance(coordination, Exact | MaxSum):
         return coordination.decide(situation, acquisition)
     problem = acquisition.local_problem(situation)

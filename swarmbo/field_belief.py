@@ -9,7 +9,8 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.field_logbook import OpenBatch
+from swarmbo.belief.success import Requirement, SuccessGP, demand
+from swarmbo.field_logbook import FieldLogbook, OpenBatch
 from swarmbo.kinds import FieldBelief
 from swarmbo.readings import Reading
 from swarmbo.records import Traffic
@@ -54,7 +55,7 @@ def with_readings(
 
     Args:
         belief: What it believed before; agents with beliefs of their own learn in place.
-        readings: By agent; failed ones teach nothing.
+        readings: By agent. Of failed ones agents tell where; they teach the belief nothing.
         agents: All of the team.
         links: Who hears whom; None means everyone.
         moment: The round that the readings are of.
@@ -66,17 +67,25 @@ def with_readings(
     good = {agent: reading for agent, reading in readings.items() if reading.is_good}
     if isinstance(belief, FusedBelief):
         own = {agent: (reading.place[None], [reading.outcome]) for agent, reading in good.items()}
+        dead = {agent: reading.place[None] for agent, reading in readings.items() if not reading.is_good}
         talking = belief.at(moment)
-        sharing = talking.learn(own, links)
+        sharing = talking.learn(own, links, dead)
         return talking.at(now), sharing
+    sharing = reading_traffic(readings, Routes(agents, links))
     if not good:
-        return belief, Traffic()
+        return belief, sharing
     X = np.array([reading.place for reading in good.values()])
     y = np.array([reading.outcome for reading in good.values()])
-    return belief.at(moment).update(X, y).at(now), reading_traffic(good, Routes(agents, links))
+    return belief.at(moment).update(X, y).at(now), sharing
 
 
-def with_survey(belief: TeamBelief, agent: str, X: Float[np.ndarray, "n c"], y: Float[np.ndarray, " n"]) -> TeamBelief:
+def with_survey(
+    belief: TeamBelief,
+    agent: str,
+    X: Float[np.ndarray, "n c"],
+    y: Float[np.ndarray, " n"],
+    dead: Float[np.ndarray, "f c"],
+) -> TeamBelief:
     """What a team believes with measurements that it did not ask for.
 
     Args:
@@ -84,9 +93,11 @@ def with_survey(belief: TeamBelief, agent: str, X: Float[np.ndarray, "n c"], y: 
         agent: Who is given them, where agents have beliefs of their own; the others hear of them when next they talk.
         X: Where (n, d), or (n, d + 1) with the round last.
         y: What (n,), finite.
+        dead: Where others failed (f, d), or (f, d + 1).
     """
     if isinstance(belief, FusedBelief):
         belief.give(agent, X, y)
+        belief.give_failures(agent, dead)
         return belief
     return belief.update(X, y) if len(y) else belief
 
@@ -110,6 +121,46 @@ def with_pending(belief: TeamBelief, batches: Iterable[OpenBatch], round_number:
     for batch in batches:
         given = given.at(batch.round).condition_on_pending(np.array(list(batch.points.values())))
     return given.at(round_number)
+
+
+def required_of(
+    belief: TeamBelief, log: FieldLogbook, agents: Iterable[str], domain: Domain, round_number: int
+) -> dict[str, Requirement]:
+    """How likely measurements must be to succeed; of agents that know of a failure.
+
+    What agents know of failures is what the team does, or where beliefs are their own what has reached each. Each is as
+    careful as its own record asks for.
+
+    Args:
+        belief: What the team believes.
+        log: With the failures that all know of, and each agent's record.
+        agents: Whose.
+        domain: The box of places.
+        round_number: The present round.
+    """
+    d, made, out = domain.n_dims, dict[bytes, SuccessGP](), dict[str, Requirement]()
+    for agent in agents:
+        if isinstance(belief, FusedBelief):
+            good, bad = belief.reports(agent)
+            memory = belief.agents[agent].proposal.hyperparameters.time
+        else:
+            good, bad = belief.X, np.array(log.dead).reshape(len(log.dead), d + 1)
+            memory = belief.hyperparameters.time
+        if not len(bad):
+            continue
+        bad = bad if belief.has_time else bad[:, :d]
+        key = good.tobytes() + bad.tobytes()
+        if key not in made:
+            rows = np.concatenate([good, bad])
+            made[key] = SuccessGP.learned(
+                domain.to_unit(rows[:, :d]),
+                np.arange(len(rows)) < len(good),
+                moments=rows[:, d] if belief.has_time else None,
+                now=round_number,
+                memory=memory,
+            )
+        out[agent] = Requirement(np.arange(d), made[key], demand(log.excess.get(agent, 0.0)))
+    return out
 
 
 def measured_places(belief: TeamBelief, n_dims: int) -> Float[np.ndarray, "n d"]:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
+from swarmbo.belief.success import excess_of
 from swarmbo.errors import UnknownQueryError
 
 
@@ -30,6 +32,8 @@ class FieldLogbook:
         open: Queries that wait for outcomes, by id, in the order in which they were asked.
         asked: Number of queries so far.
         failures: Number of measurements that failed.
+        dead: Where and when measurements failed: places, physical, and the round last.
+        excess: By how much each agent's measurements have failed more often than is put up with; 0 where missing.
 
     Example:
         >>> log, query_id = FieldLogbook().with_query({"a": np.zeros(1), "b": np.ones(1)}, 1)
@@ -41,6 +45,8 @@ class FieldLogbook:
     open: Mapping[str, OpenBatch] = field(default_factory=dict[str, OpenBatch])
     asked: int = 0
     failures: int = 0
+    dead: tuple[tuple[float, ...], ...] = ()
+    excess: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def with_query(self, points: Mapping[str, np.ndarray], round_number: int) -> tuple["FieldLogbook", str]:
         """Send agents out; the new logbook, and the query's id. A query without places waits for nothing."""
@@ -81,6 +87,15 @@ class FieldLogbook:
             return replace(self, open={**self.open, query_id: replace(batch, points=left)})
         return self.with_failures(len(left)).without([query_id])
 
+    def with_dead(self, places: Float[np.ndarray, "f d"], moment: float) -> "FieldLogbook":
+        """Note where measurements failed in a round; that they did is counted elsewhere."""
+        return replace(self, dead=(*self.dead, *((*place, float(moment)) for place in places.tolist())))
+
+    def with_record(self, succeeded: Mapping[str, bool]) -> "FieldLogbook":
+        """Note whose measurements came to something."""
+        excess = {agent: excess_of([good], self.excess.get(agent, 0.0)) for agent, good in succeeded.items()}
+        return replace(self, excess={agent: sum_ for agent, sum_ in {**self.excess, **excess}.items() if sum_ > 0.0})
+
     def with_failures(self, count: int) -> "FieldLogbook":
         """Count measurements that failed."""
         return replace(self, failures=self.failures + count)
@@ -95,6 +110,8 @@ class FieldLogbook:
         return {
             "pending": {key: {a: p.tolist() for a, p in batch.points.items()} for key, batch in self.open.items()},
             "asked_in": {key: batch.round for key, batch in self.open.items()},
+            "dead": [list(row) for row in self.dead],
+            "excess": dict(self.excess),
         }
 
     @classmethod
@@ -105,4 +122,5 @@ class FieldLogbook:
             key: OpenBatch({a: np.array(p) for a, p in points.items()}, int(rounds.get(key, plain["round"])))
             for key, points in plain["pending"].items()
         }
-        return cls(pending, plain["asked"], plain["failures"])
+        dead = tuple(tuple(row) for row in plain.get("dead", ()))
+        return cls(pending, plain["asked"], plain["failures"], dead, plain.get("excess", {}))

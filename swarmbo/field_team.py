@@ -28,6 +28,7 @@ from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.field_belief import (
     empty_belief,
     measured_places,
+    required_of,
     saved_belief,
     with_fit,
     with_pending,
@@ -251,6 +252,7 @@ class FieldTeam(OneAtATime):
                 seed=self.seed,
                 prices={agent: float(price) for agent, price in prices.items() if price > 0.0},
                 level=self._world.level if self._world else None,
+                required=required_of(self.belief, self._log, takes_part, self.domain, self.round),
             ),
             self.acquisition,
             self.coordination,
@@ -301,8 +303,10 @@ class FieldTeam(OneAtATime):
             agent: Reading.of(agent, locations.get(agent, batch.points[agent]), outcome, self.domain)
             for agent, outcome in outcomes.items()
         }
+        if failed:
+            told |= {agent: Reading(point, np.nan) for agent, point in batch.points.items() if agent not in told}
         self._learn({agent: told[agent] for agent in self.agents if agent in told}, batch.round)
-        self._log = self._log.with_told(query_id, outcomes, rest_failed=failed)
+        self._log = self._log.with_told(query_id, told)
 
     @whole_or_not_at_all
     def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
@@ -330,8 +334,10 @@ class FieldTeam(OneAtATime):
             row = int(np.argmin(near))
             raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
         good = np.abs(y) < LARGEST_OUTCOME
-        self.belief = with_survey(self.belief, self.agents[0], X[good], y[good])
+        self.belief = with_survey(self.belief, self.agents[0], X[good], y[good], X[~good])
         self._log = self._log.with_failures(int((~good).sum()))
+        for place, moment in zip(X[~good, :d], X[~good, d:], strict=True):
+            self._log = self._log.with_dead(place[None], moment[0] if len(moment) else self.round)
 
     @whole_or_not_at_all
     def refit(self) -> None:
@@ -461,6 +467,8 @@ class FieldTeam(OneAtATime):
         self.belief, self.last_sharing = with_readings(
             self.belief, readings, self.agents, links, moment=moment, now=self.round
         )  # first what may refuse them, so that nothing has changed if it does
-        self._log = self._log.with_failures(sum(not reading.is_good for reading in readings.values()))
+        dead = [reading.place for reading in readings.values() if not reading.is_good]
+        self._log = self._log.with_failures(len(dead)).with_dead(np.array(dead), moment)
+        self._log = self._log.with_record({agent: reading.is_good for agent, reading in readings.items()})
         places = {agent: reading.place for agent, reading in readings.items()}
         self._positions, self._starts = self._positions | places, places | self._starts

@@ -9,8 +9,11 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.schedules import Moment
 from swarmbo.belief import PlaceBelief, view_of
+from swarmbo.belief.success import Requirement
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
+
+_ABOUT = 0.5  # logits of success that make no difference where all places are too likely to fail
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class Situation:
         prices: What a measurement costs agents that may decline it, in the unit of the field; others measure in any
             case.
         level: The level that the world is watched for; None where there is none.
+        required: How likely measurements must be to succeed, by what each agent knows of failures; agents that know of
+            none are missing.
     """
 
     agents: tuple[str, ...]
@@ -45,6 +50,22 @@ class Situation:
     seed: int
     prices: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
     level: float | None = None
+    required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
+
+    def likely(self) -> "Situation":
+        """The same without the places where a measurement will probably fail; this one where nobody knows of failures.
+
+        An agent that can only reach such places keeps those that are about as likely to succeed as any of them.
+        """
+        if not self.required:
+            return self
+        kept = dict(self.candidates)
+        for agent, requirement in self.required.items():
+            places = self.candidates[agent]
+            if len(places):
+                margin = requirement.margin(self.domain.to_unit(places))
+                kept[agent] = places[margin >= min(0.0, float(margin.max()) - _ABOUT)]
+        return replace(self, candidates=kept)
 
     @property
     def movers(self) -> tuple[str, ...]:

@@ -91,7 +91,10 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
     if history.awaited is not None:  # then so is the total
         awaited = np.repeat(history.awaited.any(axis=1, keepdims=True), len(graph.factors), axis=1)
     told = replace(history, factors=unknown, awaited=awaited)
-    return replace(situation, graph=graph, history=told, structure="learned")
+    failed = situation.failed  # which of the team's factors did says nothing about these
+    if failed is not None:
+        failed = np.repeat(failed.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+    return replace(situation, graph=graph, history=told, structure="learned", failed=failed)
 
 
 def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGraph:

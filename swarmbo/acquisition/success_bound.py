@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import Model
-from swarmbo.belief.success import SuccessGP, Term, demand
+from swarmbo.belief.success import Requirement, SuccessGP, Term, demand, excess_of
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.rng import stream
 
@@ -25,25 +25,6 @@ _SLACK = 0.1  # logits too few that are let pass: what the bend may leave
 _SAMPLED = 64  # random points by which the spread of a factor's function is judged
 _TRIED = 64  # points on the way back
 _SEARCHED = 256  # random points looked at where nothing ever succeeded
-
-
-@dataclass(frozen=True, eq=False)
-class Requirement:
-    """That the evaluation of some variables will probably succeed.
-
-    Args:
-        columns: Which variables, in the order of the graph's.
-        model: Of their evaluations, over these columns.
-        least: Logit of success that is asked for.
-    """
-
-    columns: Int[np.ndarray, " s"]
-    model: SuccessGP
-    least: float
-
-    def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """Logits by which joint points exceed it."""
-        return self.model.logit(U[:, self.columns]) - self.least
 
 
 def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, ...]:
@@ -59,12 +40,12 @@ def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, 
         return ()
     history, graph = situation.history, situation.graph
     known = np.isfinite(history.factors) | np.isfinite(history.totals)[:, None]
-    whole = failed.all(axis=1)
+    whole, some = np.asarray(failed.all(axis=1)), np.asarray(failed.any(axis=1))
     place = {variable: index for index, variable in enumerate(graph.variables)}
     scopes = [tuple(place[variable] for variable in scope) for scope in graph.scopes]
     told: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
     if whole.any():
-        told.append((tuple(range(len(place))), whole, known.any(axis=1) | (failed.any(axis=1) & ~whole)))
+        told.append((tuple(range(len(place))), whole, np.asarray(known.any(axis=1)) | (some & ~whole)))
     for factor, scope in enumerate(scopes):
         if (own := failed[:, factor] & ~whole).any():
             told.append((scope, own, known[:, factor]))
@@ -81,7 +62,7 @@ def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, 
             now=situation.round,
             memory=memory,
         )
-        out.append(Requirement(np.array(columns), learned, demand(good[rows[rows >= situation.initial]])))
+        out.append(Requirement(np.array(columns), learned, demand(excess_of(good[rows[rows >= situation.initial]]))))
     return tuple(out)
 
 
@@ -118,7 +99,8 @@ def parts_together(
     graph: FactorGraph, needed: Sequence[Requirement]
 ) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
     """Variables that are judged together, what they must meet, and whose they are: the connected parts of the graph, or
-    all in one where evaluations failed as a whole. Parts of which nothing is required are left out."""
+    all in one where evaluations failed as a whole. Parts of which nothing is required are left out.
+    """
     n, place = len(graph.variables), {variable: index for index, variable in enumerate(graph.variables)}
     if any(len(requirement.columns) == n for requirement in needed):
         return [(np.arange(n), tuple(needed), graph.agents)]

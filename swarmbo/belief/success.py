@@ -32,25 +32,34 @@ _RISE = 0.5  # of the demand, by a failure more than that
 _LARGEST_DEMAND = 3.0
 
 
-def demand(succeeded: Iterable[bool]) -> float:
-    """The logit of success that a place must have to be asked for, after outcomes in the order they were told.
+def excess_of(succeeded: Iterable[bool], before: float = 0.0) -> float:
+    """Failures beyond the share that is put up with, one in five: their cumulative sum, never below zero.
 
-    It rises with every failure and falls back with successes, so that in the long run no more than about one in seven
-    fails, however wrong the model is: the cumulative sum of failures beyond that share, never below zero.
-
-    Source:
-        Page 1954 for the sum; Gibbs & Candès 2021 for steering a rate of errors by such feedback.
+    Source: Page 1954.
 
     Args:
-        succeeded: What came of queries that somebody chose.
-
-    Example:
-        >>> [round(demand(told), 2) for told in ([], [True], [False], [False, False], [False, True, True])]
-        [0.4, 0.4, 1.04, 1.67, 0.81]
+        succeeded: What came of queries that somebody chose, in the order in which it was told.
+        before: The sum before these.
     """
-    excess = 0.0
+    excess = before
     for success in succeeded:
         excess = max(excess + (0.0 if success else 1.0) - _ACCEPTED, 0.0)
+    return excess
+
+
+def demand(excess: float) -> float:
+    """The logit of success that a place must have to be asked for.
+
+    It rises with failures and falls back with successes, which holds the share of failures down however wrong the model
+    is (compare Gibbs & Candès 2021, who steer a rate of errors by such feedback).
+
+    Args:
+        excess: Of the failures so far.
+
+    Example:
+        >>> [round(demand(excess_of(told)), 2) for told in ([], [True], [False], [False, False], [False, True, True])]
+        [0.4, 0.4, 0.8, 1.2, 0.6]
+    """
     return min(_DEMAND + _RISE * excess, _LARGEST_DEMAND)
 
 
@@ -129,8 +138,7 @@ class SuccessGP:
             between = correlation(memory.kernel, np.abs(then[:, None] - then) / memory.lengthscale)
             fade = correlation(memory.kernel, np.abs(now - then) / memory.lengthscale)
         tried = [
-            cls.given(terms, offset, U, succeeded, between=between, fade=fade)
-            for terms in _choices(U.shape[1], scopes)
+            cls.given(terms, offset, U, succeeded, between=between, fade=fade) for terms in _choices(U.shape[1], scopes)
         ]
         return max(tried, key=lambda model: model.evidence)
 
@@ -190,6 +198,25 @@ class SuccessGP:
         return value, slope
 
 
+@dataclass(frozen=True, eq=False)
+class Requirement:
+    """That the evaluation of some variables will probably succeed.
+
+    Args:
+        columns: Which, of those of a point.
+        model: Of their evaluations, over these columns.
+        least: Logit of success that is asked for.
+    """
+
+    columns: Int[np.ndarray, " s"]
+    model: SuccessGP
+    least: float
+
+    def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """Logits by which points of the unit cube exceed it."""
+        return self.model.logit(U[:, self.columns]) - self.least
+
+
 def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
     """The sums of terms that are tried, of n variables."""
     together = tuple(range(n))
@@ -207,7 +234,7 @@ def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
 
 
 def _telling(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
-    """Rows that are looked at: all, if they are few; else the last failures and the successes that are nearest to any."""
+    """Rows that are looked at: all, if few; else the last failures and the successes that are nearest to any."""
     if len(U) <= _MOST:
         return np.arange(len(U))
     failed, good = np.flatnonzero(~succeeded)[-_MOST // 2 :], np.flatnonzero(succeeded)

@@ -13,6 +13,7 @@ from swarmbo.belief.exact import ExactGP
 from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
+from swarmbo.belief.fusion.failure_flooding import FailureFlooding
 from swarmbo.belief.fusion.fusing_agent import FusingAgent
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
@@ -76,6 +77,7 @@ class FusedBelief:
         self.seed = seed
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
         self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in agents}
+        self.failures = {name: FailureFlooding(name, domain, start) for name in agents}
         self._waits = dict.fromkeys(self.agents, 0)  # occasions on which an agent has waited for another's proposal
         self.now = 0.0  # rounds
         self._occasions = 0  # how often the agents have talked
@@ -84,12 +86,14 @@ class FusedBelief:
         self,
         readings: Mapping[str, tuple[Any, Any]],
         links: "nx.Graph[str] | None",
+        failed: Mapping[str, Any] | None = None,
     ) -> Traffic:
         """Give agents their new readings, and let all talk over the links.
 
         Args:
             readings: By agent: points (n, d) and outcomes (n,), physical, without failed ones.
             links: Who hears whom; None means everyone. A message goes to neighbours only.
+            failed: By agent: points (n, d) where its measurements failed.
 
         Returns:
             What was sent.
@@ -99,22 +103,28 @@ class FusedBelief:
             ShapeError: If shapes do not fit, or a value is not finite.
         """
         check_links(links)
-        self._require_known(*readings)
+        failed = failed or {}
+        self._require_known(*readings, *failed)
         for X, y in readings.values():  # first what may be refused, so that nothing has changed if it is
             checked_outcomes(y, len(self._points(X)))
         for name, (X, y) in readings.items():
             self.give(name, X, y)
+        for name, X in failed.items():
+            self.give_failures(name, X)
         for agent in self.agents.values():
             self._lead(agent)
-        for name, agent in self.agents.items():
-            if links is None:
-                agent.meet(self.agents)
-            else:
-                agent.meet(other for other in links.adj.get(name, ()) if other in self.agents)
+        for name in self.agents:
+            heard = self.agents if links is None else links.adj.get(name, ())
+            met = [other for other in heard if other in self.agents]
+            self.agents[name].meet(met)
+            self.failures[name].meet(met)
         self._occasions += 1
-        lost = int(stream(self.seed, "sharing", occasion=self._occasions).integers(2**63))
-        transport = Faults(loss=self.settings.loss, seed=lost).open(self.agents, links)
-        return exchange(self.agents.values(), transport, self.settings.steps)
+        traffic = Traffic()
+        for names, agents in ((("sharing",), self.agents), (("sharing", "failures"), self.failures)):
+            lost = int(stream(self.seed, *names, occasion=self._occasions).integers(2**63))
+            transport = Faults(loss=self.settings.loss, seed=lost).open(self.agents, links)
+            traffic += exchange(agents.values(), transport, self.settings.steps)
+        return traffic
 
     def give(self, agent: str, X: ArrayLike, y: ArrayLike) -> None:
         """Give an agent readings, which the others hear of when next they talk.
@@ -130,6 +140,23 @@ class FusedBelief:
         """
         self._require_known(agent)
         self.agents[agent].measure(self._points(X), y)
+
+    def give_failures(self, agent: str, X: ArrayLike) -> None:
+        """Tell an agent where its measurements failed, of which the others hear when next they talk.
+
+        Args:
+            agent: Whose they are.
+            X: As in ``give``.
+        """
+        self._require_known(agent)
+        places = self._points(X)
+        if len(places):
+            self.failures[agent].measure(places, np.zeros(len(places)))
+
+    def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
+        """Where measurements succeeded that an agent knows of one by one, and where some failed, as far as it heard."""
+        own = self.agents[agent]
+        return own.known[0] if isinstance(own, ReadingFlooding) else own.X, self.failures[agent].known[0]
 
     def _require_known(self, *agents: str) -> None:
         if strangers := [agent for agent in agents if agent not in self.agents]:
@@ -223,6 +250,10 @@ class FusedBelief:
             "agents": {name: s["json"] for name, s in states.items()},
         }
         arrays = {f"{name}/{key}": array for name, s in states.items() for key, array in s["arrays"].items()}
+        if any(agent.reached for agent in self.failures.values()):
+            told = {name: agent.state_dict() for name, agent in self.failures.items()}
+            plain["failures"] = {name: s["json"] for name, s in told.items()}
+            arrays |= {f"failures/{name}/{key}": a for name, s in told.items() for key, a in s["arrays"].items()}
         return {"json": plain, "arrays": arrays}
 
     @classmethod
@@ -242,7 +273,10 @@ class FusedBelief:
         fused = cls(settings, domain, agents, seed)
         fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
         fused.now = float(plain["now"])
-        for name, agent in fused.agents.items():
-            own = {key.removeprefix(f"{name}/"): a for key, a in arrays.items() if key.startswith(f"{name}/")}
-            agent.load_state_dict({"json": plain["agents"][name], "arrays": own})
+        saved = {f"{name}/": (agent, plain["agents"][name]) for name, agent in fused.agents.items()}
+        if "failures" in plain:
+            saved |= {f"failures/{name}/": (a, plain["failures"][name]) for name, a in fused.failures.items()}
+        for start, (agent, known) in saved.items():
+            own = {key.removeprefix(start): a for key, a in arrays.items() if key.startswith(start)}
+            agent.load_state_dict({"json": known, "arrays": own})
         return fused
