@@ -1,5 +1,6 @@
 """What it costs a team to tell one another what came out."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -24,7 +25,8 @@ def outcome_traffic(
     Totals tie all factors together, so everybody needs the joint point and its outcome: every agent tells all others
     the values of its own variables, the first one the total with them, and owners the outcomes of single factors if
     there are any. Outcomes by factor leave parts of the graph that share no variable independent: the owner of a factor
-    tells its outcome, and where, to the agents of its part.
+    tells its outcome, and where, to the agents of its part. If all of them failed, nobody knows whose fault it was, so
+    that is told like a total.
 
     Args:
         graph: Scopes and owners.
@@ -43,7 +45,8 @@ def outcome_traffic(
         1
     """
     traffic = Traffic()
-    if outcomes == "total":
+    failed_as_a_whole = len(factors) == len(graph.factors) and all(math.isnan(value) for value in factors.values())
+    if outcomes == "total" or failed_as_a_whole:
         for place, agent in enumerate(graph.agents):
             values = [point[variable] for variable in graph.variables_owned_by(agent)]
             own = {factor: factors[factor] for factor in graph.factors_owned_by(agent) if factor in factors}

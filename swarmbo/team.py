@@ -317,6 +317,10 @@ class Team(OneAtATime):
         else:
             self._log = log.with_total(query_id, total, point=place)
         told = self.space.named(log.open[query_id].point if place is None else place)
+        if total is None and rest_failed:
+            factors = {
+                factor: np.nan for factor in self.graph.factors if factor not in log.open[query_id].told
+            } | factors
         routes = Routes(self.agents, self._world.links() if self._world else None)
         self.last_sharing = outcome_traffic(self.graph, self.outcomes, routes, told, total, factors)
 

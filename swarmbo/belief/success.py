@@ -128,10 +128,10 @@ class SuccessGP:
             now: The round that is asked for.
             memory: How outcomes fade; None: they don't.
         """
+        share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
+        offset = max(float(logit(share)), 0.0)
         rows = _telling(U, succeeded)
-        U, succeeded = U[rows], succeeded[rows]
-        good, n = float(succeeded.sum()), len(succeeded)
-        offset = max(float(logit((good + _PRIOR[0]) / (n + sum(_PRIOR)))), 0.0)
+        U, succeeded, n = U[rows], succeeded[rows], len(rows)
         between, fade = np.ones((n, n)), np.ones(n)
         if memory is not None and moments is not None:
             then = moments[rows]
@@ -234,13 +234,16 @@ def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
 
 
 def _telling(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
-    """Rows that are looked at: all, if few; else the last failures and the successes that are nearest to any."""
+    """Rows that are looked at: all, if few; else the last failures, the successes nearest to any, and some others."""
     if len(U) <= _MOST:
         return np.arange(len(U))
-    failed, good = np.flatnonzero(~succeeded)[-_MOST // 2 :], np.flatnonzero(succeeded)
+    failed, good = np.flatnonzero(~succeeded)[-2 * _MOST // 5 :], np.flatnonzero(succeeded)
     distance = np.min([((U[good] - U[row]) ** 2).sum(axis=1) for row in failed], axis=0)
-    nearest = good[np.argsort(distance, kind="stable")[: _MOST - len(failed)]]
-    return np.sort(np.concatenate([failed, nearest]))
+    order, n_near = good[np.argsort(distance, kind="stable")], 2 * _MOST // 5
+    near, others = order[:n_near], np.sort(order[n_near:])
+    n_others = min(_MOST - len(failed) - len(near), len(others))
+    some = others[np.linspace(0, len(others) - 1, n_others).round().astype(int)] if n_others else others[:0]
+    return np.sort(np.concatenate([failed, near, some]))
 
 
 def _covariance(term: Term, U: Float[np.ndarray, "t n"], V: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "t m"]:

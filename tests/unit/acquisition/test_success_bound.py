@@ -1,0 +1,203 @@
+"""Local functions are bounded by where evaluations failed, and joint points go back where that is not enough."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.acquisition import JointSituation, Model
+from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.acquisition.success_bound import (
+    bounded,
+    gone_back,
+    is_met,
+    least_margin,
+    parts_together,
+    reference,
+    requirements,
+    spreads,
+)
+from swarmbo.belief.success import Requirement, SuccessGP
+from swarmbo.coordination.local_functions import total_value
+from swarmbo.errors import OwnershipError
+from swarmbo.graph import stacks_of
+
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+BOX = dict.fromkeys("xyz", (0.0, 2.0))
+
+
+def _team(failing, *, outcomes="total", told=None, **more) -> sb.Team:
+    """A team that knows of 24 evaluations, those in a region failed."""
+    X = 2.0 * np.random.default_rng(1).random((24, 3))
+    F = np.stack([-((X[:, 0] - 0.5) ** 2), -((X[:, 1] - X[:, 2]) ** 2)], axis=1)
+    dead = failing(X / 2.0)
+    if outcomes == "total":
+        y = np.where(dead, np.nan, F.sum(axis=1))
+    else:
+        y = np.where(dead[:, None] & np.isin(["f", "g"], told or ["f", "g"]), np.nan, F)
+    team = sb.Team(GRAPH, BOX, outcomes=outcomes, **more)
+    team.attach(X, y)
+    return team
+
+
+def _bound(team: sb.Team, *, tight: bool = False):
+    situation, model = team._situation(None), team.model
+    functions = team.acquisition.local_functions(situation, model)
+    needed = requirements(situation, model)
+    return functions, needed, reference(situation, needed, model.incumbent()), situation
+
+
+def _wall(U):
+    return U[:, 0] > 0.75
+
+
+def _across(U):
+    return (U[:, 0] < 0.65) & (U[:, 2] < 0.65)
+
+
+def test_without_a_failure_nothing_is_required() -> None:
+    team = _team(lambda U: np.zeros(len(U), dtype=bool))
+    assert requirements(team._situation(None), team.model) == ()
+    query = team.ask()
+    team.tell(query, {"f": 0.1})
+    assert not team._situation(None).failed.any()  # g is still out
+    team.tell(query, {"g": None})
+    assert team._situation(None).failed.tolist()[-1] == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["dec-hbo", "dumbo", "thompson", "expected-improvement", "auto"])
+@pytest.mark.parametrize("tight", [False, True])
+def test_slopes_of_bounded_functions_are_those_of_differences(kind, tight) -> None:
+    functions, needed, origin, _ = _bound(_team(_wall, acquisition=kind))
+    limited = bounded(functions, needed, origin, 3, tight=tight)
+    U, step = 0.05 + 0.9 * np.random.default_rng(4).random((12, 3)), 1e-6
+    penalised = 0
+    for stack in stacks_of(limited.graph):
+        X = stack.take(U)
+        nothing = tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges))
+        penalty = functions.value(stack, X, nothing) - limited.value(stack, X, nothing)
+        penalised += int((penalty > 0.0).sum())
+        _, slope = limited.value_and_gradient(stack, X, nothing)
+        _, bare = functions.value_and_gradient(stack, X, nothing)
+        for axis in range(stack.size):
+            shift = step * np.eye(stack.size)[axis]
+            up, down = (
+                functions.value(stack, X + s, nothing) - limited.value(stack, X + s, nothing) for s in (shift, -shift)
+            )
+            scale = np.abs(functions.value(stack, X, nothing)).max() + penalty.max()
+            np.testing.assert_allclose((bare - slope)[..., axis], (up - down) / (2 * step), atol=1e-5 * scale / 1e-3)
+    assert penalised  # some points of the box are in the dead region
+
+
+def test_a_bounded_function_is_the_function_itself_where_evaluations_succeed() -> None:
+    functions, needed, origin, _ = _bound(_team(_wall, acquisition="dec-hbo"))
+    limited = bounded(functions, needed, origin, 3)
+    U = np.random.default_rng(4).random((300, 3))
+    free = (U[:, 0] < 0.4) & (np.abs(needed[0].model.logit(U) - needed[0].model.offset) < 5.0)
+    np.testing.assert_array_equal(total_value(limited, U[free]), total_value(functions, U[free]))
+    dead = U[:, 0] > 0.9
+    assert (total_value(limited, U[dead]) < total_value(functions, U[dead])).mean() > 0.9
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000))
+def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> None:
+    """Of a model whose terms all lie in a scope: whatever each factor does, the sum is what it must be."""
+    rng = np.random.default_rng(seed)
+    U = rng.random((20, 3))
+    whole = SuccessGP.learned(U, rng.random(20) < 0.7, [(0, 1), (1, 2)])
+    terms = tuple(term for term in whole.terms if len(term.columns) < 3)
+    model = SuccessGP.given(terms, whole.offset, U, rng.random(20) < 0.7)
+    needed = (Requirement(np.arange(3), model, 0.4),)
+    points = rng.random((400, 3))
+    origin = points[int(least_margin(needed, points).argmax())]
+    team = _team(lambda U: np.zeros(len(U), dtype=bool), acquisition="dec-hbo")
+    functions = team.acquisition.local_functions(team._situation(None), team.model)
+    limited = bounded(functions, needed, origin, 3, tight=True)
+    kept = total_value(limited, points) == total_value(functions, points)
+    lacking = np.minimum(least_margin(needed, origin[None]), 0.0) - least_margin(needed, points)
+    assert (lacking[kept] <= 1e-9).all()
+
+
+def test_a_factor_that_fails_is_blamed_alone() -> None:
+    team = _team(_wall, outcomes="per-factor", told=["f"], acquisition="dec-hbo")
+    functions, needed, origin, situation = _bound(team)
+    assert [requirement.columns.tolist() for requirement in needed] == [[0, 1]]
+    assert set(bounded(functions, needed, origin, 3).holds) == {"f"}
+    ((columns, own, agents),) = parts_together(situation.graph, needed)
+    assert (columns.tolist(), own, agents) == ([0, 1, 2], needed, situation.graph.agents)
+    whole = requirements(*_known(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")))
+    assert [requirement.columns.tolist() for requirement in whole] == [[0, 1, 2]]
+
+
+def test_parts_without_failures_are_not_asked() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+    model = SuccessGP.learned(np.array([[0.5, 0.5]]), np.array([False]))
+    ((columns, _, agents),) = parts_together(graph, (Requirement(np.array([0, 1]), model, 0.4),))
+    assert columns.tolist() == [0, 1]
+    assert agents == ("x", "y")
+
+
+@pytest.mark.parametrize("region", [_wall, _across])
+def test_a_point_in_a_dead_region_goes_back_no_farther_than_it_must(region) -> None:
+    _, needed, origin, _ = _bound(_team(region, acquisition="dec-hbo"))
+    drawn = np.random.default_rng(2).random((500, 3))
+    inside = drawn[int(least_margin(needed, drawn).argmin())]
+    assert region(inside[None])[0]
+    assert not is_met(needed, inside, origin)
+    back = gone_back(needed, inside, origin)
+    assert is_met(needed, back, origin)
+    share = np.linalg.norm(back - origin) / np.linalg.norm(inside - origin)
+    assert 0.0 <= share < 1.0
+    np.testing.assert_allclose(back, origin + share * (inside - origin), atol=1e-12)
+    farther = origin + (share + 1.0 / 64) * (inside - origin)
+    assert least_margin(needed, farther[None])[0] < min(0.0, least_margin(needed, origin[None])[0])
+
+
+def test_where_nothing_ever_succeeded_the_likeliest_place_is_where_one_starts() -> None:
+    team = _team(lambda U: np.ones(len(U), dtype=bool), acquisition="dec-hbo")
+    situation, model = _known(team)
+    needed = requirements(situation, model)
+    origin = reference(situation, needed, np.full(3, 0.5))
+    drawn = np.random.default_rng(0).random((50, 3))
+    assert least_margin(needed, origin[None])[0] >= np.median(least_margin(needed, drawn))
+    assert np.isfinite(list(team.ask().point.values())).all()
+
+
+def test_failures_of_learned_scopes_are_those_of_evaluations() -> None:
+    belief = {"kind": "additive", "structure": {"kind": "random-blocks", "size": 2}}
+    team = _team(_wall, acquisition="dec-hbo", belief=belief)
+    point = team.ask().point
+    assert point["x"] < 1.8
+
+
+def test_owners_may_ask_for_their_own_factors_only() -> None:
+    functions, needed, origin, _ = _bound(_team(_wall, acquisition="dec-hbo"))
+    own = bounded(functions, needed, origin, 3).of(["f"])
+    (stack,) = stacks_of(GRAPH)
+    with pytest.raises(OwnershipError, match="'g'"):
+        own.value(stack, stack.take(np.full((1, 3), 0.5)), ())
+    assert set(own.holds) <= {"f"}
+
+
+def test_penalties_are_in_the_unit_of_what_is_maximised() -> None:
+    team = _team(_wall, acquisition="dec-hbo")
+    functions, needed, origin, _ = _bound(team)
+    (weight,) = {hold.weight for held in bounded(functions, needed, origin, 3).holds.values() for hold in held}
+    assert weight == pytest.approx(4.0 * sum(spreads(functions, 3).values()))
+    assert sum(spreads(FlatImprovements.of_team(team), 3).values()) == pytest.approx(1.0)
+
+
+class FlatImprovements(LogImprovements):
+    """Worth the same everywhere."""
+
+    @classmethod
+    def of_team(cls, team: sb.Team) -> "FlatImprovements":
+        return cls.on_cube(team.model.belief, reference=np.full(3, 0.5))
+
+    def value(self, stack, U, received):
+        return np.zeros(U.shape[:2])
+
+
+def _known(team: sb.Team) -> tuple[JointSituation, Model]:
+    return team._situation(None), team.model

@@ -1,0 +1,279 @@
+"""Teams of both kinds learn where evaluations fail, keep away from there, and are no worse for it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.coordination.agreement import Agreement
+from swarmbo.records import SolveReport
+
+Region = Callable[[np.ndarray], bool]
+N_QUERIES = 30
+
+
+def _ball(n: int) -> Region:
+    """A fifth of the box, around a point off its middle."""
+    drawn = np.random.default_rng(0).random((20_000, n))
+    radius = float(np.quantile(np.linalg.norm(drawn - 0.4, axis=1), 0.2))
+    return lambda u: bool(np.linalg.norm(u - 0.4) < radius)
+
+
+def _wall(u: np.ndarray) -> bool:
+    return bool(u[0] > 0.8)
+
+
+def _corner(u: np.ndarray) -> bool:
+    return bool(max(u[0], u[1]) < 0.2**0.5)
+
+
+def _corner_across(u: np.ndarray) -> bool:
+    return bool(max(u[0], u[-1]) < 0.2**0.5)
+
+
+def _outcomes(u: np.ndarray, best: np.ndarray) -> dict[str, float]:
+    """A chain of bowls with ripples, whose sum is largest near a point."""
+    gap, names = u - best, [f"f{i}" for i in range(len(u) - 1)]
+    return {
+        f: float(-3.0 * gap[i] ** 2 - 2.0 * gap[i + 1] ** 2 - 0.3 * np.sin(5.0 * gap[i]) * np.sin(4.0 * gap[i + 1]))
+        for i, f in enumerate(names)
+    }
+
+
+def _maximum(best: np.ndarray, dead: Region) -> float:
+    rng, n = np.random.default_rng(0), len(best)
+    alive = [u for u in rng.random((4000, n)) if not dead(u)]
+    point = max(alive, key=lambda u: sum(_outcomes(u, best).values()))
+    value, step = sum(_outcomes(point, best).values()), 0.1
+    while step > 1e-4:
+        near = [u for u in np.clip(point + step * rng.normal(size=(100, n)), 0.0, 1.0) if not dead(u)]
+        found = max(near, key=lambda u: sum(_outcomes(u, best).values()), default=point)
+        if (more := sum(_outcomes(found, best).values())) > value:
+            point, value = found, more
+        else:
+            step *= 0.6
+    return value
+
+
+def _run(dead: Region, best: np.ndarray, bad: float | None, *, by_factor: bool = False, **settings: Any):
+    """Queries of a team, and which of them were in the dead region; there outcomes are None, or a bad number."""
+    n = len(best)
+    names = [f"x{i}" for i in range(n)]
+    graph = sb.FactorGraph.from_scopes({f"f{i}": names[i : i + 2] for i in range(n - 1)})
+    outcomes = "per-factor" if by_factor else "total"
+    team = sb.Team(graph, dict.fromkeys(names, (0.0, 1.0)), outcomes=outcomes, **settings)
+    asked: list[tuple[np.ndarray, bool, float]] = []
+    while len(asked) < N_QUERIES:
+        query = team.ask()
+        u = np.array([query.point[name] for name in names])
+        told, fails = _outcomes(u, best), dead(u)
+        asked.append((u, fails, sum(told.values())))
+        if fails and by_factor:
+            told["f0"] = bad  # pyright: ignore[reportArgumentType]
+        team.tell(query, told if by_factor else bad if fails else sum(told.values()))
+    return team, asked
+
+
+@pytest.mark.parametrize(
+    ("dead", "best", "settings"),
+    [
+        (_wall, [0.74, 0.4, 0.6], {"acquisition": "dec-hbo"}),
+        (_wall, [0.9, 0.4], {"acquisition": "auto"}),  # where it would be best it fails
+        (_corner, [0.35, 0.52], {"acquisition": "thompson"}),
+        (_corner_across, [0.3, 0.5, 0.55], {"acquisition": "auto"}),
+        (_ball(3), [0.75, 0.6, 0.5], {"acquisition": "dec-hbo", "coordination": "refined-max-sum"}),
+        (_wall, [0.74, 0.4, 0.6], {"acquisition": "expected-improvement", "by_factor": True}),
+    ],
+)
+def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, best, settings) -> None:
+    best = np.array(best)
+    runs = [_run(dead, best, bad, seed=0, **settings)[1] for bad in (None, -5.0)]
+    regrets = [_maximum(best, dead) - max(value for _, fails, value in asked if not fails) for asked in runs]
+    failed = [u for u, fails, _ in runs[0] if fails]
+    assert len(failed) <= N_QUERIES // 3
+    apart = [np.abs(u - v).max() for i, u in enumerate(failed) for v in failed[:i]]
+    assert min(apart, default=1.0) > 1e-3
+    assert regrets[0] <= 1.5 * regrets[1] + 0.005
+
+
+def test_agents_that_talk_decide_like_one_process() -> None:
+    best = np.array([0.74, 0.4, 0.6])
+    transport = {"kind": "in-process", "as_agents": True}
+    teams = [
+        _run(_wall, best, None, acquisition="dec-hbo", seed=1, initial=24, **more)[0]
+        for more in ({}, {"transport": transport})
+    ]
+    points = [team.history.X for team in teams]
+    np.testing.assert_array_equal(*points)
+    assert teams[0].failures
+    assert teams[0].last_report.traffic == teams[1].last_report.traffic
+
+
+class Insists:
+    """A way to agree that always comes to one point, and counts how often it is asked."""
+
+    def __init__(self, point: list[float]) -> None:
+        self.point, self.asked = np.array(point), 0
+
+    def maximise(self, functions, links=None, seed=0) -> Agreement:
+        self.asked += 1
+        return Agreement(self.point, 0.0, SolveReport(status="insists"))
+
+
+@pytest.mark.parametrize(("x", "asked"), [(0.3, 1), (0.95, 2)])
+def test_what_a_check_costs_is_counted_and_a_dead_point_is_never_asked(x, asked) -> None:
+    """Two factors tell two agents a number each; three agents tell two others their values whenever they agree."""
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+    U = np.random.default_rng(0).random((30, 3))
+    for failing, messages in ((True, 4 + 6 * asked), (False, 0)):
+        insists = Insists([x, 0.5, 0.5])
+        team = sb.Team(graph, dict.fromkeys("xyz", (0.0, 1.0)), acquisition="dec-hbo", coordination=insists)
+        team.attach(U, np.where(failing & (U[:, 0] > 0.8), np.nan, -((U - 0.5) ** 2).sum(axis=1)))
+        point = team.ask().point
+        assert team.last_report.messages == messages
+        assert insists.asked == (asked if failing else 1)
+        assert (point["x"] < 0.85) if failing else (point["x"] == x)
+
+
+def test_a_joint_team_goes_on_from_its_failures_to_the_bit() -> None:
+    best = np.array([0.74, 0.4, 0.6])
+    for by_factor in (False, True):
+        team, _ = _run(_wall, best, None, acquisition="dec-hbo", by_factor=by_factor, initial=20)
+        again = sb.Team.from_state_dict(team.state_dict())
+        assert team.failures
+        assert team.ask(3) == again.ask(3)
+
+
+def test_failures_of_every_query_are_survived() -> None:
+    team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, acquisition="auto", initial=5)
+    assert team.failures == len(asked) == N_QUERIES
+    U = np.array([u for u, _, _ in asked])
+    assert min(np.abs(U[i] - U[:i]).max(axis=1).min() for i in range(1, len(U))) > 1e-3
+
+
+SITES = np.array([[a, b] for a in np.linspace(0.05, 0.95, 10) for b in np.linspace(0.05, 0.95, 10)])
+
+
+def _in_disc(x: np.ndarray) -> bool:
+    return bool(((x - 0.5) ** 2).sum() < 0.2 / np.pi)
+
+
+def _field(x: np.ndarray) -> float:
+    return float(np.exp(-((x - [0.72, 0.4]) ** 2).sum() / 0.08) + 0.3 * np.sin(5.0 * x[0]))
+
+
+def _survey(dead: Region, bad: float | None, rounds: int = 10, **settings: Any):
+    agents = ["a", "b", "c"]
+    team = sb.Team.for_field(agents, [0.0, 0.0], [1.0, 1.0], seed=1, **settings)
+    asked: list[tuple[tuple[float, ...], bool]] = []
+    for _ in range(rounds):
+        query = team.ask(dict.fromkeys(agents, SITES))
+        told: dict[str, float | None] = {a: bad if dead(x) else _field(x) for a, x in query.points.items()}
+        asked += [(tuple(x), dead(x)) for x in query.points.values()]
+        team.tell(query, told)
+    return team, asked
+
+
+@pytest.mark.parametrize("belief", ["exact", {"kind": "fused", "method": "readings"}, {"kind": "fused"}])
+@pytest.mark.parametrize("acquisition", ["information", "db-gp-ucb", {"kind": "straddle", "level": 0.5}])
+@pytest.mark.parametrize("dead", [_wall, _in_disc])
+def test_no_dead_place_of_a_field_is_asked_for_twice(dead, acquisition, belief) -> None:
+    team, asked = _survey(dead, None, acquisition=acquisition, belief=belief)
+    failed = [place for place, fails in asked if fails]
+    assert len(failed) == len(set(failed)) == team.failures
+    assert len(failed) <= len(asked) // 3
+    alive = [site for site in SITES if not dead(site)]
+    if acquisition == "db-gp-ucb":
+        best = max(map(_field, alive))
+        regrets = [
+            best
+            - max(
+                _field(np.array(x))
+                for x, fails in _survey(dead, bad, acquisition=acquisition, belief=belief)[1]
+                if not fails
+            )
+            for bad in (None, -1.0)
+        ]
+        assert regrets[0] <= 1.5 * regrets[1] + 0.02
+    errors = [team.belief.posterior_mean(site[None])[0] - _field(site) for site in alive]
+    assert np.sqrt(np.mean(np.square(errors))) < 0.25
+
+
+@pytest.mark.parametrize("coordination", ["greedy", "independent", "max-sum"])
+def test_other_ways_to_agree_keep_away_too(coordination) -> None:
+    _, asked = _survey(_wall, None, acquisition="information", coordination=coordination)
+    failed = [place for place, fails in asked if fails]
+    assert len(failed) <= len(asked) // 3
+
+
+def test_few_sites_of_which_two_are_dead() -> None:
+    sites = np.array([[0.1, 0.1], [0.9, 0.9], [0.1, 0.9], [0.9, 0.1], [0.5, 0.5]])
+    team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], acquisition="information")
+    failed: list[tuple[float, ...]] = []
+    for _ in range(10):
+        query = team.ask(dict.fromkeys("ab", sites))
+        dead = {agent: x[0] == 0.9 for agent, x in query.points.items()}
+        failed += [tuple(x) for agent, x in query.points.items() if dead[agent]]
+        team.tell(query, {agent: None if dead[agent] else 1.0 for agent in query.points})
+    assert len(failed) <= 2
+
+
+def test_only_failures_that_reached_an_agent_are_heeded() -> None:
+    nx = pytest.importorskip("networkx")
+    links = nx.Graph([("a", "b")])
+    links.add_node("c")
+    team = sb.Team.for_field(list("abc"), [0.0], [1.0], acquisition="information", belief="fused")
+    team.belief.learn({"b": ([[0.2]], [1.0]), "c": ([[0.2]], [1.0])}, links, {"a": [[0.7]]})
+    assert [len(team.belief.reports(agent)[1]) for agent in "abc"] == [1, 1, 0]
+    candidates = dict.fromkeys("abc", np.array([[0.2], [0.7]]))
+    for agent, place in (("b", 0.2), ("c", 0.7)):
+        assert team.ask(candidates, agents=[agent]).points[agent][0] == place
+
+
+def test_reports_of_failures_are_counted() -> None:
+    for belief in ("exact", "fused"):
+        team = sb.Team.for_field(list("abc"), [0.0], [1.0], belief=belief)
+        query = team.ask()
+        team.tell(query, dict.fromkeys("abc"))
+        reports = 6 if belief == "exact" else 1
+        assert team.last_sharing.messages >= reports
+        team.tell(team.ask(), failed=True)
+        assert team.failures == 6
+        assert team.last_sharing.messages >= reports
+
+
+@pytest.mark.parametrize("belief", ["exact", "fused", {"kind": "exact", "time": {}}])
+def test_a_field_team_goes_on_from_its_failures_to_the_bit(belief) -> None:
+    import json
+
+    team, _ = _survey(_wall, None, rounds=4, acquisition="information", belief=belief)
+    state = team.state_dict()
+    again = sb.Team.from_state_dict(state | {"json": json.loads(json.dumps(state["json"]))})
+    assert team.failures
+    teams: Mapping[str, Any] = {"team": team, "again": again}
+    for _ in range(2):
+        queries = [one.ask(dict.fromkeys("abc", SITES)) for one in teams.values()]
+        for agent in queries[0].points:
+            np.testing.assert_array_equal(queries[0].points[agent], queries[1].points[agent])
+        for one, query in zip(teams.values(), queries, strict=True):
+            one.tell(query, dict.fromkeys(query.points))
+        assert team.last_sharing == again.last_sharing
+
+
+def test_attached_failures_are_known_too() -> None:
+    for belief in ("exact", "fused"):
+        team = sb.Team.for_field(["a"], [0.0], [1.0], acquisition="information", belief=belief)
+        team.attach([[0.2], [0.7]], [1.0, np.nan])
+        assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == 0.2
+
+
+def test_failures_of_long_ago_fade_with_the_belief() -> None:
+    belief = {"kind": "exact", "time": {"lengthscale_median": 2.0, "lengthscale_log_std": 0.01}}
+    team = sb.Team.for_field(["a"], [0.0], [1.0], acquisition="information", belief=belief)
+    team.attach([[0.2, 1.0], [0.7, 1.0]], [1.0, np.nan])
+    assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == 0.2
+    for _ in range(60):
+        team.tell(team.ask({"a": [[0.2]]}), {"a": 1.0})
+    assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == 0.7
