@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.belief.success import Requirement, SuccessGP, demand
+from swarmbo.belief.success import Requirement, SuccessGP
 from swarmbo.field_logbook import FieldLogbook, OpenBatch
 from swarmbo.kinds import FieldBelief
 from swarmbo.readings import Reading
@@ -159,7 +159,7 @@ def required_of(
                 now=round_number,
                 memory=memory,
             )
-        out[agent] = Requirement(np.arange(d), made[key], demand(log.excess.get(agent, 0.0)))
+        out[agent] = Requirement.after(log.excess.get(agent, 0.0), made[key], np.arange(d))
     return out
 
 

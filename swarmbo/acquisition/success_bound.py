@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import Model
-from swarmbo.belief.success import Requirement, SuccessGP, Term, demand, excess_of
+from swarmbo.belief.success import Requirement, SuccessGP, Term, excess_of
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.rng import stream
 
@@ -62,7 +62,8 @@ def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, 
             now=situation.round,
             memory=memory,
         )
-        out.append(Requirement(np.array(columns), learned, demand(excess_of(good[rows[rows >= situation.initial]]))))
+        excess = excess_of(good[rows[rows >= situation.initial]])
+        out.append(Requirement.after(excess, learned, np.array(columns)))
     return tuple(out)
 
 

@@ -7,7 +7,7 @@ approximation) is a sum of the same terms, so agents who each own a scope can ad
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -47,20 +47,24 @@ def excess_of(succeeded: Iterable[bool], before: float = 0.0) -> float:
     return excess
 
 
-def demand(excess: float) -> float:
+def demand(excess: float, odds: float = np.inf) -> float:
     """The logit of success that a place must have to be asked for.
 
     It rises with failures and falls back with successes, which holds the share of failures down however wrong the model
-    is (compare Gibbs & Candès 2021, who steer a rate of errors by such feedback).
+    is (compare Gibbs & Candès 2021, who steer a rate of errors by such feedback). As far as failures come by chance,
+    wherever one looks, it does not rise: no other place would be better.
 
     Args:
         excess: Of the failures so far.
+        odds: That places matter to them, as a logarithm.
 
     Example:
         >>> [round(demand(excess_of(told)), 2) for told in ([], [True], [False], [False, False], [False, True, True])]
         [0.4, 0.4, 0.8, 1.2, 0.6]
+        >>> round(demand(1.0, odds=-5.0), 2)
+        0.4
     """
-    return min(_DEMAND + _RISE * excess, _LARGEST_DEMAND)
+    return min(_DEMAND + _RISE * excess * float(expit(odds)), _LARGEST_DEMAND)
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class SuccessGP:
         weights: Of each in the mode (t,): outcome (1 or 0) less the probability of success there.
         evidence: Laplace's approximation of the log-probability of the outcomes.
         fade: What each outcome still tells (t,), from 0 to 1.
+        odds: Of this model against one in which failures come by chance wherever one looks, as a logarithm.
 
     Source:
         Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
@@ -106,6 +111,7 @@ class SuccessGP:
     weights: Float[np.ndarray, " t"]
     evidence: float
     fade: Float[np.ndarray, " t"] = field(repr=False)
+    odds: float = np.inf
 
     @classmethod
     def learned(
@@ -140,7 +146,8 @@ class SuccessGP:
         tried = [
             cls.given(terms, offset, U, succeeded, between=between, fade=fade) for terms in _choices(U.shape[1], scopes)
         ]
-        return max(tried, key=lambda model: model.evidence)
+        best, by_chance = max(tried, key=lambda model: model.evidence), tried[0].terms[-1:]
+        return replace(best, odds=best.evidence - cls.given(by_chance, offset, U, succeeded, between=between).evidence)
 
     @classmethod
     def given(
@@ -211,6 +218,17 @@ class Requirement:
     columns: Int[np.ndarray, " s"]
     model: SuccessGP
     least: float
+
+    @classmethod
+    def after(cls, excess: float, model: SuccessGP, columns: Int[np.ndarray, " s"]) -> "Requirement":
+        """What is asked for when so many more have failed than is put up with.
+
+        Args:
+            excess: Of the failures.
+            model: Of the evaluations.
+            columns: Which variables it is about.
+        """
+        return cls(columns, model, demand(excess, model.odds))
 
     def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
         """Logits by which points of the unit cube exceed it."""
