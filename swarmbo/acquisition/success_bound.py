@@ -62,7 +62,7 @@ def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, 
             now=situation.round,
             memory=memory,
         )
-        excess = excess_of(good[rows[rows >= situation.initial]])
+        excess = excess_of(good[rows][situation.chosen[rows]])
         out.append(Requirement.after(excess, learned, np.array(columns)))
     return tuple(out)
 
