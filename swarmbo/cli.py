@@ -38,6 +38,8 @@ Overrides = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
 
+_LONGEST_LINE = 1000
+
 
 def main() -> None:
     """Entry point of the ``swarmbo`` command."""
@@ -114,16 +116,24 @@ def plot(folder: RunPath) -> None:
 
 
 @app.command()
-def check(source: Source, overrides: Overrides = None) -> None:
-    """Build the world and the team of a scenario and stop: whatever a run would refuse is refused here."""
+def check(
+    source: Source,
+    overrides: Overrides = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
+) -> None:
+    """Build the world and the team of a scenario, and try a round: what a run would refuse is refused here."""
     with _one_line_errors():
         from swarmbo.experiment import check as check_scenario, load
 
-        scenario = load(source, overrides or [])
-        check_scenario(scenario)
-        typer.echo(
-            f"{scenario.name}: all right ({scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed})"
-        )
+        scenario, takes = load(source, overrides or []), ""
+        if quick:
+            check_scenario(scenario)
+        else:
+            from swarmbo.experiment.trial import estimate
+
+            takes = f"; a run takes {estimate(scenario).text()}"
+        what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
+        typer.echo(f"{scenario.name}: all right ({what}{takes})")
 
 
 @app.command("list")
@@ -229,8 +239,9 @@ def _resumable(folder: Path) -> Generator[None]:
         raise typer.Exit(130) from None
     except SwarmboError:
         raise
-    except Exception as error:  # noqa: BLE001  the world's own: its traceback is shown whole
-        traceback.print_exc()
+    except (Exception, SystemExit) as error:  # noqa: BLE001  the world's own: its traceback is shown whole
+        if not isinstance(error, MemoryError):
+            traceback.print_exc()
         line = _one_line(f"{type(error).__name__}: {error}")
         typer.echo(f"swarmbo: stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", err=True)
         raise typer.Exit(1) from None
@@ -241,10 +252,11 @@ def _close(folder: Path, summary: "Summary", *, was_there: bool, figures: bool) 
 
     if was_there:
         typer.echo(f"{folder}: this run is complete already")
-    elif figures:
-        from swarmbo.experiment.figures import draw_run
+    if figures:
+        from swarmbo.experiment.figures import draw_run, is_drawn
 
-        draw_run(folder)
+        if not is_drawn(folder):
+            draw_run(folder)
     _show(report_table(summary))
     if (others := reference_table(summary)) is not None:
         _show(others)
@@ -260,7 +272,9 @@ def _show(*tables: object) -> None:
 
 
 def _one_line(text: str) -> str:
-    """Text without line ends and control characters, whatever a file held."""
+    """Text of a length that can be read, without line ends and control characters, whatever a file held."""
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[: _LONGEST_LINE - 300]} … {text[-300:]}"  # what is wanted comes last
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 

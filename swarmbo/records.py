@@ -4,7 +4,7 @@ These are plain values. Everything that plots or tabulates starts from them, nev
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -275,6 +275,8 @@ class RoundRecord(msgspec.Struct, frozen=True):
         joint: The joint point of all agents and its outcome, where they set variables of one function.
         source: What was measured and what by, where the world says; such as the objective, a simulator's version, and
             why it failed.
+        failure: Why the world gave no outcomes at all: what its step raised, or that it took too long. All measurements
+            of the round have failed then, and the world is as it was before.
     """
 
     round: int
@@ -289,6 +291,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
     links: list[tuple[str, str]] = []
     joint: Evaluation | None = None
     source: dict[str, Any] | None = None
+    failure: str | None = None
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -332,3 +335,10 @@ class GroundTruth:
     def at(self, round_number: int) -> "GroundTruth":
         """The truth of a round; itself where nothing changes."""
         return self if self.at_round is None else self.at_round(round_number)
+
+    def late(self, rounds: int) -> "GroundTruth":
+        """The truth of a world that is some rounds behind those of the run; itself where nothing changes."""
+        at_round = self.at_round
+        if at_round is None or rounds == 0:
+            return self
+        return replace(self, at_round=lambda round_number: at_round(round_number - rounds))

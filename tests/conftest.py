@@ -22,10 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests that need ns-3 out unless they are asked for: it is half a gigabyte, and compiles something."""
-    if "ns3" in config.getoption("-m"):
-        return
-    wanted = [item for item in items if item.get_closest_marker("ns3") is None]
+    """Leave out what takes minutes, and what needs ns-3, half a gigabyte, unless it is asked for."""
+    left_out = [marker for marker in ("ns3", "slow") if marker not in config.getoption("-m")]
+    wanted = [item for item in items if not any(map(item.get_closest_marker, left_out))]
     if len(wanted) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
         items[:] = wanted

@@ -5,14 +5,16 @@ older arrays are deleted after that; so whenever a run is killed, the JSON that 
 """
 
 import json
-import zipfile
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from swarmbo.errors import RunFolderError, StateVersionError
-from swarmbo.experiment.folder import CHECKPOINTS, RunFolder
+from swarmbo.experiment.folder import RunFolder
+from swarmbo.experiment.own_files import CHECKPOINTS
+from swarmbo.experiment.seal import digest_of_arrays
+from swarmbo.files import read_regular
 
 STATE_VERSION = 1
 
@@ -36,7 +38,7 @@ class Checkpoint:
 
 def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
     """Put a checkpoint in the place of the last one."""
-    arrays_name = f"checkpoint-{checkpoint.round:06d}.npz"
+    arrays_name = _arrays_name(checkpoint.round)
     arrays = {
         f"{part}/{name}": np.asarray(array)
         for part, state in (("team", checkpoint.team), ("world", checkpoint.world))
@@ -47,10 +49,13 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
         "version": STATE_VERSION,
         "round": checkpoint.round,
         "arrays": arrays_name,
+        "arrays_digest": digest_of_arrays(arrays),
         "team": checkpoint.team["json"],
         "world": checkpoint.world["json"],
     }
-    folder.write_text("checkpoint.json", json.dumps(plain))  # of the standard library: generator states exceed 64 bits
+    folder.write_sealed(
+        "checkpoint.json", json.dumps(plain)
+    )  # of the standard library: generator states exceed 64 bits
     for old in folder.path.glob(CHECKPOINTS):
         if old.name != arrays_name:
             old.unlink()
@@ -67,10 +72,15 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
     if not path.is_file():
         return None
     try:
-        plain = json.loads(path.read_bytes())
-        if plain["version"] != STATE_VERSION:
-            raise StateVersionError(f"{path}: has version {plain['version']}; this swarmbo reads {STATE_VERSION}")
-        arrays = folder.read_arrays(plain["arrays"])
+        version = json.loads(read_regular(path))["version"]
+        if version != STATE_VERSION:
+            raise StateVersionError(f"{path}: has version {version!r:.20}; this swarmbo reads {STATE_VERSION}")
+        plain = json.loads(folder.read_sealed(path.name))
+        if plain["arrays"] != (name := _arrays_name(plain["round"])):
+            raise ValueError(f"it names {plain['arrays']!r:.60}; wanted {name}")
+        arrays = folder.read_arrays(name)
+        if folder.is_sealed and plain["arrays_digest"] != digest_of_arrays(arrays):
+            raise ValueError(f"{name} was changed or damaged: its digest does not fit")
         states = {
             part: {
                 "json": plain[part],
@@ -83,9 +93,13 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
             for part in ("team", "world")
         }
         return Checkpoint(round=plain["round"], **states)
-    except StateVersionError:
+    except (StateVersionError, RunFolderError):
         raise
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunFolderError(
             f"{path}: is damaged ({error}); delete it, and `swarmbo resume` starts from round 0"
         ) from error
+
+
+def _arrays_name(round_number: int) -> str:
+    return f"checkpoint-{round_number:06d}.npz"

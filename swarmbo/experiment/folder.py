@@ -7,93 +7,70 @@
 
 import os
 import platform
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+import tomllib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import scipy
+import tomli_w
 
 import swarmbo
 from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.experiment.limits import require_shallow
+from swarmbo.experiment.own_files import LOCK, SCENARIO, own_files, require_own, stale_files
+from swarmbo.experiment.round_log import LoggedLines, Timing, logged_lines, logged_timings
 from swarmbo.experiment.scenario import Scenario, dump, read_toml, scenario_of
+from swarmbo.experiment.seal import SEAL_LENGTH, digest_of_table, read_seal, seal
+from swarmbo.experiment.stored_files import StoredFiles
+from swarmbo.files import PARTIAL, read_regular, regular_file
 from swarmbo.records import RoundRecord
-
-_OWN_FILES = (
-    "rounds.jsonl",
-    "timings.jsonl",
-    "summary.json",
-    "world.json",
-    "world.npz",
-    "checkpoint.json",
-)
-_OWN_FIGURES = (
-    "belief.png",
-    "regret.png",
-    "traffic.png",
-    "variables.png",
-    "factor_graph.png",
-    "agents.png",
-    "error_traffic.png",
-    "run.gif",
-)
-CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """Seconds that one round took, by the wall clock.
-
-    Args:
-        round: Which one.
-        decide: To choose the next locations; 0 in round 0.
-        measure: For the world to step.
-        learn: For the belief to take the measurements in.
-        record: To score and write the round down.
-    """
-
-    round: int
-    decide: float
-    measure: float
-    learn: float
-    record: float
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return self.decide + self.measure + self.learn + self.record
 
 
 @dataclass(frozen=True)
-class RunFolder:
-    """A folder that holds one run."""
+class RunFolder(StoredFiles):
+    """A folder that holds one run.
 
-    path: Path
+    Args:
+        path: Of the folder.
+    """
 
     @classmethod
-    def create(cls, path: Path, scenario: Scenario, *, among_others: bool = False) -> "RunFolder":
-        """Make the folder of a new run.
-
-        Args:
-            path: The folder; it must hold nothing yet.
-            scenario: What will be run.
-            among_others: Whether files that are not a run's may lie there.
+    def make(cls, path: Path) -> Path:
+        """Make the folder that a run shall have, empty, or take one that holds a run or nothing.
 
         Raises:
-            RunFolderError: If something is there already, or the folder cannot be made.
+            RunFolderError: If it holds something else, or cannot be made.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            ours = {".lock", "scenario.toml.partial"}  # the latter of a run that was killed before it began
-            occupied = any(file.name not in ours for file in path.iterdir())
+            ours = {LOCK, SCENARIO + PARTIAL}  # the latter of a run that was killed before it began
+            is_occupied = any(file.name not in ours for file in path.iterdir())
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be made: {error.strerror}; choose another --out") from error
-        if occupied and not among_others:
+        if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
+        require_own(path)
+        return path
+
+    @classmethod
+    def create(cls, path: Path, scenario: Scenario) -> "RunFolder":
+        """Begin a run in a folder that holds none; whoever may meet others there holds its lock.
+
+        Args:
+            path: The folder, which ``make`` made; files that are not a run's may lie there.
+            scenario: What will be run.
+
+        Raises:
+            RunFolderError: If it cannot be written.
+        """
         folder = cls(path)
-        folder.write_text("scenario.toml", dump(scenario, versions()))
+        text = dump(scenario)
+        note = {**versions(), "digest": _digest(tomllib.loads(text), versions())}
+        folder.write_text(SCENARIO, text + "\n" + tomli_w.dumps({"versions": note}))
         return folder
 
     @classmethod
@@ -101,10 +78,11 @@ class RunFolder:
         """The folder of a run that was begun.
 
         Raises:
-            RunFolderError: If it is none.
+            RunFolderError: If it is none, or links, pipes or devices lie in it under the names of its files.
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such folder; wanted the folder of a run")
+        require_own(path)
         if not cls.holds_run(path):
             raise RunFolderError(f"{path}: no run lies here (it has no scenario.toml); wanted the folder of a run")
         return cls(path)
@@ -112,7 +90,7 @@ class RunFolder:
     @staticmethod
     def holds_run(path: Path) -> bool:
         """Whether a run was begun here."""
-        return (path / "scenario.toml").is_file()
+        return (path / SCENARIO).is_file()
 
     def clear(self) -> None:
         """Delete the run, and nothing that is not a run's: files that others put there or among the figures stay.
@@ -122,16 +100,24 @@ class RunFolder:
         Raises:
             RunFolderError: If a file cannot be deleted.
         """
-        figures = self.path / "figures"
-        own = [self.path / f"{name}{end}" for name in _OWN_FILES for end in ("", ".partial")]
-        own += [self.path / "scenario.toml.partial"]
-        own += [file for end in ("", ".partial") for file in self.path.glob(CHECKPOINTS + end)]
-        own += [figures / name for name in _OWN_FIGURES] if figures.is_dir() else []
-        for file in own:
+        for file in own_files(self.path):
             self._delete(file)
-        if figures.is_dir() and not figures.is_symlink() and not any(figures.iterdir()):
+        figures = self.path / "figures"
+        if figures.is_dir() and not any(figures.iterdir()):
             figures.rmdir()
-        self._delete(self.path / "scenario.toml")
+        self._delete(self.path / SCENARIO)
+
+    def sweep_out(self) -> None:
+        """Delete what a process that was killed left half written, and cut what it tore in the logs.
+
+        Raises:
+            RunFolderError: If a file cannot be deleted or shortened.
+        """
+        for file in stale_files(self.path):
+            self._delete(file)
+        timings = self._read("timings.jsonl")
+        self._cut("rounds.jsonl", self._log().length)
+        self._cut("timings.jsonl", timings.rfind(b"\n") + 1)
 
     def _delete(self, file: Path) -> None:
         try:
@@ -139,60 +125,84 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"{file}: cannot be deleted: {error.strerror}; choose another --out") from error
 
+    def _cut(self, name: str, length: int) -> None:
+        """Shorten a log to its whole lines, so that the next one can follow."""
+        log = self.path / name
+        with self.writing(name):
+            if log.is_file() and log.stat().st_size != length:
+                os.truncate(log, length)
+
     def scenario(self) -> Scenario:
         """The resolved scenario.
 
         Raises:
-            RunFolderError: If it was damaged.
+            RunFolderError: If it was changed or damaged.
         """
-        path = self.path / "scenario.toml"
+        settings, _ = self._told
         try:
-            data = read_toml(path)
+            return scenario_of(settings)
         except ConfigError as error:
-            raise RunFolderError(str(error)) from error
-        data.pop("versions", None)
-        try:
-            return scenario_of(data)
-        except ConfigError as error:
-            raise RunFolderError(f"{path}: {error.at}: {error.message}") from error
+            raise RunFolderError(f"{self.path / SCENARIO}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
-        """What wrote the run."""
-        return read_toml(self.path / "scenario.toml").get("versions", {})
-
-    def lines(self) -> list[bytes]:
-        """The complete lines of the log, without their line ends. A torn last line is left out.
+        """What wrote the run.
 
         Raises:
-            RunFolderError: If the log cannot be read, or a line before the last is damaged.
+            RunFolderError: If its scenario was changed or damaged.
         """
+        return self._told[1]
+
+    @cached_property
+    def _told(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The tables of the scenario, and what wrote them."""
+        path = self.path / SCENARIO
         try:
-            text = (self.path / "rounds.jsonl").read_bytes()
+            settings = read_toml(path)
+            require_shallow(settings, at=str(path))
+        except ConfigError as error:
+            raise RunFolderError(str(error)) from error
+        note = settings.pop("versions", {})
+        if not isinstance(note, dict):
+            raise RunFolderError(f"{path}: $.versions: got {note!r:.60}; wanted a table")
+        if "digest" in note and note["digest"] != _digest(settings, _without_digest(note)):
+            raise RunFolderError(
+                f"{path}: was changed or damaged after the run began: its digest does not fit; put it back, or run the "
+                "new settings in a folder of their own"
+            )
+        return settings, note
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its files have digests; those of earlier versions do not."""
+        return "digest" in self._told[1]
+
+    @property
+    def _start(self) -> str | None:
+        """What the digests of the log go on from: that of the settings; None for a run of an earlier version."""
+        return digest_of_table(self._told[0]) if self.is_sealed else None
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return read_regular(self.path / name)
         except FileNotFoundError:
-            return []
+            return b""
         except OSError as error:
-            raise RunFolderError(f"{self.path / 'rounds.jsonl'}: cannot be read: {error.strerror}") from error
-        lines = text.split(b"\n")[:-1]
-        if lines and not _is_record(lines[-1], len(lines) - 1):
-            lines.pop()
-        for number, line in enumerate(lines):
-            if not _is_record(line, number):
-                raise RunFolderError(
-                    f"{self.path / 'rounds.jsonl'}: line {number + 1} is not the record of round {number}"
-                )
-        return lines
+            raise RunFolderError(f"{self.path / name}: cannot be read: {error.strerror}") from error
+
+    def _log(self) -> LoggedLines:
+        return logged_lines(self._read("rounds.jsonl"), self._start, self.path / "rounds.jsonl")
+
+    def lines(self) -> list[bytes]:
+        """The complete lines of the log, without their line ends and digests. A torn last line is left out.
+
+        Raises:
+            RunFolderError: If the log cannot be read, or a line was changed or damaged.
+        """
+        return self._log().lines
 
     def records(self) -> list[RoundRecord]:
         """The rounds that were logged."""
         return [msgspec.json.decode(line, type=RoundRecord) for line in self.lines()]
-
-    def cut_torn_line(self) -> None:
-        """Shorten the log to its complete lines, so that the next one can follow."""
-        length = sum(len(line) + 1 for line in self.lines())
-        log = self.path / "rounds.jsonl"
-        with self._writing("rounds.jsonl"):
-            if log.is_file() and log.stat().st_size != length:
-                os.truncate(log, length)
 
     def append(self, line: bytes, timing: Timing) -> None:
         """Log a round. When this returns, it is on the disk.
@@ -200,76 +210,34 @@ class RunFolder:
         Raises:
             RunFolderError: If it cannot be written, as whatever else is written here.
         """
-        with self._writing("rounds.jsonl"), (self.path / "rounds.jsonl").open("ab") as log:
+        noted, after = msgspec.json.encode(timing), self._last_digest()
+        if after is not None:
+            line, noted = seal(line, after), seal(noted)
+        with self.writing("rounds.jsonl"), (self.path / "rounds.jsonl").open("ab") as log:
             log.write(line + b"\n")
             log.flush()
             os.fsync(log.fileno())
-        with self._writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
-            log.write(msgspec.json.encode(timing) + b"\n")
+        with self.writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
+            log.write(noted + b"\n")
+
+    def _last_digest(self) -> str | None:
+        """What the digest of the next line goes on from, by the end of the log."""
+        start, log = self._start, self.path / "rounds.jsonl"
+        if start is None or not regular_file(log):
+            return start
+        with log.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - SEAL_LENGTH, 0))
+            last = read_seal(file.read())
+        return start if last is None else last.digest
 
     def timings(self) -> list[Timing]:
-        """How long the rounds took; rounds whose timing was lost to a crash are missing."""
-        return list(self._timings())
-
-    def _timings(self) -> Iterator[Timing]:
-        if not (log := self.path / "timings.jsonl").is_file():
-            return
-        for line in log.read_bytes().split(b"\n"):
-            try:
-                yield msgspec.json.decode(line, type=Timing)
-            except msgspec.DecodeError:
-                continue  # torn by a crash, or the empty end: it only says how long something took
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file whole or not at all."""
-        self._replace(name, text.encode())
-
-    def write_json(self, name: str, value: Any) -> None:
-        """Write plain data or a Struct, whole or not at all."""
-        self._replace(name, msgspec.json.format(msgspec.json.encode(value)) + b"\n")
-
-    def write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
-        """Write arrays of numbers, whole or not at all.
+        """How long the rounds took; rounds whose timing was lost to a crash are missing.
 
         Raises:
-            RunFolderError: If they cannot be written.
-            ValueError: If one holds Python objects, which could only be pickled.
+            RunFolderError: If a line was changed.
         """
-        if objects := [key for key, array in arrays.items() if array.dtype.hasobject]:
-            raise ValueError(f"{name}: arrays {objects} hold objects; wanted numbers")
-        with self._replacing(name) as file:
-            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-
-    def read_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Arrays as they were written."""
-        with np.load(self.path / name, allow_pickle=False) as file:
-            return dict(file)
-
-    def _replace(self, name: str, content: bytes) -> None:
-        with self._replacing(name) as file:
-            file.write(content)
-
-    @contextmanager
-    def _replacing(self, name: str) -> Generator[IO[bytes]]:
-        """A file that takes the place of another when it is whole and on the disk."""
-        partial = self.path / f"{name}.partial"
-        with self._writing(name):
-            with partial.open("wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / name)
-
-    @contextmanager
-    def _writing(self, name: str) -> Generator[None]:
-        """Name the file that cannot be written; of a full disk the system says no name."""
-        try:
-            yield
-        except OSError as error:
-            safe = (
-                f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if self.holds_run(self.path) else ""
-            )
-            raise RunFolderError(f"{self.path / name}: cannot be written: {error.strerror or error}{safe}") from error
+        path = self.path / "timings.jsonl"
+        return list(logged_timings(self._read(path.name), sealed=self.is_sealed, path=path))
 
 
 def versions() -> dict[str, str]:
@@ -282,8 +250,10 @@ def versions() -> dict[str, str]:
     }
 
 
-def _is_record(line: bytes, number: int) -> bool:
-    try:
-        return msgspec.json.decode(line, type=RoundRecord).round == number
-    except msgspec.DecodeError:  # also a ValidationError
-        return False
+def _without_digest(note: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in note.items() if key != "digest"}
+
+
+def _digest(settings: dict[str, Any], note: dict[str, str]) -> str:
+    """What tells whether a scenario was changed, however it was formatted."""
+    return digest_of_table({**settings, "versions": note})

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from swarmbo.errors import ConfigError
+from swarmbo.experiment.limits import DEEPEST
 from swarmbo.experiment.world import default_kinds
 
 
@@ -64,6 +65,8 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
         raise ConfigError(f"got {text!r}; wanted table.key=value", at="--set")
+    if len(path) > DEEPEST:
+        raise ConfigError(f"got a key of {len(path)} parts; wanted table.key=value", at="--set")
     return path, _parse_value(".".join(path), value.strip())
 
 

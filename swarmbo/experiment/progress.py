@@ -89,6 +89,8 @@ def round_text(record: RoundRecord, traffic: Traffic) -> str:
         parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")
         if score.map_rmse is not None:
             parts.append(f"map error {score.map_rmse:.4g}")
+    if record.failure is not None:
+        parts.append(f"the world failed: {record.failure}")
     if traffic.messages:
         parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
     return ", ".join(parts)

@@ -54,6 +54,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
         if summary.cost:
             rows.append(("cost", quantity(summary.cost, unit)))
+    if summary.failed_rounds:
+        rows.append(("rounds that the world failed", str(summary.failed_rounds)))
     if summary.scopes:
         rows.append(("scopes in use at the end", _scopes(summary.scopes)))
     rows += [

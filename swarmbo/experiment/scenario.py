@@ -4,15 +4,17 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import tomli_w
 
 import swarmbo
 from swarmbo.errors import ConfigError
+from swarmbo.experiment.limits import require_shallow
 from swarmbo.experiment.override import apply_overrides
 from swarmbo.experiment.world import default_kinds
+from swarmbo.files import read_regular
 from swarmbo.kinds import DEFAULT_KINDS, AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings
 from swarmbo.settings import Settings, convert, require
 
@@ -35,6 +37,11 @@ class Scenario(Settings, frozen=True):
         acquisition: What a measurement is worth.
         coordination: How the agents agree.
         transport: How messages travel.
+        step_timeout_s: Wall clock within which ``reset`` and every ``step`` of the world must end, 0.001 to 1e6 s. A
+            round whose step does not is recorded as failed, and the run goes on. The run then has a process of its own,
+            as a step can only be ended with its process. None (the default) waits without end.
+        when_step_fails: What becomes of a round whose step raises anything: ``record`` it as failed and go on, with the
+            world as it was before; or ``stop`` the run, to be resumed.
     """
 
     name: str
@@ -45,11 +52,15 @@ class Scenario(Settings, frozen=True):
     acquisition: AcquisitionSettings = msgspec.field(default_factory=lambda: _default("acquisition"))
     coordination: CoordinationSettings = msgspec.field(default_factory=lambda: _default("coordination"))
     transport: TransportSettings = msgspec.field(default_factory=lambda: _default("transport"))
+    step_timeout_s: float | None = None
+    when_step_fails: Literal["record", "stop"] = "record"
 
     def __post_init__(self) -> None:
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
         require(self, "rounds", lambda rounds: 1 <= rounds <= MAX_ROUNDS, f"an integer from 1 to {MAX_ROUNDS}")
         require(self, "seed", lambda seed: seed >= 0, "an integer >= 0")
+        is_time = "a time from 0.001 to 1000000 s, or nothing"
+        require(self, "step_timeout_s", lambda value: value is None or 1e-3 <= value <= 1e6, is_time)
 
 
 def _default(table: str) -> Any:
@@ -75,6 +86,7 @@ def scenario_of(data: dict[str, Any]) -> Scenario:
         >>> scenario_of({"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}, "rounds": 3}).rounds
         3
     """
+    require_shallow(data, at="$")
     filled = dict(data)
     for key, wanted in (
         ("name", "a name for the run"),
@@ -116,6 +128,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scena
     path = locate(source)
     data = read_toml(path)
     data.pop("versions", None)
+    require_shallow(data, at=str(path))
     data.setdefault("name", path.stem)
     _resolve_paths(data, path.parent)
     data = apply_overrides(data, overrides)
@@ -177,7 +190,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         ConfigError: If it cannot be read, or is not TOML; with the name of the file.
     """
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        return tomllib.loads(read_regular(path).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}; wanted a TOML file", at=str(path)) from error
     except UnicodeDecodeError as error:

@@ -54,6 +54,7 @@ class Summary(msgspec.Struct, frozen=True):
         goal: What the field is watched for.
         moves: Whether it changes.
         metrics: What the goal is scored by; see ``swarmbo.experiment.compared_by``.
+        failed_rounds: Rounds in which the world gave no outcomes at all: its step raised, or took too long.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Summary(msgspec.Struct, frozen=True):
     goal: Goal = "peak"
     moves: bool = False
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+    failed_rounds: int = 0
 
 
 def summarise(
@@ -128,6 +130,7 @@ def summarise(
         scopes=list(scopes),
         goal=goal,
         moves=moves,
+        failed_rounds=sum(record.failure is not None for record in records),
         metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )
 
@@ -147,9 +150,11 @@ def read_summary(folder: RunFolder) -> Summary | None:
     if not path.is_file():
         return None
     try:
-        summary = msgspec.json.decode(path.read_bytes(), type=Summary)
+        summary = msgspec.json.decode(folder.read_sealed(path.name), type=Summary)
+    except RunFolderError:
+        raise
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise RunFolderError(f"{path}: is damaged ({error}); delete it and resume the run") from error
     return summary if len(folder.lines()) == summary.rounds + 1 else None

@@ -18,6 +18,8 @@ import msgspec
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.override import split_alternatives
+from swarmbo.experiment.processes import leave_with_parent
+from swarmbo.experiment.rounds import said
 from swarmbo.experiment.runner import check, resume, run
 from swarmbo.experiment.scenario import Scenario, load
 from swarmbo.experiment.summary import read_summary
@@ -104,7 +106,8 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
 
     Returns:
         What became of each, in the order of the trials. A trial that fails does not stop the others, nor does a process
-        that is killed: the trials that ran then have failed, in all processes.
+        that is killed: that ends all trials that ran then, and if there were several, they are resumed one at a time,
+        so that only one whose process is killed again has failed.
 
     Raises:
         ConfigError: If ``jobs`` is not at least 1.
@@ -124,17 +127,27 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
             keep(number, Outcome(trial, "skipped"))
         else:
             left.append(number)
-    n_processes = min(jobs, len(left))
-    while left:  # again, in a fresh pool, where a process was killed: that breaks the pool it is of
-        _run_in_pool(trials, left, n_processes, keep)
+    n_processes, alone = min(jobs, len(left)), deque[int]()
+    while left or alone:  # again, in a fresh pool, where a process was killed: that breaks the pool it is of
+        hit = _run_in_pool(trials, left, n_processes, keep) if left else _run_in_pool(trials, alone, 1, keep)
+        if len(hit) > 1:
+            alone.extend(hit)
+        else:
+            for number in hit:
+                keep(number, Outcome(trials[number], "failed", _KILLED))
     return [outcomes[number] for number in range(len(trials))]
 
 
 def _run_in_pool(
     trials: Sequence[Trial], left: deque[int], n_processes: int, keep: Callable[[int, Outcome], None]
-) -> None:
-    """Run trials until none is left or the pool breaks; what began is taken from ``left``."""
-    with ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")) as pool:
+) -> list[int]:
+    """Run trials until none is left or the pool breaks; what began is taken from ``left``.
+
+    Returns:
+        Those that ran when it broke.
+    """
+    hit: list[int] = []
+    with ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=leave_with_parent) as pool:
         running: dict[Future[Outcome], int] = {}
         is_broken = False
         try:
@@ -150,13 +163,14 @@ def _run_in_pool(
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     number = running.pop(future)
                     try:
-                        outcome = future.result()
+                        keep(number, future.result())
                     except BrokenProcessPool:
-                        is_broken, outcome = True, Outcome(trials[number], "failed", _KILLED)
-                    keep(number, outcome)
+                        is_broken = True
+                        hit.append(number)
         except BaseException:  # also an interrupt: what has not begun shall not begin
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    return hit
 
 
 def _is_complete(trial: Trial) -> bool:
@@ -180,8 +194,8 @@ def _execute(trial: Trial) -> Outcome:
             run(trial.scenario, trial.out)
     except SwarmboError as error:
         return Outcome(trial, "failed", str(error))
-    except Exception as error:  # noqa: BLE001  a world's own failure: reported with its trial, the others go on
-        return Outcome(trial, "failed", f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others go on
+        return Outcome(trial, "failed", said(error))
     return Outcome(trial, "resumed" if begun else "done")
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -12,6 +11,7 @@ from swarmbo.errors import RunFolderError
 from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.policy import Policy
 from swarmbo.experiment.scenario import Scenario
+from swarmbo.experiment.seal import digest_of_arrays
 from swarmbo.field_team import FieldTeam
 from swarmbo.records import Goal, GroundTruth
 from swarmbo.spaces import Domain
@@ -42,6 +42,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
         standpoints: Where agents stand that never move; empty where the world does not say.
         goal: What the field is watched for.
         level: The level that is, with the goal ``level``.
+        arrays: Digest of ``world.npz``; empty in runs of earlier versions.
     """
 
     id: str
@@ -61,6 +62,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
     standpoints: dict[str, list[float]] = {}
     goal: Goal = "peak"
     level: float | None = None
+    arrays: str = ""
 
 
 def keep_world(
@@ -106,13 +108,13 @@ def keep_world(
         arrays["frames"] = np.array([then.values for then in every])
         arrays["maxima"] = np.array([then.maximum for then in every])
         arrays["argmaxes"] = np.array([then.argmax for then in every])
+    record = msgspec.structs.replace(record, arrays=digest_of_arrays(arrays))
     if not (folder.path / "world.json").is_file():
         folder.write_arrays("world.npz", arrays)
         folder.write_json("world.json", record)
         return
-    there = read_truth(folder)
-    same_arrays = there.keys() == arrays.keys() and all(np.array_equal(there[name], arrays[name]) for name in there)
-    if read_world(folder) != record or not same_arrays:
+    there, record_there = digest_of_arrays(read_truth(folder)), read_world(folder)
+    if (msgspec.structs.replace(record_there, arrays=there), there) != (record, record.arrays):
         raise RunFolderError(
             f"{folder.path}: the world of this run is another one now: its data or its code changed; "
             "put it back, or start the run again in another folder"
@@ -127,8 +129,10 @@ def read_world(folder: RunFolder) -> WorldRecord:
     """
     path = folder.path / "world.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=WorldRecord)
-    except (OSError, msgspec.DecodeError) as error:
+        return msgspec.json.decode(folder.read_sealed(path.name), type=WorldRecord)
+    except RunFolderError:
+        raise  # of the scenario
+    except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, error) from error
 
 
@@ -139,8 +143,13 @@ def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
         RunFolderError: If they are missing or damaged.
     """
     try:
-        return folder.read_arrays("world.npz")
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        arrays = folder.read_arrays("world.npz")
+        if folder.is_sealed and digest_of_arrays(arrays) != read_world(folder).arrays:
+            raise ValueError("it was changed or damaged: its digest does not fit")
+        return arrays
+    except RunFolderError:
+        raise
+    except (OSError, ValueError) as error:
         raise _unreadable(folder.path / "world.npz", error) from error
 
 

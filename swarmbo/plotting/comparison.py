@@ -129,7 +129,7 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
     if curves:
         highest = max(float(curve.regrets.mean(axis=0).max()) for curve in curves)
         if lowest > 0 and highest > 10 * lowest:
-            ax.set_yscale("log")
+            style.set_log(ax)
         elif not curves[0].more_is_better:
             ax.set_ylim(bottom=0.0)
         ax.set_title(curves[0].landscape)

@@ -8,6 +8,8 @@ from jaxtyping import UInt8
 from matplotlib.colors import to_rgb
 from PIL import Image
 
+from swarmbo.files import replacing
+
 _MIXED_COLOURS = 112
 
 
@@ -27,14 +29,16 @@ def write_gif(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path,
     drawn = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     pause = int(np.clip(9000 / len(drawn), 130, 450))
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn[0].save(
-        path,
-        save_all=True,
-        append_images=drawn[1:],
-        duration=[*[pause] * (len(drawn) - 1), 3000],
-        loop=0,
-        optimize=False,
-    )
+    with replacing(path) as file:
+        drawn[0].save(
+            file,
+            "GIF",
+            save_all=True,
+            append_images=drawn[1:],
+            duration=[*[pause] * (len(drawn) - 1), 3000],
+            loop=0,
+            optimize=False,
+        )
     return path
 
 

@@ -227,10 +227,10 @@ def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
     if not len(positive):
         ax.set_ylim(-0.05, 1.0)
     elif finite.min() > 0 and positive.max() > 10 * positive.min():
-        ax.set_yscale("log")
+        style.set_log(ax)
     elif positive.max() > 10 * positive.min() or finite.min() <= 0:
         threshold = 10.0 ** np.floor(np.log10(max(positive.min(), positive.max() * 1e-4)))
-        ax.set_yscale("symlog", linthresh=threshold, linscale=0.5)
+        style.set_log(ax, "symlog", linthresh=threshold, linscale=0.5)
         ax.set_ylim(min(-0.12 * threshold, float(finite.min())), 1.6 * positive.max())
     else:
         ax.set_ylim(0.0, 1.08 * positive.max())

@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito (2008), told apart under the common forms of 
 rise evenly in lightness, so they also survive a grey print.
 """
 
+import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
+from matplotlib.ticker import LogFormatterSciNotation
+
+from swarmbo.files import replacing
 
 INK = "#20262e"
 MUTED = "#6b7580"
@@ -52,6 +56,7 @@ RC: dict[Any, Any] = {
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "text.color": INK,
+    "text.parse_math": False,  # names and units are shown as they are, whatever a dollar in them could mean
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.labelcolor": INK,
@@ -96,9 +101,10 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
 
 
 def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
-    """Write a figure; the bytes depend only on what it shows."""
+    """Write a figure, whole or not at all; the bytes depend only on what it shows."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=dpi, bbox_inches="tight", pad_inches=0.12)
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:] or "png", dpi=dpi, bbox_inches="tight", pad_inches=0.12)
     return path
 
 
@@ -120,6 +126,33 @@ def cased(width: float, colour: str = "white") -> list[AbstractPathEffect]:
         colour: Its colour.
     """
     return [Stroke(linewidth=width, foreground=colour), Normal()]
+
+
+class Powers(LogFormatterSciNotation):
+    """Labels of a logarithmic axis as plain text: 10⁻², as dollars are not read as mathematics here."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The label of a tick."""
+        text = super().__call__(x, pos).removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
+        return re.sub(r"\^\{(-?\d+)\}", lambda found: found.group(1).translate(_RAISED), text).replace("-", "−")
+
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def set_log(ax: Axes, scale: Literal["log", "symlog"] = "log", **options: Any) -> Axes:
+    """Make the y axis logarithmic.
+
+    Args:
+        ax: The axes.
+        scale: ``symlog`` for values that may be zero or less.
+        **options: Of the scale, as ``linthresh``.
+    """
+    ax.set_yscale(scale, **options)
+    ax.yaxis.set_major_formatter(Powers())
+    if scale == "log":
+        ax.yaxis.set_minor_formatter(Powers(labelOnlyBase=False))
+    return ax
 
 
 def with_unit(label: str, unit: str) -> str:

@@ -154,7 +154,8 @@ def test_a_failure_of_the_world_shows_its_traceback_and_how_to_go_on(invoke, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(RobotTeam, "step", break_down)
-        result = invoke("run", "robots", "--out", "here", "--no-figures", *SMALL, status=1)
+        stops = ["--set", "when_step_fails=stop"]
+        result = invoke("run", "robots", "--out", "here", "--no-figures", *SMALL, *stops, status=1)
     assert "Traceback" in result.stderr
     last = result.stderr.splitlines()[-1]
     assert last.startswith("swarmbo: stopped by RuntimeError: a wheel came off")
@@ -199,6 +200,34 @@ def test_sweep_then_compare(invoke, tmp_path):
     assert "wanted one of 'independent', 'random'" in refused.stderr or "'random', 'independent'" in refused.stderr
 
 
+def test_a_round_that_the_world_fails_is_told_and_the_run_ends_with_its_figures(invoke, monkeypatch, tmp_path):
+    from swarmbo_envs.robot_team import RobotTeam
+
+    step, calls = RobotTeam.step, []
+
+    def breaks_down_once(self, actions):
+        calls.append(actions)
+        if len(calls) == 1:
+            raise SystemExit("a wheel\ncame off")
+        return step(self, actions)
+
+    monkeypatch.setattr(RobotTeam, "step", breaks_down_once)
+    result = invoke("run", "robots", "--out", "here", *SMALL)
+    assert "the world failed: SystemExit: a wheel came off (test_cli.py:" in result.stderr.splitlines()[1]
+    assert re.search(r"rounds that the world failed\D+1", result.stdout)
+    assert (tmp_path / "here" / "figures" / "run.gif").is_file()
+
+
+def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):
+    invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
+    assert not (tmp_path / "here" / "figures").exists()
+    invoke("resume", "here")
+    drawn = {path: path.stat().st_mtime_ns for path in (tmp_path / "here" / "figures").iterdir()}
+    assert {"belief.png", "regret.png", "traffic.png", "run.gif"} <= {path.name for path in drawn}
+    invoke("resume", "here")
+    assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
+
+
 def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_path):
     small = ["--seeds", 2, "--out", "out", *SMALL]
     (tmp_path / "blocked").write_text("")
@@ -207,7 +236,7 @@ def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_p
     scenario = folder / "seed-001" / "scenario.toml"
     whole = scenario.read_text()
     for damaged, told in (
-        (whole.replace("seed = 1", "seed = 7"), "holds another run"),
+        (whole.replace("seed = 1", "seed = 7"), "was changed or damaged"),
         (whole[:40], "is not TOML"),
     ):
         scenario.write_text(damaged)

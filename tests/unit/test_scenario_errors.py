@@ -3,6 +3,10 @@
 import copy
 import datetime
 import math
+import os
+import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -20,7 +24,7 @@ BASE["coordination"] = {"kind": "max-sum", "rounds": 5, "damping": 0.25}
 
 
 def check(file, *arguments):
-    return CliRunner().invoke(app, ["check", str(file), *arguments])
+    return CliRunner().invoke(app, ["check", "--quick", str(file), *arguments])
 
 
 def assert_refused(result, at=None):
@@ -233,6 +237,139 @@ def test_1000_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key
     result = check(write(folder, data))
     if result.exit_code != 0:
         assert "$" in assert_refused(result)
+
+
+# Numbers of every size, in scenarios of every world.
+WORLDS = {name: tomllib.loads(find(name).read_text(encoding="utf-8")) for name in ("powell", "wlan", "field-plume")}
+WORLDS["robots"] = BASE
+MORE = {
+    "powell": [("coordination", {"kind": "admm", "starts": 2, "screened": 4, "rounds": 5, "penalty": 0.5})],
+    "wlan": [("belief", {"kind": "additive", "restarts": 1}), ("acquisition", {"kind": "thompson", "n_features": 64})],
+    "field-plume": [("acquisition", {"kind": "information", "candidates": 16})],
+    "robots": [("acquisition", {"kind": "db-gp-ucb", "exploration_scale": 1.0, "candidates": 16})],
+}
+sizes = st.one_of(
+    st.builds(lambda digit, power: digit * 10**power, st.integers(-9, 9), st.integers(0, 30)),
+    st.builds(lambda digit, power: digit * 10.0**power, st.integers(-9, 9), st.integers(-307, 307)),
+)
+
+
+@st.composite
+def oversized(draw):
+    """A scenario of any world of which one or two numbers are of any size."""
+    name = draw(st.sampled_from(sorted(WORLDS)))
+    data = copy.deepcopy(WORLDS[name])
+    for table, settings_of_it in MORE[name]:
+        data[table] = dict(settings_of_it)
+    numbers = [
+        (path, key)
+        for path in tables_of(data)
+        for key, value in table_at(data, path).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    for path, key in draw(st.lists(st.sampled_from(numbers), min_size=1, max_size=2)):
+        table_at(data, path)[key] = draw(sizes)
+    return data
+
+
+def assert_checked(folder, data):
+    """Accepted, or refused in one line that can be read; whether it was accepted."""
+    result = check(write(folder, data))
+    if result.exit_code != 0:
+        line = assert_refused(result)
+        assert "$" in line
+        assert len(line) < 1100
+    return result.exit_code == 0
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(data=oversized())
+def test_numbers_of_any_size_are_accepted_or_refused(tmp_path_factory, data):
+    assert_checked(tmp_path_factory.getbasetemp(), data)
+
+
+@pytest.mark.slow
+def test_of_10000_mutated_scenarios_no_accepted_one_runs_longer_than_check_announces(tmp_path):
+    """Every hundredth that is accepted is tried too, and run where that takes less than 20 s by what ``check`` says."""
+    accepted = []
+
+    @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.one_of(mutated(), oversized()))
+    def check_all(data):
+        if assert_checked(tmp_path, data):
+            accepted.append(data)
+
+    check_all()
+    for number, data in enumerate(accepted[::100]):
+        file = write(tmp_path, data)
+        takes = CliRunner().invoke(app, ["check", str(file)])
+        if takes.exit_code != 0:
+            assert_refused(takes)
+        elif (told := re.search(r"takes about (\d+) s", takes.stdout)) is not None and int(told.group(1)) < 20:
+            command = [
+                sys.executable,
+                "-m",
+                "swarmbo",
+                "run",
+                str(file),
+                "--out",
+                str(tmp_path / str(number)),
+                "--quiet",
+            ]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            assert "Traceback" not in ended.stderr, (data, ended.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "at"),
+    [
+        ("powell", "environment.parameters={ n_variables = 1000000 }", "$.environment.parameters"),
+        ("robots", "belief.restarts=1000000", "$.belief.restarts"),
+        ("powell", "coordination={ kind = 'admm', starts = 1000000 }", "$.coordination.starts"),
+        ("powell", "coordination={ kind = 'admm', screened = 1000000000 }", "$.coordination.screened"),
+        ("powell", "coordination={ kind = 'turbo-1', candidates = 1000000000 }", "$.coordination.candidates"),
+        ("powell", "belief={ kind = 'additive', lengthscale_log_std = 1e300 }", "$.belief.lengthscale_log_std"),
+        ("robots", "belief={ kind = 'exact', lengthscale_median = 1e-300 }", "$.belief.lengthscale_median"),
+        ("robots", "environment.field={ gp = { size_m = [1e12, 1e-6] } }", "$.environment.field.gp.size_m"),
+        ("robots", "environment.field={ gp = { lengthscale_m = 1e12 } }", "$.environment.field.gp.lengthscale_m"),
+    ],
+)
+def test_numbers_that_no_run_can_work_with_are_refused(name, override, at):
+    assert_refused(check(name, "--set", override), at)
+
+
+@pytest.mark.parametrize("text", ["a." * 3000 + "b = 1", "[" + "a." * 3000 + "b]", "x = " + "[" * 90 + "]" * 90])
+def test_tables_nested_beyond_sense_are_refused(tmp_path, text):
+    (tmp_path / "deep.toml").write_text(text)
+    assert "nested" in assert_refused(check(tmp_path / "deep.toml"))
+    assert_refused(check("robots", "--set", "a." * 3000 + "b=1"), "--set")
+
+
+def test_errors_have_a_length_that_can_be_read(tmp_path):
+    data = copy.deepcopy(BASE)
+    data["environment"] |= {"x" * 50_000: 1}
+    assert len(assert_refused(check(write(tmp_path, data)))) < 1100
+    assert len(assert_refused(check("robots", "--set", "environment.field={ csv = '" + "y" * 50_000 + "' }"))) < 1100
+
+
+def test_a_run_that_takes_long_is_announced_and_one_beyond_memory_refused(monkeypatch):
+    monkeypatch.setattr("swarmbo.experiment.trial.PATIENCE_S", 5.0)
+    short = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=2", "--set", "coordination.kind=random"])
+    assert re.search(r"a run takes (about|more than) \d+ (s|min)", short.stdout), short.output
+    long = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=100000"])
+    line = assert_refused(long) if long.exit_code else long.stdout
+    assert re.search(r"needs more memory than there is|takes (about|more than) [\d,]+ (days|years)", line)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_pipes_and_devices_are_no_tables(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path, told in ((tmp_path / "pipe", "it is a pipe"), ("/dev/zero", "it is a device")):
+        for name, key in (("measured", "environment.field.csv"), ("wlan", "environment.topology.csv")):
+            assert told in assert_refused(check(name, "--set", f"{key}={path}"))
+        assert told in assert_refused(check(path))
 
 
 @settings(max_examples=200, deadline=None)

@@ -3,12 +3,13 @@
 import csv
 import math
 from collections.abc import Mapping
-from pathlib import Path
+from io import TextIOWrapper
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
+from swarmbo.files import open_regular
 
 _LARGEST = 1e12  # of coordinates and values; squares and products of a few stay far from overflow
 
@@ -34,7 +35,7 @@ def read_columns(path: str, columns: Mapping[str, str], at: str) -> Float[np.nda
             at=f"{at}.csv",
         )
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, skipinitialspace=True)
             header = [name.strip() for name in next(reader, [])]
             for key, name in columns.items():

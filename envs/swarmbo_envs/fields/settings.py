@@ -90,16 +90,20 @@ class ChangeSettings(Settings, frozen=True):
         require(self, "lengthscale_rounds", lambda value: 1e-3 <= value <= 1e9, "a time from 1e-3 to 1e9 rounds")
 
 
+def _is_region(sides: Pair) -> bool:
+    return all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
+
+
 class DrawSettings(Settings, frozen=True):
     """A draw from a Gaussian process prior.
 
     Args:
         kernel: Its covariance function.
-        lengthscale_m: Its lengthscale, 1e-6 to 1e12 m.
+        lengthscale_m: Its lengthscale, 1e-6 to 1e12 m, and within a million times the longer side and its reciprocal.
         std: Prior standard deviation, 1e-12 to 1e12.
         mean: Prior mean, -1e12 to 1e12.
         seed: Which draw; the field stays the same from reset to reset.
-        size_m: Width and height of the region, each 1e-6 to 1e12 m.
+        size_m: Width and height of the region, each 1e-6 to 1e12 m, neither a million times the other.
         time: How it changes; None for a field that stays as it is.
     """
 
@@ -120,9 +124,13 @@ class DrawSettings(Settings, frozen=True):
         require(
             self,
             "size_m",
-            lambda sides: all(1e-6 <= side <= 1e12 for side in sides),
-            "width and height from 1e-6 to 1e12 m",
+            _is_region,
+            "width and height from 1e-6 to 1e12 m, neither a million times the other",
         )
+        side = max(self.size_m)
+        shortest, longest = 1e-6 * side, 1e6 * side
+        is_told = f"a length from {shortest:g} to {longest:g} m, in a region of {side:g} m"
+        require(self, "lengthscale_m", lambda value: shortest <= value <= longest, is_told)
 
 
 class DrawnSettings(Settings, frozen=True):
@@ -135,7 +143,7 @@ class PlumeSettings(Settings, frozen=True):
     """Puffs that sources let out, which the wind carries off while they spread and decay.
 
     Args:
-        size_m: Width and height of the region, each 1e-6 to 1e12 m.
+        size_m: Width and height of the region, each 1e-6 to 1e12 m, neither a million times the other.
         sources: Where they are, 1 to 16 places [x, y] in the region, m. Default: one, a tenth of the width from the
             western edge, half-way up.
         peak: Concentration at a source in the mean wind, 1e-12 to 1e12. Some way downwind there is more (with the
@@ -164,8 +172,8 @@ class PlumeSettings(Settings, frozen=True):
         require(
             self,
             "size_m",
-            lambda sides: all(1e-6 <= side <= 1e12 for side in sides),
-            "width and height from 1e-6 to 1e12 m",
+            _is_region,
+            "width and height from 1e-6 to 1e12 m, neither a million times the other",
         )
         require(
             self,

@@ -4,12 +4,13 @@ import csv
 import hashlib
 import math
 from dataclasses import dataclass
-from pathlib import Path
+from io import TextIOWrapper
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.errors import ConfigError
+from swarmbo.files import open_regular
 from swarmbo.rng import stream
 from swarmbo_envs.wlan_power.radio import distances, path_loss_db, shadowing_between, shadowing_to_users
 from swarmbo_envs.wlan_power.settings import (
@@ -168,7 +169,7 @@ def _read(path: str) -> StatedSettings:
     users: list[tuple[float, float]] = []
     serving: list[int | None] = []
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
             if missing := {"kind", "x_m", "y_m"} - {(name or "").strip() for name in reader.fieldnames or ()}:
                 raise ConfigError(f"got no column {', '.join(sorted(missing))} in {path!r}", at=at)

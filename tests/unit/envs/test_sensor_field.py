@@ -51,6 +51,14 @@ def test_an_empty_battery_ends_sampling_and_is_seen():
     assert infos["sensor_1"]["left_j"] == 1.2
 
 
+def test_a_battery_of_three_samples_is_enough_for_three_and_not_for_four():
+    """In floats three times 0.1 is more than 0.3; a rounding error costs no sample, and gives none away."""
+    env = sensor_field_v0.parallel_env(sensors=4, field=STILL, battery_j=0.3, sample_energy_j=0.1)
+    env.reset(seed=0)
+    assert 0.3 - 0.1 - 0.1 < 0.1
+    assert [act(env, 0)[-1]["sensor_0"]["sampled"] for _ in range(4)] == [True, True, True, False]
+
+
 def test_the_samples_at_reset_are_free_and_a_failed_one_is_not():
     env = sensor_field_v0.parallel_env(sensors=4, field=STILL, failure_rate=1.0, **ENERGY)
     _, infos = env.reset(seed=0)

@@ -23,16 +23,21 @@ class Mischief:
 
     Args:
         crash_at: Round in which ``step`` raises.
+        raises: What ``step`` raises in a round, in the middle of it; None where it does not.
+        outcome: What is measured in a round instead of the truth; None where that is.
         fails: Whether an agent's measurement in a round is NaN.
         silent: Whether an agent is missing from the infos of a round.
         shift: Added to the field.
     """
 
     crash_at: int | None = None
+    raises: Callable[[int], BaseException | None] = lambda number: None
+    outcome: Callable[[int], Any] = lambda number: None
     fails: Callable[[str, int], bool] = lambda agent, number: False
     silent: Callable[[str, int], bool] = lambda agent, number: False
     shift: float = 0.0
     made: list[Any] = field(default_factory=list)
+    steps: int = 0  # begun so far
 
 
 MISCHIEF = Mischief()
@@ -71,6 +76,9 @@ class Bump(ParallelEnv):
         self.round += 1
         if self.round == MISCHIEF.crash_at:
             raise RuntimeError("the sea floor\nopened")
+        MISCHIEF.steps += 1
+        if (error := MISCHIEF.raises(MISCHIEF.steps)) is not None:
+            raise error
         infos = self._measure(actions)
         over = self.round >= self.ends_at
         flags = dict.fromkeys(self.agents, over)
@@ -86,6 +94,7 @@ class Bump(ParallelEnv):
                 continue
             noise = 0.01 * stream(self.seed, "bump", "noise", agent=agent, round=self.round).normal()
             value = np.nan if MISCHIEF.fails(agent, self.round) else float(bump(place[None])[0] + noise)
+            value = value if (other := MISCHIEF.outcome(self.round)) is None else other
             infos[agent] = {"measurement": value, "location": np.array(place), "distance": 1.5, "cost": 0.25}
         return infos
 

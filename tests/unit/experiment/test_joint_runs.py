@@ -200,7 +200,7 @@ def test_a_run_without_its_checkpoint_is_run_again_and_held_against_its_log(done
     lines[3] = json.dumps(forged, separators=(",", ":")).encode() + b"\n"
     (there / "rounds.jsonl").write_bytes(b"".join(lines))
     (there / "summary.json").unlink()
-    with pytest.raises(RunFolderError, match="round 3 came out different"):
+    with pytest.raises(RunFolderError, match="line 4 was changed or damaged"):
         resume(there)
 
 

@@ -50,6 +50,6 @@ def test_numbers_are_written_for_readers():
 def test_a_run_that_is_not_complete_has_no_report(tmp_path, mischief, bump_scenario):
     mischief.crash_at = 2
     with pytest.raises(RuntimeError):
-        run(bump_scenario(), tmp_path / "run")
+        run(bump_scenario(when_step_fails="stop"), tmp_path / "run")
     with pytest.raises(RunFolderError, match="not complete"):
         read_report(tmp_path / "run")

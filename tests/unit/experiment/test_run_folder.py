@@ -8,8 +8,9 @@ import pytest
 from swarmbo.errors import RunFolderError
 from swarmbo.experiment import run
 from swarmbo.experiment.figures import draw_run
-from swarmbo.experiment.folder import RunFolder, Timing
+from swarmbo.experiment.folder import RunFolder
 from swarmbo.experiment.lock import locked
+from swarmbo.experiment.round_log import Timing
 from swarmbo.records import RoundRecord, Sample
 
 TIMING = Timing(0, 0.0, 0.1, 0.2, 0.3)
@@ -22,7 +23,7 @@ def line(number):
 
 @pytest.fixture
 def folder(tmp_path, bump_scenario):
-    return RunFolder.create(tmp_path / "deep" / "run", bump_scenario())
+    return RunFolder.create(RunFolder.make(tmp_path / "deep" / "run"), bump_scenario())
 
 
 def test_the_scenario_is_read_back_and_the_versions_with_it(folder, bump_scenario):
@@ -40,14 +41,15 @@ def test_lines_are_read_back_as_they_were_appended(folder):
 
 def test_a_last_line_torn_at_any_byte_is_skipped_and_cut_and_the_next_one_follows(folder):
     folder.append(line(0), TIMING)
-    folder.append(line(1), TIMING)
     log = folder.path / "rounds.jsonl"
+    first = log.read_bytes()
+    folder.append(line(1), TIMING)
     whole = log.read_bytes()
-    for length in range(len(line(0)) + 1, len(whole)):
+    for length in range(len(first) + 1, len(whole)):
         log.write_bytes(whole[:length])
         assert folder.lines() == [line(0)]
-        folder.cut_torn_line()
-        assert log.read_bytes() == line(0) + b"\n"
+        folder.sweep_out()
+        assert log.read_bytes() == first
         folder.append(line(1), TIMING)
         assert log.read_bytes() == whole
 
@@ -61,7 +63,11 @@ def test_a_last_line_of_zeros_as_after_a_power_cut_is_skipped(folder):
 
 @pytest.mark.parametrize("bad", [b"", b"{}", line(7), line(0)[:-1]])
 def test_damage_before_the_last_line_is_an_error_that_names_the_line(folder, bad):
-    (folder.path / "rounds.jsonl").write_bytes(b"\n".join([line(0), bad, line(2), b""]))
+    for number in range(3):
+        folder.append(line(number), TIMING)
+    log = folder.path / "rounds.jsonl"
+    rows = log.read_bytes().split(b"\n")
+    log.write_bytes(b"\n".join([rows[0], bad, *rows[2:]]))
     with pytest.raises(RunFolderError, match="line 2 is not the record of round 1"):
         folder.lines()
 
@@ -91,9 +97,10 @@ def test_objects_are_never_pickled(folder):
 def test_a_folder_that_holds_anything_is_not_made_into_a_run(tmp_path, bump_scenario):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(RunFolderError, match="not empty"):
-        RunFolder.create(tmp_path, bump_scenario())
+        run(bump_scenario(), tmp_path)
     with pytest.raises(RunFolderError, match="cannot be made"):
-        RunFolder.create(tmp_path / "thesis.tex", bump_scenario())
+        run(bump_scenario(), tmp_path / "thesis.tex")
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_clearing_deletes_the_run_and_nothing_else(folder):
@@ -139,7 +146,8 @@ def test_a_run_deletes_no_checkpoint_but_its_own(tmp_path, bump_scenario):
 
 def test_a_run_that_was_killed_while_its_scenario_was_written_can_begin_again(tmp_path, bump_scenario):
     (tmp_path / "scenario.toml.partial").write_text("nam")
-    assert RunFolder.create(tmp_path, bump_scenario()).scenario() == bump_scenario()
+    run(bump_scenario(), tmp_path)
+    assert RunFolder.open(tmp_path).scenario() == bump_scenario()
 
 
 def test_a_clearing_that_stops_anywhere_leaves_a_run_that_can_be_cleared(folder, monkeypatch):

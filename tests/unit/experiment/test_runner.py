@@ -1,4 +1,6 @@
+import errno
 import math
+import os
 import shutil
 
 import msgspec
@@ -23,7 +25,7 @@ def crashed(tmp_path, mischief, bump_scenario):
     """A run of 6 rounds that its world stopped in the 4th, and the log of the same run without a crash."""
 
     def make(**environment):
-        scenario = bump_scenario(rounds=6, environment=environment)
+        scenario = bump_scenario(rounds=6, environment=environment, when_step_fails="stop")
         run(scenario, tmp_path / "whole")
         mischief.crash_at = 4
         with pytest.raises(RuntimeError, match="sea floor"):
@@ -193,12 +195,10 @@ def test_a_checkpoint_that_the_log_does_not_reach_is_not_used(crashed):
     assert log(folder) == whole
 
 
-def test_a_logged_line_that_does_not_come_out_again_stops_the_resume(crashed):
+def test_a_logged_line_that_does_not_come_out_again_stops_the_resume(crashed, mischief):
     folder, _ = crashed()
     (folder / "checkpoint.json").unlink()
-    lines = log(folder).split(b"\n")
-    lines[2] = lines[2].replace(b'"distance":1.5', b'"distance":1.75', 1)
-    (folder / "rounds.jsonl").write_bytes(b"\n".join(lines))
+    mischief.fails = lambda agent, number: number == 2
     with pytest.raises(RunFolderError, match="round 2 came out different"):
         resume(folder)
 
@@ -231,10 +231,18 @@ def test_a_damaged_world_of_a_complete_run_says_what_to_do_and_that_helps(tmp_pa
     assert (log(folder), (folder / "world.json").read_bytes()) == (whole, world)
 
 
-def test_figures_that_cannot_be_written_are_an_error_of_one_line(crashed):
+def test_figures_that_cannot_be_written_are_an_error_of_one_line(crashed, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     folder, _ = crashed()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(RunFolderError, match="figures cannot be written: No space left"):
+            draw_run(folder)
+    shutil.rmtree(folder / "figures")
     (folder / "figures").write_text("")
-    with pytest.raises(RunFolderError, match="figures cannot be written: File exists"):
+    with pytest.raises(RunFolderError, match="figures: got a file; wanted a folder"):
         draw_run(folder)
 
 
@@ -243,13 +251,12 @@ def test_the_truth_is_that_of_the_world_after_its_reset(tmp_path, bump_scenario)
     assert read_world(RunFolder(tmp_path / "run")).name == "bump of seed 17"
 
 
-def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(crashed):
+def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(crashed, mischief, monkeypatch):
     folder, _ = crashed()
     (folder / "checkpoint.json").unlink()
-    scenario = folder / "scenario.toml"
-    scenario.write_text(scenario.read_text().replace(f'numpy = "{np.__version__}"', 'numpy = "1.0"'))
-    (folder / "rounds.jsonl").write_bytes(log(folder).replace(b'"distance":1.5', b'"distance":1.75'))
-    with pytest.raises(RunFolderError, match=rf"numpy 1\.0 -> {np.__version__}"):
+    mischief.fails = lambda agent, number: number == 2
+    monkeypatch.setattr("swarmbo.experiment.rounds.versions", lambda: {"numpy": "99.0"})
+    with pytest.raises(RunFolderError, match=rf"numpy {np.__version__} -> 99\.0"):
         resume(folder)
 
 

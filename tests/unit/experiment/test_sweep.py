@@ -1,4 +1,7 @@
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -6,9 +9,10 @@ import msgspec
 import pytest
 from threadpoolctl import threadpool_limits
 
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.experiment import RunFolder, load, plan, run, sweep
-from swarmbo.experiment.sweep import Trial, folder_name, setting_slug
+from swarmbo.experiment.lock import locked
+from swarmbo.experiment.sweep import Trial, _execute, folder_name, setting_slug
 
 FILE = """
 name = "small"
@@ -100,7 +104,7 @@ def kill_workers():
 
 
 def wait_for(path):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not path.is_file() and time.monotonic() < deadline:
         time.sleep(0.002)
 
@@ -135,6 +139,60 @@ def test_a_process_that_is_killed_between_two_trials_fails_none(tmp_path, small)
 
     trials = plan(small, 2, ["rounds=1"], tmp_path)
     assert [outcome.status for outcome in sweep(trials, watch=kill_once)] == ["done", "done"]
+
+
+def test_a_trial_that_only_ran_beside_one_whose_process_was_killed_is_resumed(tmp_path, small):
+    first, second = plan(small, 2, ["rounds=40"], tmp_path)
+
+    def kill_one_in_mid_run():
+        for trial in (first, second):
+            wait_for(trial.out / "rounds.jsonl")
+        multiprocessing.active_children()[0].kill()
+
+    killer = threading.Thread(target=kill_one_in_mid_run)
+    killer.start()
+    outcomes = sweep([first, second], jobs=2)
+    killer.join()
+    assert [outcome.status for outcome in outcomes] == ["resumed", "resumed"]
+    assert [len(RunFolder(trial.out).records()) for trial in (first, second)] == [41, 41]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
+    """What they hold is free again: the locks of their folders."""
+    settings = ["--set", "rounds=500", "--seeds", "2", "--jobs", "2", "--out", tmp_path, "--quiet"]
+    command = [sys.executable, "-m", "swarmbo", "sweep", small, *settings]
+    parent = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folders = [tmp_path / "small" / "rounds=500" / f"seed-00{seed}" for seed in (5, 6)]
+    for folder in folders:
+        wait_for(folder / "rounds.jsonl")
+    parent.kill()
+    parent.wait()
+    for folder in folders:
+        assert len(RunFolder(folder).lines()) < 501
+        wait_until_free(folder)
+
+
+def wait_until_free(folder):
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with locked(folder):
+                return
+        except RunFolderError:
+            assert time.monotonic() < deadline, "a process of the sweep is still there"
+            time.sleep(0.05)
+
+
+def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, monkeypatch):
+    def leave(scenario, out):
+        raise SystemExit(3)
+
+    trial = plan(small, 1, out=tmp_path)[0]
+    monkeypatch.setattr(sys.modules["swarmbo.experiment.sweep"], "run", leave)
+    outcome = _execute(trial)
+    assert outcome.status == "failed"
+    assert outcome.message.startswith("SystemExit: 3")
 
 
 def test_results_depend_neither_on_the_number_of_jobs_nor_on_the_sweep(tmp_path, small):

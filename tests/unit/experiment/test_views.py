@@ -148,7 +148,7 @@ def test_an_interrupted_run_is_drawn_at_its_checkpoint_and_goes_on_to_the_same_b
         run(scenario, tmp_path / "run", watch=stops)
     if stopped_before_checkpoint:  # of round 3, which is logged
         with monkeypatch.context() as patch:
-            patch.setattr("swarmbo.experiment.runner.write_checkpoint", fails)
+            patch.setattr("swarmbo.experiment.rounds.write_checkpoint", fails)
             with pytest.raises(Stop):
                 resume(tmp_path / "run")
     n_logged = 4 if stopped_before_checkpoint else 3

@@ -93,3 +93,25 @@ def test_recommendation_regret_and_map_error_are_taken_from_the_truth():
     score = score_round(TRUTH, None, [sample(1.0)], recommendation, TRUTH.values + 3.0)
     assert score.recommendation_regret == 4.0
     assert score.map_rmse == pytest.approx(3.0)
+
+
+def test_of_a_field_that_changes_every_round_is_scored_by_itself():
+    """A peak that was found is not found for ever: it moves on, and what an earlier round came to does not count."""
+
+    def at_round(number):
+        def value(points):
+            return 5.0 - (points[:, 0] - number) ** 2
+
+        return GroundTruth(X, value(X), 5.0, np.array([float(number)]), "m", "m", "moving", value, at_round=at_round)
+
+    def after(number, x, previous, failed=False):
+        record = RoundRecord(round=number, samples=[sample(x, failed)])
+        recommendation = Recommendation([x], 0.0, 1.0)
+        score = score_round(at_round(0).at(number), previous, record.samples, recommendation, None)
+        return RoundRecord(round=number, samples=record.samples, score=score)
+
+    first = after(0, 0.0, None)
+    second = after(1, 3.0, first)
+    third = after(2, 4.0, second, failed=True)
+    assert [record.score.simple_regret for record in (first, second, third)] == [0.0, 4.0, 4.0]
+    assert after(3, 4.0, third).score.simple_regret == 1.0

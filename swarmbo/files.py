@@ -1,0 +1,92 @@
+"""Files on disk: only regular ones are read, as a pipe or a device may never end; what is written is whole."""
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+PARTIAL = ".partial"  # how the name of a file ends that is not whole yet
+
+# On a system without the first, a named pipe that nobody writes to is not found in the file system either.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
+    """A regular file, open for reading bytes.
+
+    A pipe that nobody writes to would be waited for without end, and a device such as ``/dev/zero`` never ends.
+
+    Args:
+        path: Of the file; links are followed.
+
+    Raises:
+        OSError: If it cannot be opened, or is a folder, a pipe, a socket or a device; ``strerror`` says which.
+    """
+    number = os.open(path, _FLAGS)
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(number)
+        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, f"it is {kind_of(mode)}", os.fspath(path))
+    return os.fdopen(number, "rb")
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a regular file.
+
+    Args:
+        path: Of the file; links are followed.
+
+    Raises:
+        OSError: As ``open_regular``.
+
+    Example:
+        >>> try:
+        ...     read_regular(os.devnull)
+        ... except OSError as error:
+        ...     print(error.strerror)
+        it is a device
+    """
+    with open_regular(path) as file:
+        return file.read()
+
+
+def kind_of(mode: int) -> str:
+    """What a file is that is no regular one, by the mode that ``stat`` tells."""
+    kinds = {
+        stat.S_ISLNK: "a link",
+        stat.S_ISDIR: "a folder",
+        stat.S_ISFIFO: "a pipe",
+        stat.S_ISSOCK: "a socket",
+        stat.S_ISCHR: "a device",
+        stat.S_ISBLK: "a device",
+    }
+    return next((kind for is_kind, kind in kinds.items() if is_kind(mode)), "no regular file")
+
+
+def regular_file(path: Path) -> bool:
+    """Whether a regular file lies at a path; a link to one is none."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def replacing(path: Path) -> Generator[IO[bytes]]:
+    """A file that takes the place of another when it is whole and on the disk.
+
+    Whatever lies at the path, a link too, is replaced and not written into.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    partial = path.with_name(path.name + PARTIAL)
+    partial.unlink(missing_ok=True)
+    with partial.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,51 @@
+import os
+import threading
+
+import pytest
+
+from swarmbo.files import PARTIAL, read_regular, replacing
+
+
+def test_a_regular_file_is_read_through_a_link_too(tmp_path):
+    (tmp_path / "file").write_bytes(b"text")
+    assert read_regular(tmp_path / "file") == b"text"
+    if os.name != "nt":
+        (tmp_path / "link").symlink_to(tmp_path / "file")
+        assert read_regular(tmp_path / "link") == b"text"
+
+
+def test_what_is_no_regular_file_is_refused_unread(tmp_path):
+    with pytest.raises(OSError, match=r"it is a (folder|device)|denied"):
+        read_regular(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "nowhere")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused = []
+
+    def read():
+        with pytest.raises(OSError, match="it is a pipe"):
+            read_regular(tmp_path / "pipe")
+        refused.append(True)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(60)
+    assert refused, "still waits for somebody to write"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
+def test_a_file_is_replaced_as_a_whole_and_what_a_link_leads_to_is_left_alone(tmp_path):
+    (tmp_path / "precious").write_bytes(b"mine")
+    for name in ("file", f"file{PARTIAL}"):
+        (tmp_path / name).symlink_to(tmp_path / "precious")
+    with replacing(tmp_path / "file") as file:
+        file.write(b"new")
+        assert (tmp_path / "file").read_bytes() == b"mine"
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert not (tmp_path / "file").is_symlink()
+    assert (tmp_path / "precious").read_bytes() == b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "precious"]
