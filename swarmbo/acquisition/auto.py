@@ -34,7 +34,7 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
 
     | what is observed | models, chosen by evidence | rule | box |
     |---|---|---|---|
-    | totals of several factors | outcomes as they are | confidence bounds on differences to the incumbent; by turns with a joint posterior draw once there are as many outcomes as variables, if they are not noisy | one |
+    | totals of several factors | outcomes as they are | confidence bounds on differences to the incumbent | one |
     | | a root of the distance below the best | by turns a joint posterior draw and such bounds | one |
     | | the same, of one factor of all variables | confidence bounds | one |
     | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
@@ -43,15 +43,16 @@ improvement | one per factor |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
     | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
 
-    Models of totals that evidence can't tell apart take turns. Who owns the one factor of all variables finds its best
-    and tells the others.
+    Models of totals that evidence can't tell apart take turns. Where a sum of outcomes as they are has as many outcomes
+    as variables, and they are not noisy, it takes draws and bounds by turns too. Who owns the one factor of all
+    variables finds its best and tells the others.
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known. Its
     lengthscales are a common one with small deviations; taking it whole and as a sum over its variables take turns
-    until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Where factors share variables, what one gains another
-    may pay for, so outcomes are weighed in their own unit. Boxes react to what evaluations were worth as the belief
-    sees them, not to noisy outcomes; where the fitted noise is above 3e-4 of the variance they shrink three times as
-    slowly, and start over three times as late.
+    until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Where factors
+    share variables, what one gains another may pay for, so outcomes are weighed in their own unit. Boxes react to what
+    evaluations were worth as the belief sees them, not to noisy outcomes; where the fitted noise is above 3e-4 of the
+    variance they shrink three times as slowly, and start over three times as late.
 
     Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
     it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per
@@ -183,7 +184,7 @@ improvement | one per factor |
         return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
-        """Where the search for the best of one factor last started over, be it now; while it is split, or by turns, never."""
+        """Where the search for the best of one factor last started over, be it now; never while it is, or may be, split."""
         if previous is None:
             return 0
         since = previous.restarted_at
