@@ -184,7 +184,7 @@ improvement | one per factor |
         return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
-        """Where the search for the best of one factor last started over, be it now; never while it is, or may be, split."""
+        """Where the search for the best of one factor last started over, be it now; never while it may be split."""
         if previous is None:
             return 0
         since = previous.restarted_at
