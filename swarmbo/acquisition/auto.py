@@ -43,14 +43,16 @@ improvement | one per factor |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
     | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
 
-    Models of totals that evidence can't tell apart take turns. Who owns the one factor of all variables finds its best
-    and tells the others.
+    Models of totals that evidence can't tell apart take turns. Where a sum of outcomes as they are has as many outcomes
+    as variables, and they are not noisy, it takes draws and bounds by turns too. Who owns the one factor of all
+    variables finds its best and tells the others.
 
-    One factor of which totals are told is observed by itself; so is a function whose structure is not known. Its box
-    shrinks half as fast, and starts over when it no longer gains. Where factors share variables, what one gains another
-    may pay for, so outcomes are weighed in their own unit. Boxes react to what evaluations were worth as the belief
-    sees them, not to noisy outcomes; where the fitted noise is above 3e-4 of the variance they shrink three times as
-    slowly, and start over three times as late.
+    One factor of which totals are told is observed by itself; so is a function whose structure is not known. Its
+    lengthscales are a common one with small deviations; taking it whole and as a sum over its variables take turns
+    until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Where factors
+    share variables, what one gains another may pay for, so outcomes are weighed in their own unit. Boxes react to what
+    evaluations were worth as the belief sees them, not to noisy outcomes; where the fitted noise is above 3e-4 of the
+    variance they shrink three times as slowly, and start over three times as late.
 
     Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
     it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per
@@ -111,7 +113,9 @@ improvement | one per factor |
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
         is_whole = model.learned.scopes is not None
-        by_turns = model.warp.kind != "none" and not is_whole
+        # of a sum as it is, a draw is worth a turn once outcomes can tell the functions from one another
+        is_told = patience == 1 and int(known(belief).sum()) >= belief.domain.n_dims
+        by_turns = not is_whole and (model.warp.kind != "none" or is_told)
         n_asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         if by_turns and n_asked % 2 == 0:
             when = {"evaluations": t, "pending": p}
@@ -180,11 +184,11 @@ improvement | one per factor |
         return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
-        """Where the search for the best of one factor last started over, be it now; where it is split it never does."""
+        """Where the search for the best of one factor last started over, be it now; never while it may be split."""
         if previous is None:
             return 0
         since = previous.restarted_at
-        if len(situation.graph.factors) > 1 or previous.splits:
+        if len(situation.graph.factors) > 1 or previous.splits or previous.rivals:
             return since
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
         chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self._design(previous)

@@ -40,8 +40,8 @@ class Learned(msgspec.Struct, frozen=True):
         restarted_at: Evaluations before this one are set aside; a search started over there.
         before: What was last learned from all evaluations, before a search started over for the first time.
         whole_since: Number of evaluations when a factor last ceased to be split.
-        rivals: Models of totals that evidence could not tell apart when they were last chosen, in turn, the present one
-            first: their places in a list, and their hyper-parameters.
+        rivals: Models of totals, or of one factor, that evidence could not tell apart when they were last chosen, in
+            turn, the present one first: their places in a list, and their hyper-parameters.
         ensemble: What the members of an ensemble were fitted to be.
         structure: Scopes that take the place of the team's graph, where the belief's settings ask for some.
     """

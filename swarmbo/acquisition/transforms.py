@@ -34,6 +34,8 @@ _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "learned": math.log(10.0),
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
+_WHOLE, _SPLIT = 0, 1  # places of the models of one factor that take turns
+_LEAD = 0.2  # nats an evaluation by which a sum has to lead, odds aside, before one factor is no longer taken whole
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
 _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables differ more in importance than factors
 
@@ -98,6 +100,9 @@ def learn_factors(
 ) -> Model:
     """Factors observed by themselves that share no variable: each transformed, or taken for a sum over its variables.
 
+    Of one factor the sum and the whole take turns, from fit to fit, until the evidence for the sum is decisive: a sum
+    that explains outcomes better than the whole may still miss where variables meet, and then finds no better point.
+
     Args:
         situation: With outcomes by factor, or with one factor.
         settings: Of the belief.
@@ -133,6 +138,9 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
         # right after a restart: outcomes that do not vary, so there is nothing to transform, nor to learn
         return data.model(belief, previous, warps, {})
     is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
+    if is_due and previous.rivals:
+        previous = _turned(previous, situation.graph.factors[0])
+        belief = data.whole(warps, previous.splits)
     belief = belief.with_hyperparameters(previous.hyperparameters)
     if is_due and belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
@@ -144,7 +152,20 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
         fitted_at=n if is_due else previous.fitted_at,
         splits={factor: split.hyperparameters for factor, split in splits.items()},
     )
+    if learned.rivals:
+        (place, _), *others = learned.rivals
+        own = next(iter(learned.splits.values()), learned.hyperparameters)
+        learned = msgspec.structs.replace(learned, rivals=((place, own), *others))
     return data.model(belief, learned, warps, splits)
+
+
+def _turned(learned: Learned, factor: str) -> Learned:
+    """What was learned of the one factor, the other of its two models in front."""
+    first, (place, hyperparameters) = learned.rivals
+    splits = {factor: hyperparameters} if place == _SPLIT else {}
+    whole = learned.hyperparameters if splits else hyperparameters
+    rivals = ((place, hyperparameters), first)
+    return msgspec.structs.replace(learned, hyperparameters=whole, splits=splits, rivals=rivals)
 
 
 @dataclass(frozen=True)
@@ -160,9 +181,11 @@ class _Data:
         for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
             if factor not in without:
                 columns[:, j] = warp.forward(self.F[:, j])
-        return AdditiveGP.create(self.settings, graph, self.situation.domain, "per-factor").update(
-            self.X, factors=columns
-        )
+        settings = self.settings
+        if len(graph.factors) == 1 and settings.lengthscales == "auto":
+            # one factor has all the variables: few data tell a common lengthscale, not a dozen free ones
+            settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
+        return AdditiveGP.create(settings, graph, self.situation.domain, "per-factor").update(self.X, factors=columns)
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
         """Transforms of given kinds, one for each factor."""
@@ -190,20 +213,24 @@ class _Data:
         best = evidences.argmax(axis=0)
         warps = tuple(tried[i][1][j] for j, i in enumerate(best))
         hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
-        splits, odds = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure]
+        splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
+        rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
         for j, factor in enumerate(situation.graph.factors):
             if is_all and len(situation.graph.scope(factor)) > 1 and np.isfinite(self.F[:, j]).any():
                 split = self.split(factor, None, is_due=True)
                 evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
-                if evidence > evidences[best[j], j] + odds:
+                lead = evidence - evidences[best[j], j]
+                if lead > odds:
                     splits[factor] = split
-        n = len(situation.history)
+                    if k == 1 and lead < abs(odds) + _LEAD * n:
+                        rivals = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
             decomposed_at=n,
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},
+            rivals=rivals,
         )
         return self.model(self.whole(warps, splits).with_hyperparameters(hyperparameters), learned, warps, splits)
 

@@ -17,6 +17,7 @@ from swarmbo.acquisition.incumbents import incumbent
 from swarmbo.acquisition.joint_situation import History
 from swarmbo.acquisition.model import Learned
 from swarmbo.acquisition.splitting import SplitImprovements, parts_of, split_graph
+from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.graph import FactorGraph, stacks_of
 
@@ -89,10 +90,25 @@ def turns_of(situation, rounds=8):
     return kinds
 
 
-def test_sums_of_roots_take_draws_and_bounds_by_turns_and_plain_sums_bold_bounds(situation_of) -> None:
+def test_sums_take_draws_and_bounds_by_turns_once_outcomes_are_as_many_as_variables(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr(transforms, "_OF_TOTALS", transforms._OF_TOTALS[:1])  # outcomes as they are
     situation = situation_of(BLOCKS, t=40)
     plain = turns_of(with_outcomes(situation, ramps(unit(situation))))
-    assert {kind[:3] for kind in plain} == {(2, "none", 0.2)}
+    assert [kind[:3] for kind in plain] == [(2, "none", None), (2, "none", 0.05)] * 4 + [(2, "none", None)]
+    wide = situation_of({f"f{i}": [f"a{i}", f"b{i}"] for i in range(4)}, t=10)
+    few = turns_of(with_outcomes(wide, ramps(unit(wide))), rounds=4)  # eight variables, six to ten outcomes
+    assert [kind[2] for kind in few] == [0.2, 0.2, None, 0.05, None]
+    noise = 0.3 * np.random.default_rng(2).standard_normal(40)
+    noisy = with_outcomes(situation, ramps(unit(situation)) + noise)
+    model = Auto().learn(noisy, AdditiveGPSettings(noise_median=0.1), None)
+    assert isinstance(Auto().local_functions(noisy, model), ContrastBounds)
+    quiet = with_outcomes(situation, ramps(unit(situation)))
+    functions = Auto().local_functions(quiet, Auto().learn(quiet, BELIEF, None))
+    assert isinstance(functions, SampledFunctions)
+
+
+def test_sums_of_roots_take_draws_and_bounds_by_turns(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=40)
     roots = turns_of(with_outcomes(situation, -((5.0 + waves(unit(situation))) ** 5)))
     assert [kind[:3] for kind in roots] == [(2, "power", None), (2, "power", 0.05)] * 4 + [(2, "power", None)]
 
@@ -188,6 +204,54 @@ def test_an_unknown_structure_is_taken_for_a_sum_until_the_data_object(situation
     U = unit(many)
     many = with_outcomes(many, np.sin(6.0 * U[:, 0] * (1.0 + U[:, 1])) * np.cos(5.0 * U[:, 2]))
     assert not Auto().learn(many, BELIEF, None).splits
+
+
+def meeting(n_variables):
+    """A sum of wells of neighbouring variables, turned: no sum over the variables; its maximum is 0."""
+    rng = np.random.default_rng(11)
+    centre, width = rng.uniform(0.15, 0.85, n_variables), rng.uniform(3.0, 9.0, (2, n_variables - 1))
+
+    def value(U):
+        u, v = U[:, :-1] - centre[:-1], U[:, 1:] - centre[1:]
+        return -(1.0 - np.exp(-(width[0] * u**2 + width[1] * (v - 0.7 * u) ** 2))).sum(axis=1)
+
+    return value
+
+
+def test_one_factor_has_one_common_lengthscale_with_small_deviations(situation_of) -> None:
+    situation = situation_of({"whole": list("abcdefgh")}, t=30, structure="known")
+    outcomes = meeting(8)(unit(situation))
+    hyper = Auto().learn(with_outcomes(situation, outcomes), BELIEF, None).belief.hyperparameters
+    assert np.ptp(np.log(hyper.lengthscales[0])) < 1.5  # free ones: those the data say nothing of go off
+    own = AdditiveGPSettings(lengthscales="separate")  # what a user asks for stands
+    free = Auto().learn(with_outcomes(situation, outcomes), own, None).belief.hyperparameters
+    assert np.ptp(np.log(free.lengthscales[0])) > np.ptp(np.log(hyper.lengthscales[0]))
+
+
+def test_a_sum_over_variables_and_the_whole_take_turns_until_the_evidence_is_clear(situation_of) -> None:
+    situation = situation_of({"whole": list("abcdefgh")}, t=22, structure="unknown")
+    situation = with_outcomes(situation, meeting(8)(unit(situation)))
+    learned, fronts = None, []
+    for t in range(14, 23):
+        model = Auto().learn(first_of(situation, t), BELIEF, learned)
+        learned = model.learned
+        fronts.append(bool(model.splits))
+        assert bool(learned.splits) is fronts[-1]
+        assert learned.rivals[0][1] == (next(iter(learned.splits.values()), learned.hyperparameters))
+    assert fronts == [True] * 3 + [False] * 3 + [True] * 2 + [fronts[-1]]
+    clear = situation_of({"whole": list("abc")}, t=60, structure="unknown")
+    clear = with_outcomes(clear, waves(unit(clear)))
+    learned = Auto().learn(clear, BELIEF, None).learned
+    assert (list(learned.splits), learned.rivals) == (["whole"], ())
+
+
+def test_a_sum_of_pairs_that_nobody_tells_is_found_within_five_evaluations_a_variable() -> None:
+    names, value = [f"x{i}" for i in range(12)], meeting(12)
+    team = sb.Team(None, dict.fromkeys(names, (0.0, 1.0)), seed=4, initial=10, rounds=60)
+    for _ in range(60):
+        query = team.ask()
+        team.tell(query, float(value(np.array([[query.point[name] for name in names]]))[0]))
+    assert max(team.history.totals) > -0.6
 
 
 def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of) -> None:
@@ -396,7 +460,7 @@ def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
     for _ in range(20):
         query = team.ask()
         team.tell(query, outcome(query.point))
-    assert team.model.splits
+    assert team.model.learned.rivals or team.model.splits
     other = sb.Team.from_state_dict(team.state_dict())
     for _ in range(6):
         mine, theirs = team.ask(), other.ask()

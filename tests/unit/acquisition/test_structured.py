@@ -145,7 +145,7 @@ class Spy(JointAcquisition, frozen=True, tag="spy"):
 
 
 def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
-    team, spy = team_of(None), Spy()
+    team, spy = team_of(None, acquisition="thompson"), Spy()
     played(team, 12)
     learned = learn_model(spy, team._situation(None), AdditiveGPSettings(structure=SampledStructure()), None).learned
     situation, settings, previous = spy.seen[0]
