@@ -1,5 +1,7 @@
 """Add-GP-UCB and DEC-HBO: their formulas, groups given and learned."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -182,7 +184,7 @@ def test_groups_that_explain_the_data_are_found(situation_of) -> None:
     X = situation.domain.from_unit(rng.random((60, 4)))
     U = situation.domain.to_unit(X)
     y = np.sin(6.0 * U[:, 0] * U[:, 3]) + np.cos(5.0 * U[:, 1] + 4.0 * U[:, 2])  # a with d, b with c
-    situation = type(situation)(**{**vars(situation), "history": History(X, y, np.full((60, 2), np.nan))})
+    situation = replace(situation, history=History(X, y, np.full((60, 2), np.nan)))
     kind = AddGPUCB(groups="learned", group_size=2, groupings=20)  # three ways to pair four variables
     model = kind.learn(situation, AdditiveGPSettings(), None)
     assert {frozenset(scope) for scope in model.belief.graph.scopes} == {frozenset("ad"), frozenset("bc")}

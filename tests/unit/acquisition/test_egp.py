@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("outcomes", ["total", "per-factor"])
 
 
 def changed(situation, **changes):
-    return type(situation)(**{**vars(situation), **changes})
+    return replace(situation, **changes)
 
 
 def cut(situation, t):

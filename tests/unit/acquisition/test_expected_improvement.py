@@ -1,5 +1,7 @@
 """Log expected improvement per factor, and the incumbent it is relative to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -46,7 +48,7 @@ def test_a_failed_evaluation_is_no_incumbent(situation_of) -> None:
     history = situation.history
     best = int(np.argmax(history.totals))
     totals = np.where(np.arange(20) == best, np.nan, history.totals)
-    failed = type(situation)(**{**vars(situation), "history": History(history.X, totals, history.factors)})
+    failed = replace(situation, history=History(history.X, totals, history.factors))
     for points in (situation, failed):
         belief = ExpectedImprovement().learn(points, BELIEF, None).belief
         at = belief.domain.from_unit(incumbent(belief))
@@ -74,7 +76,7 @@ def test_at_the_incumbent_nothing_is_to_be_gained_and_the_value_is_finite(situat
 def test_a_constant_added_to_all_outcomes_changes_nothing(situation_of) -> None:
     situation, kind = situation_of(), ExpectedImprovement()
     h = situation.history
-    lifted = type(situation)(**{**vars(situation), "history": History(h.X, h.totals + 1000.0, h.factors)})
+    lifted = replace(situation, history=History(h.X, h.totals + 1000.0, h.factors))
     U = np.random.default_rng(0).random((10, 5))
     values = [total_value(kind.local_functions(s, kind.learn(s, BELIEF, None)), U) for s in (situation, lifted)]
     np.testing.assert_allclose(*values, rtol=1e-5)

@@ -1,5 +1,7 @@
 """Thompson sampling: draws follow the posterior, and differ when they should."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from swarmbo.acquisition.thompson import Thompson
@@ -15,7 +17,7 @@ def test_sums_of_drawn_factors_have_the_posterior_of_the_sum(situation_of) -> No
     kind = Thompson(n_features=256)
     model = kind.learn(first, BELIEF, None)
     U = np.random.default_rng(0).random((8, 5))
-    rounds = [type(first)(**{**vars(first), "round": r}) for r in range(1, 301)]
+    rounds = [replace(first, round=r) for r in range(1, 301)]
     draws = np.array([total_value(kind.local_functions(situation, model), U) for situation in rounds])
     mean, var = model.belief.posterior(first.domain.from_unit(U))
     errors = (draws.mean(axis=0) - mean) / np.sqrt(var / len(draws))
@@ -39,9 +41,9 @@ def test_rounds_seeds_and_queries_that_are_out_each_bring_another_draw(situation
     model = kind.learn(base, BELIEF, None)
     others = [
         base,
-        type(base)(**{**vars(base), "round": 4}),
-        type(base)(**{**vars(base), "seed": 1}),
-        type(base)(**{**vars(base), "pending": situation_of(pending=1).pending}),
+        replace(base, round=4),
+        replace(base, seed=1),
+        replace(base, pending=situation_of(pending=1).pending),
     ]
     values = {float(total_value(kind.local_functions(situation, model), U)[0]) for situation in others}
     assert len(values) == 4
