@@ -47,12 +47,12 @@ improvement | one per factor |
     as variables, and they are not noisy, it takes draws and bounds by turns too. Who owns the one factor of all
     variables finds its best and tells the others.
 
-    One factor of which totals are told is observed by itself; so is a function whose structure is not known. Its
-    lengthscales are a common one with small deviations; taking it whole and as a sum over its variables take turns
-    until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Where factors
-    share variables, what one gains another may pay for, so outcomes are weighed in their own unit. Boxes react to what
-    evaluations were worth as the belief sees them, not to noisy outcomes; where the fitted noise is above 3e-4 of the
-    variance they shrink three times as slowly, and start over three times as late.
+    One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
+    lengthscales are a common one with small deviations. Taking one factor whole and as a sum over its variables take
+    turns until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Where
+    factors share variables, what one gains another may pay for, so outcomes are weighed in their own unit. Boxes react
+    to what evaluations were worth as the belief sees them, not to noisy outcomes; where the fitted noise is above 3e-4
+    of the variance they shrink three times as slowly, and start over three times as late.
 
     Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
     it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per

@@ -182,8 +182,8 @@ class _Data:
             if factor not in without:
                 columns[:, j] = warp.forward(self.F[:, j])
         settings = self.settings
-        if len(graph.factors) == 1 and settings.lengthscales == "auto":
-            # one factor has all the variables: few data tell a common lengthscale, not a dozen free ones
+        if self.situation.structure == "unknown" and settings.lengthscales == "auto":
+            # nobody says that all variables belong together: few data tell a common lengthscale, not free ones
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
         return AdditiveGP.create(settings, graph, self.situation.domain, "per-factor").update(self.X, factors=columns)
 
