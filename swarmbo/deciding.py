@@ -75,7 +75,16 @@ def decide(
             continue  # it declines
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
-    return Decision(points, solution.report)
+    if problem.safeguard is None:
+        return Decision(points, solution.report)
+    settled = problem.safeguard.settle(points)
+    looking = problem.safeguard.traffic(Routes(graph.agents, links), situation.domain.n_dims)
+    report = msgspec.structs.replace(solution.report, traffic=solution.report.traffic + looking)
+    if any(settled.get(agent) is not points.get(agent) for agent in graph.agents):
+        value = problem.value_of(settled)
+        gap = None if solution.upper_bound is None or value is None else solution.upper_bound - value
+        report = msgspec.structs.replace(report, status="sequential", value=value, gap=gap)
+    return Decision(settled, report)
 
 
 def learned_model(

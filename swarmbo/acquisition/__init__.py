@@ -10,6 +10,7 @@ from swarmbo.acquisition.dec_hbo import DECHBO as DECHBO
 from swarmbo.acquisition.dumbo import DuMBO as DuMBO
 from swarmbo.acquisition.egp import EGPEI as EGPEI, EGPTS as EGPTS
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement as ExpectedImprovement
+from swarmbo.acquisition.in_turn import choose_in_turn as choose_in_turn
 from swarmbo.acquisition.incumbents import incumbent as incumbent
 from swarmbo.acquisition.information import Information as Information
 from swarmbo.acquisition.joint_situation import (

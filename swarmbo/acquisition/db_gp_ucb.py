@@ -63,4 +63,6 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         weight = alpha(self.exploration, situation.moment, n, noise_ratio, self.delta)
         bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
         idle = situation.best_mean() if situation.prices else 0.0
-        return LocalWorth(self.sqrt_beta(situation), bonus, noise_variance, idle=idle)
+        return LocalWorth(
+            self.sqrt_beta(situation), bonus, noise_variance, idle=idle, neighbours_noise=belief.noise_variance
+        )

@@ -30,7 +30,7 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
     def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
         """What places tell, and nothing else."""
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
-        return LocalWorth(1.0, bonus, noise_variance, _nothing)
+        return LocalWorth(1.0, bonus, noise_variance, _nothing, neighbours_noise=situation.belief.noise_variance)
 
 
 def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[float, float]:

@@ -2,18 +2,20 @@
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.chain import chains
+from swarmbo.acquisition.in_turn import choose_in_turn
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.markov import conditional_variances
+from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.shortlist import shortlist
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.territory import divide, seat
+from swarmbo.acquisition.territory import divide, seat, shares_factor
 from swarmbo.belief import PlaceBelief
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import Settings, require
@@ -29,11 +31,29 @@ class LocalProblem:
         tables: The factors over the shortlists, one axis per variable of the scope.
         shortlists: For each variable the places (s, d) that its values stand for. Agents whose measurements have a
             price may decline: their last row is NaN.
+        safeguard: Against what agents would choose one after the other; None: what is agreed is final.
     """
 
     graph: FactorGraph
     tables: dict[str, np.ndarray]
     shortlists: dict[str, Float[np.ndarray, "s d"]]
+    safeguard: Safeguard | None = None
+
+    def value_of(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> float | None:
+        """Sum of the factors where agents measure at places of their shortlists; None where one has no place and can't
+        decline.
+
+        Args:
+            points: The places (d,) of those who measure.
+        """
+        index: dict[str, int] = {}
+        for agent, places in self.shortlists.items():
+            chosen = points.get(agent)
+            rows = np.isnan(places).any(axis=1) if chosen is None else (places == chosen).all(axis=1)
+            if not rows.any():
+                return None
+            index[agent] = int(rows.argmax())
+        return float(sum(self.tables[f][tuple(index[x] for x in self.graph.scope(f))] for f in self.graph.factors))
 
 
 class ChainAcquisition(Settings, frozen=True):
@@ -100,9 +120,16 @@ class ChainAcquisition(Settings, frozen=True):
         Two agents never end at one place: within a factor equal places get -inf; agents that share no factor get
         disjoint shortlists. An agent for which that leaves no place sits the round out; for the others there is always
         a joint choice without a clash.
+
+        What agents would choose one after the other is where all of it starts: these places are on the shortlists of
+        those who would choose them and of nobody else that shares no factor with them, and an agent takes those who
+        share no factor with it to measure there. So the best joint choice is worth no less by these tables, and agents
+        don't crowd whom they can't see.
         """
-        order = self.markov_order
-        groups, places = self._territories(situation)
+        order, picks = self.markov_order, choose_in_turn(situation, self.worth(situation))
+        # who measures in any case must have a place, or they are not the same agents that measure
+        in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
+        groups, places = self._territories(situation, in_turn or {})
         if not groups:
             return None
         arity = min(order + 1, max(map(len, groups)))
@@ -110,8 +137,10 @@ class ChainAcquisition(Settings, frozen=True):
         shared = self.worth(situation, len(places))
         seen = {agent: situation.seen_by(agent) for agent in places}  # each by what it believes itself
         worths = {agent: shared if s is situation else self.worth(s, len(places)) for agent, s in seen.items()}
+        beliefs = _with_the_unseen({agent: s.belief for agent, s in seen.items()}, groups, order, picks)
         shortlists = {
-            agent: own[shortlist(seen[agent].belief, own, size, worths[agent])] for agent, own in places.items()
+            agent: _listed(beliefs[agent], own, size, worths[agent], (in_turn or {}).get(agent))
+            for agent, own in places.items()
         }
         for agent in shortlists.keys() & situation.prices.keys():
             shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
@@ -120,26 +149,63 @@ class ChainAcquisition(Settings, frozen=True):
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
         tables = {
             factor: local_acquisition(
-                seen[scope[0]].belief,
+                beliefs[scope[0]],
                 [shortlists[agent] for agent in scope],
                 worths[scope[0]],
                 situation.prices.get(scope[0], 0.0),
             )
             for factor, scope in scopes.items()
         }
-        return LocalProblem(graph, tables, shortlists)
+        safeguard = Safeguard(
+            tuple(groups), order, {agent: s.belief for agent, s in seen.items()}, worths, situation.prices, in_turn
+        )
+        return LocalProblem(graph, tables, shortlists, safeguard)
 
-    def _territories(self, situation: Situation) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
+    def _territories(
+        self, situation: Situation, claims: Mapping[str, Float[np.ndarray, " d"]]
+    ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
         """The chains, and for each robot in them the places it may bargain for, at least one."""
         agents = situation.movers
         while True:
             links = None if situation.links is None else situation.links.subgraph(agents)
             groups = chains(agents, situation.positions, links)
-            places = divide(groups, self.markov_order, situation.candidates, situation.positions)
-            seated, idle = seat(agents, places, enough=2 * self.markov_order + 1)
+            places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims)
+            seated, idle = seat(agents, places, enough=2 * self.markov_order + 1, claims=claims)
             if not idle:
                 return groups, places
             agents = tuple(seated)  # a chain without the idle ones is another chain
+
+
+def _with_the_unseen(
+    beliefs: Mapping[str, PlaceBelief],
+    groups: Sequence[Sequence[str]],
+    order: int,
+    picks: Mapping[str, Float[np.ndarray, " d"]],
+) -> dict[str, PlaceBelief]:
+    """What each agent believes once those that it shares no factor with have measured where they would in turn."""
+    agents, shares = [agent for group in groups for agent in group], shares_factor(groups, order)
+    given = dict(beliefs)
+    for n, agent in enumerate(agents):
+        unseen = [picks[other] for m, other in enumerate(agents) if not shares[n, m] and other in picks]
+        if unseen:
+            given[agent] = beliefs[agent].condition_on_pending(np.array(unseen))
+    return given
+
+
+def _listed(
+    belief: PlaceBelief,
+    places: Float[np.ndarray, "k d"],
+    size: int,
+    worth: LocalWorth,
+    pick: Float[np.ndarray, " d"] | None,
+) -> Float[np.ndarray, "s d"]:
+    """The shortlist of places, with the one that the agent would choose in turn."""
+    chosen = shortlist(belief, places, size, worth)
+    if pick is not None:
+        at = np.flatnonzero((places == pick).all(axis=1))[:1]
+        if not np.isin(at, chosen).all():
+            chosen = np.concatenate([chosen[:-1], at])
+    return places[chosen]
 
 
 def local_acquisition(
@@ -164,26 +230,22 @@ def local_acquisition(
     cache = belief.posterior_cache(np.concatenate(places))
     ends = np.cumsum([0, *map(len, places)])
     rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
-    # who declines has no residual: Psi of 1, by itself, changes nobody's conditional variance
     declines = [len(own) - len(looked) for own, looked in zip(options, places, strict=True)]
-    variances = [
-        np.pad(1.0 + cache.var[own] / worth.noise_variance, (0, more), constant_values=1.0)
-        for own, more in zip(rows, declines, strict=True)
+    # who declines tells nothing, and changes nobody's conditional variance: no covariance, whatever its own variance
+    variances = [np.pad(cache.var[rows[0]], (0, declines[0]))] + [
+        np.pad(cache.var[own] + worth.told_noise, (0, more), constant_values=worth.noise_variance)
+        for own, more in zip(rows[1:], declines[1:], strict=True)
     ]
     covariances = [
         [
-            np.pad(cache.cov(rows[i], rows[j]) / worth.noise_variance, ((0, declines[i]), (0, declines[j])))
-            if j > i
-            else np.empty((0, 0))
+            np.pad(cache.cov(rows[i], rows[j]), ((0, declines[i]), (0, declines[j]))) if j > i else np.empty((0, 0))
             for j in range(len(rows))
         ]
         for i in range(len(rows))
     ]
-    # Psi >= I, so a conditional variance below 1 is rounding
-    gain = np.log(np.maximum(conditional_variances(covariances, variances), 1.0))
     on_first = (-1,) + (1,) * (len(options) - 1)
     merit = np.pad(worth.merit(cache.mean[rows[0]]) - price, (0, declines[0]), constant_values=worth.idle)
-    table = merit.reshape(on_first) + worth.bonus * np.sqrt(gain)
+    table = merit.reshape(on_first) + worth.gain(conditional_variances(covariances, variances))
     for i in range(len(options)):
         for j in range(i + 1, len(options)):
             clash = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1)

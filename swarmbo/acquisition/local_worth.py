@@ -28,6 +28,8 @@ class LocalWorth:
         noise_variance: What Psi is scaled by, in the square of that unit.
         merit: What the expected value is worth.
         idle: What it is worth not to measure: a measurement is declined if it brings no more than this and its price.
+        neighbours_noise: Variance of the noise with which neighbours are taken to measure, in the square of that unit;
+            None takes ``noise_variance``.
     """
 
     sqrt_beta: float
@@ -35,10 +37,20 @@ class LocalWorth:
     noise_variance: float
     merit: Merit = plain
     idle: float = 0.0
+    neighbours_noise: float | None = None
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """What places are worth one by one."""
         return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
+
+    def gain(self, var: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """What places tell: root and weight included, of variances given what neighbours measure."""
+        return self.bonus * np.sqrt(np.log1p(np.maximum(var, 0.0) / self.noise_variance))  # below 0 is rounding
+
+    @property
+    def told_noise(self) -> float:
+        """Variance of the noise in what neighbours measure."""
+        return self.noise_variance if self.neighbours_noise is None else self.neighbours_noise
 
     def best(
         self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"], price: float | None = None

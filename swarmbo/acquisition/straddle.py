@@ -65,7 +65,8 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         level = situation.level if self.level is None else self.level
         assert level is not None
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
-        return LocalWorth(self.width, self.width * bonus, noise_variance, NearLevel(level))
+        own_noise = situation.belief.noise_variance
+        return LocalWorth(self.width, self.width * bonus, noise_variance, NearLevel(level), neighbours_noise=own_noise)
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,21 @@ def divide(
     order: int,
     candidates: Mapping[str, Float[np.ndarray, "_ d"]],
     positions: Mapping[str, Float[np.ndarray, " d"]],
+    claims: Mapping[str, Float[np.ndarray, " d"]] | None = None,
 ) -> dict[str, Float[np.ndarray, "_ d"]]:
     """Give each contested place to one of the robots that could not settle the matter by a factor of theirs.
 
     Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep what they have.
-    Between others a contested place goes to the nearest robot; places at equal (or unknown) distances are dealt out in
-    turn. A robot that this would leave with nothing gets one place back from robots that have more than one.
+    Between others a contested place goes to the robot that claims it, else to the nearest; places at equal (or unknown)
+    distances are dealt out in turn. A robot that this would leave with nothing gets one place that nobody claims back
+    from robots that have more than one.
 
     Args:
         chains: The chains of robots.
         order: Markov order B.
         candidates: For each robot the places (k, d) it can reach.
         positions: Where robots are (d,).
+        claims: Places (d,) that robots keep in any case, one each and all different.
 
     Returns:
         For each robot the places it keeps, in their old order.
@@ -35,24 +38,32 @@ def divide(
     counts = [len(candidates[agent]) for agent in agents]
     places, number = np.unique(np.concatenate([candidates[a] for a in agents]), axis=0, return_inverse=True)
     numbers = np.split(number.reshape(-1), np.cumsum(counts)[:-1])
-    shares = _shares_factor(chains, order)
+    shares = shares_factor(chains, order)
     reach = np.zeros((len(agents), len(places)), dtype=bool)
     distance = np.full(reach.shape, np.inf)
     for a, agent in enumerate(agents):
         reach[a, numbers[a]] = True
         if agent in positions:
             distance[a] = np.linalg.norm(places - positions[agent], axis=1)
+    claimed = np.zeros_like(reach)
+    for agent, place in (claims or {}).items():
+        if agent in agents:
+            claimed[agents.index(agent)] = (places == place).all(axis=1)
+    claimed &= reach
+    distance[claimed] = -np.inf
     kept = np.zeros_like(reach)
     turns = (np.arange(len(agents))[:, None] - np.arange(len(places))) % len(agents)  # deal out where distances tie
     for robots in np.lexsort((turns, distance), axis=0):  # for every place its nearest robot, then the next …
         rivals = (kept & ~shares[robots].T).any(axis=0)
         kept[robots, np.arange(len(places))] = reach[robots, np.arange(len(places))] & ~rivals
     for a in np.flatnonzero(reach.any(axis=1) & ~kept.any(axis=1)):
-        _get_one_back(int(a), kept, shares, np.flatnonzero(reach[a]), distance[a])
+        wanted = np.flatnonzero(reach[a] & ~claimed.any(axis=0))
+        _get_one_back(int(a), kept, shares, wanted, distance[a])
     return {agent: candidates[agent][kept[a, numbers[a]]] for a, agent in enumerate(agents)}
 
 
-def _shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:
+def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:
+    """Whether two robots, chain after chain, are at most ``order`` apart in one of them."""
     chain = np.concatenate([np.full(len(agents), number) for number, agents in enumerate(chains)])
     place = np.concatenate([np.arange(len(agents)) for agents in chains])
     return (chain[:, None] == chain) & (np.abs(place[:, None] - place) <= order)
@@ -71,28 +82,35 @@ def _get_one_back(
 
 
 def seat(
-    agents: Sequence[str], places: Mapping[str, Float[np.ndarray, "_ d"]], enough: int
+    agents: Sequence[str],
+    places: Mapping[str, Float[np.ndarray, "_ d"]],
+    enough: int,
+    claims: Mapping[str, Float[np.ndarray, " d"]] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Who can take part such that no two robots ever need the same place, and who has to sit the round out.
 
     Robots with ``enough`` places can always get out of the others' way; those with fewer are matched to distinct
-    places, as many of them as possible.
+    places, as many of them as possible. Robots that claim a place always take part: only they may be matched to claims.
 
     Args:
         agents: All robots.
         places: What each may bargain for.
         enough: Number of places from which on a robot always finds a free one.
+        claims: Places (d,) that robots keep in any case, one each and all different.
 
     Returns:
         Those that take part and those that do not, each in the order of ``agents``.
     """
+    claims = claims or {}
+    taken = {tuple(place.tolist()) for place in claims.values()}
     few = [agent for agent in agents if len(places[agent]) < enough]
+    wanted = {a: [p for p in map(tuple, places[a].tolist()) if a in claims or p not in taken] for a in few}
     seated = set(agents) - set(few)
-    known = {place: n for n, place in enumerate({tuple(p): None for agent in few for p in places[agent].tolist()})}
+    known = {place: n for n, place in enumerate({place: None for own in wanted.values() for place in own})}
     if known:
         wants = np.zeros((len(few), len(known)), dtype=np.int8)
         for n, agent in enumerate(few):
-            wants[n, [known[tuple(place)] for place in places[agent].tolist()]] = 1
+            wants[n, [known[place] for place in wanted[agent]]] = 1
         matched = maximum_bipartite_matching(csr_array(wants), perm_type="column")
         seated |= {agent for agent, place in zip(few, matched, strict=True) if place >= 0}
     return [a for a in agents if a in seated], [a for a in agents if a not in seated]

@@ -1,9 +1,6 @@
 """One agent after the other."""
 
-import numpy as np
-
-from swarmbo.acquisition import ChainAcquisition, Decision, Situation
-from swarmbo.belief import view_of
+from swarmbo.acquisition import ChainAcquisition, Decision, Situation, choose_in_turn
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.settings import Settings
 from swarmbo.transport import Routes, multicast_traffic
@@ -29,21 +26,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
 
     def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
         """Choose in turn, by what the acquisition says of single places."""
-        belief = situation.belief
-        worth = acquisition.worth(situation)
-        points: dict[str, np.ndarray] = {}
-        for agent in situation.movers:
-            places = situation.candidates[agent]
-            if points:
-                taken = np.array(list(points.values()))
-                free = ~(places[:, None, :] == taken[None]).all(axis=-1).any(axis=-1)
-                places = places[free]
-            if len(places):
-                mean, var = view_of(belief, agent).posterior(places)
-                chosen = worth.best(mean, var, situation.prices.get(agent))
-                if chosen is not None:
-                    points[agent] = places[chosen]
-                    belief = belief.condition_on_pending(points[agent][None])
+        points = choose_in_turn(situation, acquisition.worth(situation))
         routes = Routes(situation.agents, situation.links)
         traffic = Traffic()
         for n, sender in enumerate(situation.movers):

@@ -63,3 +63,34 @@ def test_robots_with_few_places_are_matched_to_distinct_ones():
     assert len(taking_part) == 3
     assert "d" in taking_part
     assert len(idle) == 1
+
+
+def test_a_claimed_place_goes_to_who_claims_it_and_is_never_given_back():
+    places = np.array([[0.0, 0.0], [1.0, 0.0]])
+    near, far = np.zeros(2), np.array([50.0, 0.0])
+    kept = divide([("a",), ("b",)], 2, {"a": places, "b": places}, {"a": near, "b": far}, {"b": places[0]})
+    assert kept["b"].tolist() == [[0.0, 0.0]]
+    assert kept["a"].tolist() == [[1.0, 0.0]]
+    only = divide([("a",), ("b",)], 2, {"a": places[:1], "b": places}, {"a": near, "b": far}, {"b": places[0]})
+    assert len(only["a"]) == 0
+    assert [0.0, 0.0] in only["b"].tolist()
+
+
+@given(st.integers(0, 10_000), st.integers(0, 2))
+@settings(max_examples=60, deadline=None)
+def test_robots_that_claim_places_keep_them_and_take_part(seed, order):
+    rng = np.random.default_rng(seed)
+    chain_list = [("a", "b", "c", "d"), ("e", "f")]
+    agents = [agent for chain in chain_list for agent in chain]
+    lattice = np.array([(x, y) for x in range(3) for y in range(3)], dtype=float)
+    candidates = {agent: lattice[rng.random(9) < rng.uniform(0.1, 0.9)] for agent in agents}
+    claims = {}
+    for agent in agents:
+        free = [place for place in candidates[agent] if not any((place == other).all() for other in claims.values())]
+        if free and rng.random() < 0.7:
+            claims[agent] = free[0]
+    kept = divide(chain_list, order, candidates, {}, claims)
+    for agent, place in claims.items():
+        assert place.tolist() in kept[agent].tolist()
+    seated, _ = seat(agents, kept, 2 * order + 1, claims)
+    assert set(claims) <= set(seated)

@@ -1,0 +1,233 @@
+"""What agents agree on is held against what they would choose one after the other, by an oracle of its own."""
+
+import functools
+import itertools
+from collections.abc import Mapping
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.acquisition import (
+    DBGPUCB,
+    ChainAcquisition,
+    Information,
+    LocalWorth,
+    Situation,
+    Straddle,
+    chains,
+    local_acquisition,
+)
+from swarmbo.acquisition.safeguard import Safeguard
+from swarmbo.baselines import Greedy
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, view_of
+from swarmbo.coordination import Exact, MaxSum
+from swarmbo.deciding import decide
+from swarmbo.spaces import Domain
+from swarmbo.transport import InProcess, Routes
+
+DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
+LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 9) for y in np.linspace(0, 50, 6)])
+
+
+@functools.lru_cache
+def some_belief(seed: int, n: int, fades: bool) -> ExactGP:
+    rng = np.random.default_rng(seed)
+    X = DOMAIN.from_unit(rng.random((n, 2)))
+    prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
+    belief = ExactGP.create(prior, DOMAIN).update(X, 50.0 + 9.0 * np.sin(X[:, 0] / 17.0) + rng.normal(size=n))
+    return belief.fit(rng).at(3) if fades else belief.fit(rng)
+
+
+def some_team(seed: int, n_agents: int, kind: str, *, packed: bool, price: float | None, parted: bool) -> Situation:
+    rng = np.random.default_rng(seed)
+    agents = tuple(f"robot_{n}" for n in range(n_agents))
+    middle = DOMAIN.from_unit(rng.uniform(0.3, 0.7, size=2))
+    positions = {a: middle + rng.normal(size=2) if packed else DOMAIN.from_unit(rng.random(2)) for a in agents}
+    reach = rng.uniform(20.0, 60.0)
+    candidates = {a: LATTICE[np.linalg.norm(LATTICE - positions[a], axis=1) < reach] for a in agents}
+    belief = some_belief(seed % 5, 10, kind == "fading")
+    if kind == "own":
+        belief = Views({a: some_belief(n % 3, 6 + 2 * (n % 3), False) for n, a in enumerate(agents)}, agents[0])
+    links = nx.Graph(itertools.pairwise(agents))
+    links.add_nodes_from(agents)
+    if parted:
+        links.remove_edges_from([(agents[n_agents // 2 - 1], agents[n_agents // 2])])
+    prices = {} if price is None else dict.fromkeys(agents, price)
+    return Situation(agents, candidates, positions, {}, belief, links, DOMAIN, 2, 10, 0, prices, 52.0)
+
+
+def eq_5(now: Situation, acquisition: ChainAcquisition, points: Mapping[str, np.ndarray], order: int) -> float:
+    """The sum of local acquisitions, term by term from joint posteriors: what a checker would write down."""
+    links = now.links.subgraph(now.movers) if now.links is not None else None
+    value = 0.0
+    for chain in chains(now.movers, now.positions, links):
+        for n, agent in enumerate(chain):
+            seen = now.seen_by(agent)
+            worth = acquisition.worth(seen)
+            if agent not in points:
+                value += worth.idle
+                continue
+            ahead = [other for other in chain[n + 1 : n + 1 + order] if other in points]
+            mean, cov = seen.belief.joint_posterior(np.array([points[a] for a in (agent, *ahead)]))
+            told = cov[1:, 1:] + seen.belief.noise_variance * np.eye(len(ahead))
+            var = cov[0, 0] - cov[0, 1:] @ np.linalg.inv(told) @ cov[1:, 0]
+            value += worth.merit(mean[:1])[0] - now.prices.get(agent, 0.0)
+            value += worth.bonus * np.sqrt(np.log(1.0 + max(var, 0.0) / worth.noise_variance))
+    return float(value)
+
+
+ACQUISITIONS = {
+    "peak": lambda order: DBGPUCB(markov_order=order, candidates=8),
+    "map": lambda order: Information(markov_order=order, candidates=8),
+    "level": lambda order: Straddle(markov_order=order, candidates=8),
+}
+
+
+@given(
+    st.integers(0, 10_000),
+    st.integers(2, 7),
+    st.sampled_from(["shared", "own", "fading"]),
+    st.sampled_from(sorted(ACQUISITIONS)),
+    st.sampled_from([Exact(), MaxSum(rounds=6)]),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from([None, 0.5, 4.0]),
+    st.booleans(),
+)
+@settings(max_examples=80, deadline=None)
+def test_no_batch_is_worth_less_than_greedys_own(
+    seed, n_agents, kind, task, coordination, order, packed, price, parted
+):
+    now = some_team(seed, n_agents, kind, packed=packed, price=price, parted=parted)
+    acquisition = ACQUISITIONS[task](order)
+    greedy = Greedy().decide(now, acquisition).points
+    decision = decide(now, acquisition, coordination, InProcess())
+    assert len({tuple(point) for point in decision.points.values()}) == len(decision.points)
+    if price is None and len(greedy) < len(now.movers):  # packed robots run out of places: then others measure
+        assert len(decision.points) >= len(greedy)
+        return
+    if price is None:
+        assert set(decision.points) == set(now.movers)
+    for sight in (order, n_agents):
+        decided, sequential = (eq_5(now, acquisition, points, sight) for points in (decision.points, greedy))
+        assert decided >= sequential - 1e-6 * (1.0 + abs(sequential))
+
+
+def test_an_exact_agreement_is_more_than_going_back_to_greedy():
+    """Where all reach the same places, what is agreed on is often worth more by eq. (5), and taken."""
+    gains = []
+    for seed, kind in itertools.product(range(8), ("shared", "own")):
+        now = some_team(seed, 8, kind, packed=True, price=None, parted=False)
+        greedy = Greedy().decide(now, DBGPUCB()).points
+        decided = decide(now, DBGPUCB(), Exact(), InProcess()).points
+        gains.append(eq_5(now, DBGPUCB(), decided, 2) - eq_5(now, DBGPUCB(), greedy, 2))
+    assert sum(gain > 1e-6 for gain in gains) >= 4
+
+
+def test_priced_sensors_that_see_the_same_places_do_not_buy_what_others_tell():
+    """The samples of an agreement are those of greedy, a fifth more at most, and worth more to the whole team."""
+    bought, bought_in_turn = 0, 0
+    for seed in range(6):
+        belief = some_belief(seed, 6, False)
+        agents = tuple(f"s_{n}" for n in range(12))
+        spots = {a: DOMAIN.from_unit(np.random.default_rng([seed, n]).random((30, 2))) for n, a in enumerate(agents)}
+        prices = dict.fromkeys(agents, 0.75 * float(np.sqrt(belief.prior_variance)))
+        now = Situation(agents, spots, {a: p[0] for a, p in spots.items()}, {}, belief, None, DOMAIN, 1, 10, 0, prices)
+        decided, greedy = decide(now, Information(), Exact(), InProcess()).points, Greedy().decide(now, Information())
+        bought, bought_in_turn = bought + len(decided), bought_in_turn + len(greedy.points)
+        assert eq_5(now, Information(), decided, 12) >= eq_5(now, Information(), greedy.points, 12) - 1e-9
+        for agent in decided:  # given all that are taken ahead of it in the chain, each is worth its price
+            [chain] = chains(agents, now.positions, None)
+            ahead = {a: decided[a] for a in chain[chain.index(agent) + 1 :] if a in decided}
+            without, with_it = (
+                eq_5(now, Information(), batch, 12) for batch in (ahead, {agent: decided[agent]} | ahead)
+            )
+            assert with_it > without
+    assert 6 < bought_in_turn < 60
+    assert bought <= 1.2 * bought_in_turn
+
+
+def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_turn():
+    now = some_team(3, 6, "shared", packed=True, price=None, parted=False)
+    acquisition = DBGPUCB(markov_order=1, candidates=4)
+    problem = acquisition.local_problem(now)
+    assert problem is not None
+    greedy = Greedy().decide(now, acquisition).points
+    worth = acquisition.worth(now)
+    [chain] = chains(now.movers, now.positions, None)
+    for n, agent in enumerate(chain):
+        scope = problem.graph.scope(f"w_{agent}")
+        assert scope == chain[n : n + 2]
+        unseen = [greedy[other] for m, other in enumerate(chain) if abs(m - n) > 1]
+        for choice in itertools.product(*(range(len(problem.shortlists[a])) for a in scope)):
+            places = [problem.shortlists[a][c] for a, c in zip(scope, choice, strict=True)]
+            if len({tuple(place) for place in places}) < len(places):
+                continue
+            mean, cov = now.belief.joint_posterior(np.array([*places, *unseen]))
+            told = cov[1:, 1:] + now.belief.noise_variance * np.eye(len(cov) - 1)
+            var = cov[0, 0] - cov[0, 1:] @ np.linalg.inv(told) @ cov[1:, 0]
+            wanted = mean[0] + worth.bonus * np.sqrt(np.log(1.0 + var / worth.noise_variance))
+            assert problem.tables[f"w_{agent}"][choice] == pytest.approx(wanted, rel=1e-6)
+
+
+def test_greedys_places_are_on_the_lists_of_those_who_would_choose_them_and_their_batch_has_a_value():
+    for seed, parted in itertools.product(range(8), (False, True)):
+        now = some_team(seed, 6, "own", packed=True, price=None, parted=parted)
+        acquisition = Information(candidates=5)
+        problem, greedy = acquisition.local_problem(now), Greedy().decide(now, acquisition).points
+        if problem is None or len(greedy) < len(now.movers):
+            continue
+        value = problem.value_of(greedy)
+        assert value is not None
+        assert -np.inf < value <= Exact().solve(problem.graph, problem.tables).value + 1e-9
+
+
+def test_a_report_says_when_the_batch_chosen_in_turn_was_taken():
+    statuses = set()
+    for seed in range(12):
+        now = some_team(seed, 7, "shared", packed=True, price=None, parted=False)
+        decision = decide(now, Information(), Exact(), InProcess())
+        greedy = Greedy().decide(now, Information()).points
+        same = all((decision.points[a] == greedy[a]).all() for a in greedy)
+        statuses.add(decision.report.status)
+        if decision.report.status == "sequential":
+            assert same
+            assert decision.report.gap is not None
+            assert decision.report.gap >= -1e-9
+        else:
+            assert (decision.report.status, decision.report.gap) == ("exact", 0.0)
+    assert statuses == {"sequential", "exact"}
+
+
+def test_what_a_second_look_costs():
+    """Six choices told in turn, one told back with the sums on its way, the other two told, one verdict for each."""
+    chain, routes = ("a", "b", "c"), Routes(["a", "b", "c"], nx.path_graph(["a", "b", "c"]))
+    traffic = Safeguard((chain,), 2, {}, {}, {}, {}).traffic(routes, 2)
+    assert traffic.messages == 6 + 3 + 2
+    assert traffic.bytes == 6 * 16 + 3 * 16 + 2 * 48 + 2
+    assert traffic.transmissions == (4 * 1 + 2 * 2) + (2 * 1 + 2) + (1 + 2)
+    assert Safeguard((("a",), ("b",)), 2, {}, {}, {}, {}).traffic(Routes("ab", nx.empty_graph("ab")), 2).messages == 2
+    assert Safeguard((("a",),), 2, {}, {}, {}, {}).traffic(Routes("a"), 2).messages == 0
+
+
+def test_neighbours_measure_with_their_sensors_noise():
+    belief = some_belief(0, 10, False)
+    own, others = LATTICE[:3], LATTICE[20:22]
+    scale, noise = 3.0 * belief.noise_variance, 0.5 * belief.noise_variance
+    table = local_acquisition(belief, [own, others], LocalWorth(1.0, 2.0, scale, neighbours_noise=noise))
+    for i, j in itertools.product(range(3), range(2)):
+        mean, cov = belief.joint_posterior(np.array([own[i], others[j]]))
+        var = cov[0, 0] - cov[0, 1] ** 2 / (cov[1, 1] + noise)
+        assert table[i, j] == pytest.approx(mean[0] + 2.0 * np.sqrt(np.log(1.0 + var / scale)), rel=1e-9)
+
+
+def test_views_are_asked_each_for_itself():
+    now = some_team(4, 5, "own", packed=True, price=None, parted=False)
+    assert len({id(view_of(now.belief, agent)) for agent in now.agents}) == 3
+    problem = Information(candidates=5).local_problem(now)
+    assert problem is not None
+    assert problem.safeguard is not None
+    decided = decide(now, Information(candidates=5), Exact(), InProcess()).points
+    assert problem.safeguard.value(decided) == pytest.approx(eq_5(now, Information(), decided, 2), rel=1e-7)
