@@ -83,7 +83,7 @@ def decide(
     if any(settled.get(agent) is not points.get(agent) for agent in graph.agents):
         value = problem.value_of(settled)
         gap = None if solution.upper_bound is None or value is None else solution.upper_bound - value
-        report = msgspec.structs.replace(report, status="sequential", value=value, gap=gap)
+        report = msgspec.structs.replace(report, value=value, gap=gap)
     return Decision(settled, report)
 
 

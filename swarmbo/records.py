@@ -47,7 +47,8 @@ class SolveReport(msgspec.Struct, frozen=True):
             between agents, then choices passed down. One agent after the other: choices waited for. What is handed over
             before or agreed and passed on after is counted in ``traffic`` only, by which methods compare.
         value: Sum of the factors at the chosen assignment; None where no factors were used.
-        gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown.
+        gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown. Of ``exact`` it is
+            0, and above that where agents in a field went back to what they would have chosen one after the other.
         traffic: What crossed the links for it.
         primal_residual: How far the factors' own copies of variables were from their consensus at the end, in sides of
             the box, root mean square, in the worst part and run; None for methods without copies.

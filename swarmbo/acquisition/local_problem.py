@@ -16,7 +16,7 @@ from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.shortlist import shortlist
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat, shares_factor
-from swarmbo.belief import PlaceBelief
+from swarmbo.belief import PlaceBelief, Views
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import Settings, require
 
@@ -157,7 +157,13 @@ class ChainAcquisition(Settings, frozen=True):
             for factor, scope in scopes.items()
         }
         safeguard = Safeguard(
-            tuple(groups), order, {agent: s.belief for agent, s in seen.items()}, worths, situation.prices, in_turn
+            chains=tuple(groups),
+            order=order,
+            beliefs={agent: seen[agent].belief for agent in situation.movers if agent in seen},
+            worths=worths,
+            prices=situation.prices,
+            in_turn=in_turn,
+            shared=not isinstance(situation.belief, Views),
         )
         return LocalProblem(graph, tables, shortlists, safeguard)
 

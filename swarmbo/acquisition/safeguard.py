@@ -5,6 +5,7 @@ chain, at what all of them have agreed on: those who pay decline what is no long
 back to the batch chosen in turn where that is worth more.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from swarmbo.records import Traffic
 from swarmbo.transport import Routes, multicast_traffic
 
 _NUMBER = 8  # bytes
+_SUMS = 6  # what a chain is worth by three measures, of two batches
 
 Batch = dict[str, Float[np.ndarray, " d"]]
 
@@ -41,11 +43,12 @@ class Safeguard:
     Args:
         chains: The agents that take part, in the order of their chains.
         order: Markov order B of the agreement.
-        beliefs: What each agent believes.
+        beliefs: What each agent believes, in the order in which they choose.
         worths: What a place is good for, as each agent has it.
         prices: What a measurement costs those who may decline.
         in_turn: The places (d,) that the agents would choose one after the other, without those who would decline;
             None: they can't be compared, because not the same agents would measure.
+        shared: Whether all have one belief, so that everybody can work out by itself what all would choose in turn.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -54,6 +57,7 @@ class Safeguard:
     worths: Mapping[str, LocalWorth]
     prices: Mapping[str, float]
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
+    shared: bool
 
     def settle(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:
         """The batch that is carried out, chain by chain.
@@ -83,24 +87,23 @@ class Safeguard:
         return sum(self._value(chain, _of(chain, points), _Sight(self.order)) for chain in self.chains)
 
     def traffic(self, routes: Routes, n_dims: int) -> Traffic:
-        """What it takes: every agent tells all others what it would choose in turn, and those before it in the chain
-        what was agreed; sums run along the chain with that, and the first agent tells the others how it ends.
+        """What it takes, passed on from agent to agent.
+
+        Agents with beliefs of their own choose in turn: each hands on the choices so far, and all of them come back the
+        same way. Then what each does is handed on from the end of its chain, with sums, and a verdict comes back.
 
         Args:
             routes: Who reaches whom; where no relay does, a base station passes choices on.
             n_dims: Coordinates of a place.
         """
-        agents = [agent for chain in self.chains for agent in chain]
-        place, traffic = _NUMBER * n_dims, Traffic()
-        for agent in agents:
-            traffic += multicast_traffic(routes, agent, (other for other in agents if other != agent), place)
+        place, traffic, agents = _NUMBER * n_dims, Traffic(), () if self.shared else tuple(self.beliefs)
+        for n, (agent, following) in enumerate(itertools.pairwise(agents), start=1):
+            traffic += multicast_traffic(routes, agent, [following], n * place)
+            traffic += multicast_traffic(routes, following, [agent], len(agents) * place)
         for chain in self.chains:
-            for n, agent in enumerate(chain[1:]):
-                traffic += multicast_traffic(routes, agent, chain[:n], place)
-                traffic += multicast_traffic(
-                    routes, agent, chain[n : n + 1], place + 6 * _NUMBER
-                )  # three of two batches
-            traffic += multicast_traffic(routes, chain[0], chain[1:], 1)
+            for n, (following, agent) in enumerate(itertools.pairwise(reversed(chain)), start=1):
+                traffic += multicast_traffic(routes, following, [agent], n * place + _SUMS * _NUMBER)
+                traffic += multicast_traffic(routes, agent, [following], 1)
         return traffic
 
     def _worth_their_price(self, chain: Sequence[str], points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:

@@ -1,7 +1,7 @@
 """Figures of runs that lie in folders: this reads, ``swarmbo.plotting`` draws."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion.settings import FusedSettings
 from swarmbo.errors import RunFolderError, SwarmboError
-from swarmbo.experiment.compare import Comparison, ScoreTrace
+from swarmbo.experiment.compare import Comparison, ComparisonRow, ScoreTrace
 from swarmbo.experiment.compared_by import MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 from swarmbo.experiment.film import write_film
 from swarmbo.experiment.folder import RunFolder
@@ -178,6 +178,8 @@ class _Drawn(msgspec.Struct, frozen=True):
 def draw_comparison(comparison: Comparison, path: Path) -> Path:
     """Draw a comparison: of all methods, round by round, what the goal is scored by, and the paired differences.
 
+    Where the goal is a peak, those of cumulative regret as well.
+
     Args:
         comparison: What ``compare`` returned.
         path: Where to; its ending names the format.
@@ -186,7 +188,20 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
         RunFolderError: If a run is damaged, or the figure cannot be written.
     """
     curves = [_curves(key, list(traces)) for key, traces in itertools.groupby(comparison.traces, _curve_of)]
-    differences = [
+    differences = _differences(row for row in comparison.rows if row.decides)
+    cumulated = _differences(row for row in comparison.rows if row.metric == "mean_regret")
+    try:
+        return plotting.write_comparison_figure(curves, differences, comparison.reference, path, cumulated)
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
+    except ValueError as error:
+        if "is not supported" not in str(error):
+            raise
+        raise RunFolderError(f"{path}: {error}") from error
+
+
+def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
+    return [
         Difference(
             row.landscape,
             row.method,
@@ -197,17 +212,9 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
             SHORT_TEXT[row.metric],
             row.metric in MORE_IS_BETTER,
         )
-        for row in comparison.rows
-        if row.decides and row.difference is not None
+        for row in rows
+        if row.difference is not None
     ]
-    try:
-        return plotting.write_comparison_figure(curves, differences, comparison.reference, path)
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
-    except ValueError as error:
-        if "is not supported" not in str(error):
-            raise
-        raise RunFolderError(f"{path}: {error}") from error
 
 
 def _curve_of(trace: ScoreTrace) -> tuple[str, str]:

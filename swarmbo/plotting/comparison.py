@@ -166,13 +166,19 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     return ax
 
 
-def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Difference], reference: str) -> Figure:
-    """One column per landscape: regret curves above, paired differences to the reference below.
+def comparison_figure(
+    curves: Sequence[RegretCurves],
+    differences: Sequence[Difference],
+    reference: str,
+    cumulated: Sequence[Difference] = (),
+) -> Figure:
+    """One column per landscape: regret curves above, below paired differences to the reference.
 
     Args:
         curves: All methods on all landscapes.
-        differences: Of all methods but the reference.
+        differences: Of all methods but the reference, at the end of the curves.
         reference: The method that the others are compared to.
+        cumulated: Likewise of regret cumulated over all measurements, where that is known: a row of their own.
 
     Returns:
         The figure.
@@ -184,24 +190,24 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
         raise ShapeError("got no regret curves; wanted at least one method on one landscape")
     landscapes = list(dict.fromkeys(curve.landscape for curve in curves))
     quantities = list(dict.fromkeys(curve.quantity for curve in curves))
-    named = dict.fromkeys([reference, *(c.method for c in curves), *(d.method for d in differences)])
+    rows = [row for row in (differences, cumulated) if row]
+    named = dict.fromkeys([reference, *(c.method for c in curves), *(d.method for row in rows for d in row)])
     methods = list(named)
-    n_rows = 2 if differences else 1
     with style.applied():
         below = 0.7 + 0.3 * len(methods)
         width = max(6.6, 3.1 * len(landscapes) + 1.4)
-        figure = style.new_figure(width, 3.3 + (below if differences else 0.0) + 0.9)
-        panels = figure.subplots(
-            n_rows, len(landscapes), squeeze=False, height_ratios=[3.3, below] if differences else [1.0]
-        )
+        figure = style.new_figure(width, 3.3 + below * len(rows) + 0.9)
+        heights = [3.3, *[below] * len(rows)]
+        panels = figure.subplots(1 + len(rows), len(landscapes), squeeze=False, height_ratios=heights)
         shown_reference = reference if len(reference) <= 18 else "the reference"
         for column, landscape in enumerate(landscapes):
             top = plot_regret_curves(panels[0, column], [c for c in curves if c.landscape == landscape], methods)
             if column:
                 first = next(curve for curve in curves if curve.landscape == landscape)
                 top.set_ylabel(first.unit if len(quantities) == 1 else style.with_unit(first.quantity, first.unit))
-            if differences:
-                bottom, here = panels[1, column], [d for d in differences if d.landscape == landscape]
+            for bottom, row in zip(panels[1:, column], rows, strict=True):
+                here = [difference for difference in row if difference.landscape == landscape]
+                bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
                 plot_differences(bottom, here, methods)
                 verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
                 bottom.set_title(
@@ -229,7 +235,11 @@ def comparison_figure(curves: Sequence[RegretCurves], differences: Sequence[Diff
 
 
 def write_comparison_figure(
-    curves: Sequence[RegretCurves], differences: Sequence[Difference], reference: str, path: Path
+    curves: Sequence[RegretCurves],
+    differences: Sequence[Difference],
+    reference: str,
+    path: Path,
+    cumulated: Sequence[Difference] = (),
 ) -> Path:
     """Write ``comparison_figure`` to a file.
 
@@ -238,6 +248,7 @@ def write_comparison_figure(
         differences: Of all methods but the reference.
         reference: The method that the others are compared to.
         path: Where to; its ending names the format.
+        cumulated: Likewise of regret cumulated over all measurements.
 
     Returns:
         The path.
@@ -245,7 +256,7 @@ def write_comparison_figure(
     Raises:
         ShapeError: If there are no curves.
     """
-    return style.save(comparison_figure(curves, differences, reference), path)
+    return style.save(comparison_figure(curves, differences, reference, cumulated), path)
 
 
 def _look(index: int) -> tuple[str, str]:

@@ -68,6 +68,17 @@ def test_one_column_per_landscape_and_one_colour_per_method(tmp_path):
     assert write_comparison_figure(many, rows, "team", tmp_path / "new" / "c.png").stat().st_size > 20_000
 
 
+def test_cumulated_regret_has_a_row_of_its_own_where_it_is_known():
+    many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy")]
+    ends = [Difference(place, "greedy", 1.0, 0.5, 2.0, "m") for place in ("hills", "soil")]
+    summed = [Difference("hills", "greedy", -7.0, -9.0, -5.0, "m", "cumulative regret per measurement")]
+    figure = comparison_figure(many, ends, "team", summed)
+    assert [ax.get_visible() for ax in figure.axes] == [True] * 5 + [False]  # soil is mapped: there is no peak to miss
+    bottom = figure.axes[4]
+    assert bottom.get_xlabel() == "difference of cumulative regret per measurement (m)"
+    np.testing.assert_array_equal(bottom.get_lines()[2].get_xydata(), [[-7.0, 0.0]])
+
+
 def test_regret_of_zero_needs_no_logarithm():
     ax = Figure().subplots()
     plot_regret_curves(ax, [RegretCurves("hills", "team", np.array([4, 8]), np.array([[100.0, 0.0]]))], ["team"])
