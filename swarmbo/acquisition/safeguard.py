@@ -73,18 +73,12 @@ class Safeguard:
         """
         settled: Batch = {}
         for chain in self.chains:
-            agreed = self._worth_their_price(chain, points)
-            rival = agreed if self.in_turn is None else _of(chain, self.in_turn)
-            settled |= agreed if self._is_no_worse(chain, agreed, rival) else rival
+            agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
+            moments = _Moments([*agreed.values(), *rival.values()])
+            agreed = self._worth_their_price(chain, agreed, moments)
+            keeps = self.in_turn is None or self._is_no_worse(chain, agreed, rival, moments)
+            settled |= agreed if keeps else rival
         return settled
-
-    def value(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> float:
-        """What a batch is worth: the sum of all local acquisitions (Daxberger & Low 2017, eq. (5)).
-
-        Args:
-            points: The places (d,) of those who measure.
-        """
-        return sum(self._value(chain, _of(chain, points), _Sight(self.order)) for chain in self.chains)
 
     def traffic(self, routes: Routes, n_dims: int) -> Traffic:
         """What it takes, passed on from agent to agent.
@@ -106,51 +100,72 @@ class Safeguard:
                 traffic += multicast_traffic(routes, agent, [following], 1)
         return traffic
 
-    def _worth_their_price(self, chain: Sequence[str], points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:
+    def _worth_their_price(self, chain: Sequence[str], points: Batch, moments: "_Moments") -> Batch:
         stay: Batch = {}
         for agent in reversed(chain):
             if agent in points:
-                worth = self._terms([agent], {agent: points[agent], **stay}, [list(stay)], _Sight(None))[0]
-                if agent not in self.prices or worth > self.worths[agent].idle:
-                    stay = {agent: points[agent], **stay}
-        return stay
+                place, ahead = points[agent], list(stay.values())
+                idle = self.worths[agent].idle
+                if agent not in self.prices or self._term(agent, place, ahead, _Sight(None), moments) > idle:
+                    stay[agent] = place
+        return _of(chain, stay)
 
-    def _is_no_worse(self, chain: Sequence[str], agreed: Batch, rival: Batch) -> bool:
-        unpaid = [agent for agent in chain if agent not in self.prices]
-        if any(agent in rival and agent not in agreed for agent in unpaid):
+    def _is_no_worse(self, chain: Sequence[str], agreed: Batch, rival: Batch, moments: "_Moments") -> bool:
+        if any(agent in rival and agent not in agreed and agent not in self.prices for agent in chain):
             return False  # max-sum on loops may end in a clash, and then somebody is left without a place
         sights = [_Sight(self.order)]
         if len(chain) > self.order + 1:
             sights += [_Sight(None), _Sight(self.order, to_the_letter=True)]
-        return all(self._value(chain, agreed, sight) >= self._value(chain, rival, sight) for sight in sights)
+        return all(
+            self._value(chain, agreed, sight, moments) >= self._value(chain, rival, sight, moments) for sight in sights
+        )
 
-    def _value(self, chain: Sequence[str], batch: Batch, sight: _Sight) -> float:
-        ahead = [[b for b in chain[n + 1 :][: sight.order] if b in batch] for n in range(len(chain))]
-        measure = [n for n, agent in enumerate(chain) if agent in batch]
-        terms = self._terms([chain[n] for n in measure], batch, [ahead[n] for n in measure], sight)
-        return sum(terms) + sum(self.worths[agent].idle for agent in chain if agent not in batch)
+    def _value(self, chain: Sequence[str], batch: Batch, sight: _Sight, moments: "_Moments") -> float:
+        value = 0.0
+        for n, agent in enumerate(chain):
+            ahead = [batch[other] for other in chain[n + 1 :][: sight.order] if other in batch]
+            measures = agent in batch
+            value += self._term(agent, batch[agent], ahead, sight, moments) if measures else self.worths[agent].idle
+        return value
 
-    def _terms(self, agents: Sequence[str], batch: Batch, told: Sequence[Sequence[str]], sight: _Sight) -> list[float]:
-        """Local acquisitions of agents that measure, each given what some others do."""
-        if not agents:
-            return []
-        X, row = np.array(list(batch.values())), {agent: n for n, agent in enumerate(batch)}
-        everything = np.arange(len(X))
-        moments: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        terms: list[float] = []
-        for agent, others in zip(agents, told, strict=True):
-            belief, worth = self.beliefs[agent], self.worths[agent]
-            if id(belief) not in moments:
-                cache = belief.posterior_cache(X)
-                moments[id(belief)] = cache.mean, cache.cov(everything, everything)
-            mean, cov = moments[id(belief)]
-            own, given = row[agent], [row[other] for other in others]
-            noise = worth.noise_variance if sight.to_the_letter else worth.told_noise
-            K = cov[np.ix_(given, given)] + noise * np.eye(len(given))
-            var = cov[own, own] - cov[own, given] @ np.linalg.solve(K, cov[given, own])
-            merit = float(worth.merit(mean[[own]])[0])
-            terms.append(merit + float(worth.gain(var)) - self.prices.get(agent, 0.0))
-        return terms
+    def _term(
+        self,
+        agent: str,
+        place: Float[np.ndarray, " d"],
+        ahead: Sequence[Float[np.ndarray, " d"]],
+        sight: _Sight,
+        moments: "_Moments",
+    ) -> float:
+        """The local acquisition of an agent that measures, given where some others do."""
+        worth = self.worths[agent]
+        mean, cov = moments.of(self.beliefs[agent], [place, *ahead])
+        told = cov[1:, 1:] + (worth.noise_variance if sight.to_the_letter else worth.told_noise) * np.eye(len(ahead))
+        var = cov[0, 0] - cov[0, 1:] @ np.linalg.solve(told, cov[1:, 0])
+        return float(worth.merit(mean[:1])[0] + worth.gain(var)) - self.prices.get(agent, 0.0)
+
+
+class _Moments:
+    """Means and covariances at the places of two batches, worked out once for each belief.
+
+    Args:
+        places: All of them (d,).
+    """
+
+    def __init__(self, places: Sequence[Float[np.ndarray, " d"]]) -> None:
+        self._places = np.array(places)
+        self._rows = {place.tobytes(): row for row, place in enumerate(self._places)}
+        self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def of(
+        self, belief: PlaceBelief, places: Sequence[Float[np.ndarray, " d"]]
+    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
+        """Means and covariances at some of the places (m of them)."""
+        if id(belief) not in self._known:
+            cache, everywhere = belief.posterior_cache(self._places), np.arange(len(self._places))
+            self._known[id(belief)] = cache.mean, cache.cov(everywhere, everywhere)
+        mean, cov = self._known[id(belief)]
+        rows = [self._rows[place.tobytes()] for place in places]
+        return mean[rows], cov[np.ix_(rows, rows)]
 
 
 def _of(chain: Sequence[str], points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:

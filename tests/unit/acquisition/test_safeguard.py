@@ -21,7 +21,7 @@ from swarmbo.acquisition import (
 )
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.baselines import Greedy
-from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, view_of
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.deciding import decide
 from swarmbo.spaces import Domain
@@ -229,13 +229,3 @@ def test_neighbours_measure_with_their_sensors_noise():
         mean, cov = belief.joint_posterior(np.array([own[i], others[j]]))
         var = cov[0, 0] - cov[0, 1] ** 2 / (cov[1, 1] + noise)
         assert table[i, j] == pytest.approx(mean[0] + 2.0 * np.sqrt(np.log(1.0 + var / scale)), rel=1e-9)
-
-
-def test_views_are_asked_each_for_itself():
-    now = some_team(4, 5, "own", packed=True, price=None, parted=False)
-    assert len({id(view_of(now.belief, agent)) for agent in now.agents}) == 3
-    problem = Information(candidates=5).local_problem(now)
-    assert problem is not None
-    assert problem.safeguard is not None
-    decided = decide(now, Information(candidates=5), Exact(), InProcess()).points
-    assert problem.safeguard.value(decided) == pytest.approx(eq_5(now, Information(), decided, 2), rel=1e-7)
