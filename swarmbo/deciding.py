@@ -84,6 +84,8 @@ def decide(
         value = problem.value_of(settled)
         gap = None if solution.upper_bound is None or value is None else solution.upper_bound - value
         report = msgspec.structs.replace(report, value=value, gap=gap)
+        if report.status == "infeasible" and value is not None and value > -np.inf:
+            report = msgspec.structs.replace(report, status="sequential", violated=())  # max-sum had ended in a clash
     return Decision(settled, report)
 
 

@@ -1,5 +1,6 @@
 """What agents agree on is held against what they would choose one after the other, by an oracle of its own."""
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping
@@ -23,7 +24,10 @@ from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
+from swarmbo.coordination.solution import solution_of
+from swarmbo.coordination.tables import factor_values
 from swarmbo.deciding import decide
+from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess, Routes
 
@@ -199,6 +203,27 @@ def test_a_report_says_how_far_below_the_best_agreement_a_batch_chosen_in_turn_i
                 assert decision.report.value == pytest.approx(problem.value_of(batch))
         assert decision.report.gap == pytest.approx(best.value - decision.report.value)
     assert gone_back == {"agreed", "in turn"}
+
+
+class FirstOfAll(MaxSum, frozen=True, tag="first-of-all"):
+    """Max-sum that ends where it began: everybody at the first place of the list."""
+
+    def solve(self, graph, tables, links=None):
+        first = dict.fromkeys(graph.variables, 0)
+        values = factor_values(graph, tables, first)
+        return solution_of(graph, first, values, ["max_rounds"], 0, Traffic())
+
+
+def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
+    now = some_team(0, 3, "shared", packed=True, price=None, parted=False)
+    now = dataclasses.replace(now, candidates=dict.fromkeys(now.agents, LATTICE[:8]))
+    problem, greedy = DBGPUCB().local_problem(now), Greedy().decide(now, DBGPUCB()).points
+    assert problem is not None
+    assert FirstOfAll().solve(problem.graph, problem.tables).report.status == "infeasible"
+    decision = decide(now, DBGPUCB(), FirstOfAll(), InProcess())
+    assert all((decision.points[agent] == greedy[agent]).all() for agent in now.agents)
+    assert (decision.report.status, decision.report.violated) == ("sequential", ())
+    assert decision.report.value == pytest.approx(problem.value_of(greedy))
 
 
 def second_look(*chains: str, shared: bool) -> Safeguard:
