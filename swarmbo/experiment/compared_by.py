@@ -46,7 +46,7 @@ SCORE_TEXT: dict[Scored, str] = {
 }
 SHORT_TEXT: dict[Metric, str] = {
     **SCORE_TEXT,
-    "mean_regret": "cumulative regret per measurement",
+    "mean_regret": "mean regret",
     **{metric: f"{SCORE_TEXT[scored]}, mean over rounds" for scored, metric in _OVER_ROUNDS.items()},
 }  # for axes
 

@@ -224,7 +224,11 @@ def comparison_figure(
         shown = " / ".join(quantities)
         text = f"{shown[0].upper()}{shown[1:]}: mean over {count} seeds, 95 % bootstrap intervals."
         if differences:
-            text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference}."
+            text += (
+                ("\n" if width < 10 else " ")
+                + f"Below: paired differences to {reference}"
+                + (", mean regret: of all measurements." if cumulated else ".")
+            )
         figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
         layout = figure.get_layout_engine()
         if layout is not None:

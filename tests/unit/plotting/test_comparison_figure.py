@@ -71,11 +71,11 @@ def test_one_column_per_landscape_and_one_colour_per_method(tmp_path):
 def test_cumulated_regret_has_a_row_of_its_own_where_it_is_known():
     many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy")]
     ends = [Difference(place, "greedy", 1.0, 0.5, 2.0, "m") for place in ("hills", "soil")]
-    summed = [Difference("hills", "greedy", -7.0, -9.0, -5.0, "m", "cumulative regret per measurement")]
+    summed = [Difference("hills", "greedy", -7.0, -9.0, -5.0, "m", "mean regret")]
     figure = comparison_figure(many, ends, "team", summed)
     assert [ax.get_visible() for ax in figure.axes] == [True] * 5 + [False]  # soil is mapped: there is no peak to miss
     bottom = figure.axes[4]
-    assert bottom.get_xlabel() == "difference of cumulative regret per measurement (m)"
+    assert bottom.get_xlabel() == "difference of mean regret (m)"
     np.testing.assert_array_equal(bottom.get_lines()[2].get_xydata(), [[-7.0, 0.0]])
 
 
