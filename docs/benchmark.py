@@ -13,8 +13,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ class Problem:
         per_factor: Whether every factor's outcome is told; peers get their sum.
         is_known: Whether the team is told the factors.
         noise: Standard deviation, as a share of the range of the function.
+        settings: Of the function.
     """
 
     function: str | Callable[[int], AdditiveFunction]
@@ -88,14 +89,16 @@ class Problem:
     per_factor: bool = False
     is_known: bool = True
     noise: float = 0.0
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def function_of(self, seed: int) -> AdditiveFunction:
         """The function of one run."""
         if isinstance(self.function, str):
-            return get(self.function, moved=self.is_moved, seed=seed)
+            return get(self.function, moved=self.is_moved, seed=seed, **self.settings)
         return self.function(seed)
 
 
+HARTMANNS = {"n_variables": 30, "block": 3, "largest": 1000.0}
 NOISELESS = {
     "powell": Problem("powell", (60, 100)),
     "powell-moved": Problem("powell", (60, 100), is_moved=True),
@@ -104,6 +107,9 @@ NOISELESS = {
     "rastrigin": Problem("rastrigin", (100, 150)),
     "rastrigin-moved": Problem("rastrigin", (100, 150), is_moved=True),
     "rastrigin-per-factor": Problem("rastrigin", (100, 150), per_factor=True),
+    "wells-per-factor": Problem("wells", (60, 100), per_factor=True),
+    "hartmanns-per-factor": Problem("hartmann", (60, 100), True, True, settings=HARTMANNS),
+    "ackley-per-factor": Problem("ackley", (60, 100), True, True, settings={"n_variables": 30, "block": 5}),
     "michalewicz": Problem("michalewicz", (100, 150), is_known=False),
     "chain": Problem(chain, (30, 60), is_known=False),
     "wlan": Problem(wlan, (30, 60)),

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
@@ -26,6 +26,10 @@ from swarmbo.settings import require
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws
 _PATIENCE = 3  # times as many failures, in noise, before a box shrinks
 _PATIENCE_OF_ONE = 2  # with one factor, noise or not: improvement of few variables together comes in fits and starts
+_TURNS = 2  # every second round a factor whose box is stuck is searched everywhere, so that it leaves a wrong hollow
+_STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
+_EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
+_GATHERED = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
 
 
@@ -38,7 +42,7 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
     | | a root of the distance below the best | by turns a joint posterior draw and such bounds | one |
     | | the same, of one factor of all variables | confidence bounds | one |
     | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
-improvement | one per factor |
+improvement | one per factor; with several, by turns with none once stuck |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
     | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
@@ -49,10 +53,13 @@ improvement | one per factor |
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
     lengthscales are a common one with small deviations. Taking one factor whole and as a sum over its variables take
-    turns until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Where
-    factors share variables, what one gains another may pay for, so outcomes are weighed in their own unit. Boxes react
-    to what evaluations were worth as the belief sees them, not to noisy outcomes; where the fitted noise is above 3e-4
-    of the variance they shrink three times as slowly, and start over three times as late.
+    turns until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Several
+    factors that share no variable are searched in their boxes; one whose box no longer gains is searched everywhere in
+    every second round, until it gains again. Where outcomes are told by factor, what is best of all parts of the graph
+    is evaluated together in the last round, or, where the number of rounds is not known, whenever the evaluations have
+    grown by half. Where factors share variables, what one gains another may pay for, so outcomes are weighed in their
+    own unit. Boxes react to what evaluations were worth as the belief sees them, not to noisy outcomes; where the
+    fitted noise is above 3e-4 of the variance they shrink three times as slowly, and start over three times as late.
 
     Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
     it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per
@@ -61,7 +68,8 @@ improvement | one per factor |
 
     Args:
         box: How trust boxes react.
-        restarts: When the search for the best of one factor starts over.
+        restarts: When the search for the best of one factor starts over; what it calls nothing, as a share of the
+            spread of the first outcomes, is no gain of a factor among several either.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
             bounds of sums that do not take turns with draws have four times as much, unless outcomes fade.
         n_features: Random features of each factor's prior draw, an even number >= 2.
@@ -101,6 +109,8 @@ improvement | one per factor |
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
         """What agents maximise in this round."""
         belief = model.belief
+        if _is_time_to_gather(situation) and not belief.has_time:
+            return FixedPoint.at(situation.graph, model.incumbent())
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
             boldness = 1.0 if belief.has_time else _BOLDER  # what has faded is uncertain, and so looked at again
             return self._bounds(
@@ -109,7 +119,8 @@ improvement | one per factor |
         if _is_by_factor(situation):
             return self._improvements(situation, model)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        low, high = box_around(incumbent(belief), self._side(_seen(belief, situation), situation.steps(), patience))
+        side = self._box(patience).side(_seen(belief, situation), steps=situation.steps())
+        low, high = box_around(incumbent(belief), side)
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
         is_whole = model.learned.scopes is not None
@@ -153,7 +164,7 @@ improvement | one per factor |
                 when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
                 return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
             steps = situation.steps()[restarted_at:]
-            low, high = box_around(centre, self._side(_seen(belief, situation), steps, _PATIENCE_OF_ONE, n_initial))
+            low, high = box_around(centre, self._box(_PATIENCE_OF_ONE).side(_seen(belief, situation), n_initial, steps))
         else:
             low, high = self._boxes_by_factor(situation, belief, centre)
         for factor in model.splits:
@@ -173,11 +184,8 @@ improvement | one per factor |
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
         return SplitImprovements(graph=divided, low=low, high=high, starts=starts, whole=whole, parts=parts)
 
-    def _side(
-        self, outcomes: Float[np.ndarray, " t"], steps: Bool[np.ndarray, " t"], patience: int, n_initial: int = 0
-    ) -> float:
-        box = msgspec.structs.replace(self.box, failures=patience * self.box.failures)
-        return box.side(outcomes, n_initial, steps)
+    def _box(self, patience: int) -> TrustBox:
+        return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _design(self, learned: Learned) -> int:
         """How many of the first steps in use are random points: those after a restart."""
@@ -205,7 +213,7 @@ improvement | one per factor |
     def _boxes_by_factor(
         self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """A box per factor around the incumbent."""
+        """A box per factor around the incumbent; every second round the whole cube for factors whose box is stuck."""
         U, sides = belief.domain.to_unit(belief.X), np.zeros(belief.domain.n_dims)
         for stack in stacks_of(belief.graph):
             means = belief.local(stack, stack.take(U)).mean
@@ -213,7 +221,10 @@ improvement | one per factor |
                 index = belief.graph.factors.index(factor)
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 patience = _patience(belief.hyperparameters.noise_variances[index])
-                sides[columns] = self._side(seen, situation.steps(index), patience)
+                box = self._box(patience)
+                state = box.state(seen, steps=situation.steps(index), places=U[:, columns], gain=self.restarts.gain)
+                is_stuck = state.idle >= _STUCK * box.failures
+                sides[columns] = _EVERYWHERE if is_stuck and situation.round % _TURNS == 0 else state.side
         return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
 
 
@@ -233,6 +244,22 @@ def _patience(noise_variance: float) -> int:
 def _is_shared(graph: FactorGraph) -> bool:
     """Whether any factors share variables: then what one gains another may pay for."""
     return any(len(graph.factors_of(variable)) > 1 for variable in graph.variables)
+
+
+def _is_time_to_gather(situation: JointSituation) -> bool:
+    """Whether to evaluate the best of all parts together, which were seen at several points, so perhaps never as one.
+
+    That brings no news, so it is done in the last round, or, where nobody says which that is, whenever the evaluations
+    have grown by half. Who takes part in one part of the graph only knows it as well.
+    """
+    if situation.outcomes != "per-factor" or len(situation.graph.components) == 1:
+        return False
+    if situation.horizon is not None:
+        return situation.round == situation.horizon
+    n, next_time = len(situation.history) + len(situation.pending) + 1, float(situation.initial)
+    while next_time < n:
+        next_time = math.ceil(_GATHERED * next_time)
+    return next_time == n > situation.initial
 
 
 def _is_by_factor(situation: JointSituation) -> bool:

@@ -4,10 +4,26 @@ Source: Eriksson et al. 2019 (TuRBO), section 3, with smaller counts and a fixed
 same fraction of every side. Nothing of it is stored: every agent that knows the outcomes works out the same box.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.settings import Settings, require
+
+_EDGE = 1e-6  # sides of the domain: so far beyond its faces a point counts as in the box
+
+
+class BoxState(NamedTuple):
+    """What a history makes of a box.
+
+    Args:
+        side: As a share of the domain's.
+        idle: How many steps in a row, until now, gained nothing to speak of.
+    """
+
+    side: float
+    idle: int
 
 
 class TrustBox(Settings, frozen=True):
@@ -37,7 +53,11 @@ class TrustBox(Settings, frozen=True):
             require(self, field, lambda v: v >= 1, "an integer >= 1")
 
     def side(
-        self, outcomes: Float[np.ndarray, " t"], n_initial: int = 0, steps: Bool[np.ndarray, " t"] | None = None
+        self,
+        outcomes: Float[np.ndarray, " t"],
+        n_initial: int = 0,
+        steps: Bool[np.ndarray, " t"] | None = None,
+        places: Float[np.ndarray, "t n"] | None = None,
     ) -> float:
         """The side after outcomes in the order they were told, as a share of the domain's.
 
@@ -46,22 +66,48 @@ class TrustBox(Settings, frozen=True):
             n_initial: How many of the first steps belong to an initial design.
             steps: Which outcomes are of steps of the search; None: all. Others, such as those of evaluations that were
                 attached, are known, and count neither for nor against it.
+            places: Where, in the unit cube. Those outside the box, as it then stood around the best, are no steps of it
+                either, but move it if they are better. None: all were inside.
         """
-        side, wins, losses, best = self.initial, 0, 0, -np.inf
-        for y, counts in zip(outcomes, _after(n_initial, outcomes, steps), strict=True):
-            if not counts:
-                best = max(best, float(y)) if y > best else best
-                continue
+        return self.state(outcomes, n_initial, steps, places).side
+
+    def state(
+        self,
+        outcomes: Float[np.ndarray, " t"],
+        n_initial: int = 0,
+        steps: Bool[np.ndarray, " t"] | None = None,
+        places: Float[np.ndarray, "t n"] | None = None,
+        gain: float = 0.0,
+    ) -> BoxState:
+        """The side, and for how many steps there was no gain to speak of.
+
+        Args:
+            outcomes: As in ``side``, like all but the last.
+            n_initial: As there.
+            steps: As there.
+            places: As there.
+            gain: What is worth speaking of, as a share >= 0 of the spread (best less median) of outcomes that are no
+                steps. Small gains add up; points outside the box may bring them too.
+        """
+        counted = _after(n_initial, outcomes, steps)
+        side, wins, losses, best, at = self.initial, 0, 0, -np.inf, None
+        idle, mark, floor = 0, -np.inf, gain * _spread(outcomes[~counted])
+        for index, (y, counts) in enumerate(zip(outcomes, counted, strict=True)):
             improved = bool(y > best)
-            if np.isnan(y) or (best == -np.inf and not improved):
+            is_step = bool(counts and not np.isnan(y) and (improved or best > -np.inf)) and (
+                places is None
+                or (at is not None and bool(np.abs(places[index] - places[at]).max() <= side / 2.0 + _EDGE))
+            )
+            best, at = (float(y), index) if improved else (best, at)
+            idle, mark = (0, best) if best > mark + floor else (idle + is_step, mark)
+            if not is_step:
                 continue
-            best = max(best, float(y)) if improved else best
             wins, losses = (wins + 1, 0) if improved else (0, losses + 1)
             if wins == self.successes:
                 side, wins = min(2.0 * side, 1.0), 0
             elif losses == self.failures:
                 side, losses = max(0.5 * side, self.smallest), 0
-        return side
+        return BoxState(side, idle)
 
 
 class Restarts(Settings, frozen=True):

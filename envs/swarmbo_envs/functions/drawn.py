@@ -27,6 +27,17 @@ TRIMODAL = (
 )
 
 
+def blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
+    """Scopes of factors of consecutive variables.
+
+    Raises:
+        ConfigError: If the number of variables is no multiple of the size.
+    """
+    if size < 1 or n_variables < size or n_variables % size:
+        raise ConfigError(f"got {n_variables} variables; wanted a multiple of {size}", at="$.environment.n_variables")
+    return {f"f{i}": tuple(range(size * i, size * (i + 1))) for i in range(n_variables // size)}
+
+
 def _log_mixture(X: Points, centres: Float[np.ndarray, "3 a"], variance: float) -> Values:
     squares = ((X[:, None, :] - centres) ** 2).sum(axis=-1)
     logs = np.log([0.1, 0.8, 0.1]) - 0.5 * squares / variance - 0.5 * X.shape[1] * np.log(2.0 * np.pi * variance)
@@ -83,6 +94,35 @@ def additive_gp(n_variables: int = 6, size: int = 2, lengthscale: float = 0.3, s
     plain = AdditiveFunction(name, low, high, scopes, terms)
     argmax, maximum = _search(plain, stream(seed, "additive draw search"))
     return AdditiveFunction(name, low, high, scopes, terms, argmax, maximum)
+
+
+_WELL, _DEPTH = -2.903534027771177, 39.16616570377142  # of the deeper one, by variable
+
+
+def _turned_wells(X: Points, Q: Float[np.ndarray, "a a"]) -> Values:
+    Z = X @ Q.T
+    return -0.5 * (Z**4 - 16.0 * Z**2 + 5.0 * Z).sum(axis=1)
+
+
+def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunction:
+    """Styblinski-Tang, negated, on [-5, 5]^d, each block of variables turned by a rotation that a seed draws.
+
+    Every axis has two wells (here peaks), so a block has 2^block of them, alike in width; the deepest is at
+    -2.9035 on all axes. Turned, a block is no sum over its variables any more. Rotations that would carry the maximum
+    out of the box are drawn again.
+    """
+    scopes = blocks(n_variables, block)
+    terms: dict[str, Term] = {}
+    argmax, deepest = np.zeros(n_variables), np.full(block, _WELL)
+    for factor, scope in scopes.items():
+        rng = stream(seed, "wells", factor=factor)
+        Q = np.linalg.qr(rng.standard_normal((block, block)))[0]
+        while np.abs(Q.T @ deepest).max() > 4.8:
+            Q = np.linalg.qr(rng.standard_normal((block, block)))[0]
+        terms[factor], argmax[list(scope)] = partial(_turned_wells, Q=Q), Q.T @ deepest
+    low, high = np.full(n_variables, -5.0), np.full(n_variables, 5.0)
+    name = f"wells in {n_variables} variables, turned in blocks of {block}"
+    return AdditiveFunction(name, low, high, scopes, terms, argmax, n_variables * _DEPTH, is_unbounded=True)
 
 
 def _search(function: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:

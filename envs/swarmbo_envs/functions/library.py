@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Term
-from swarmbo_envs.functions.drawn import additive_gp, trimodal
+from swarmbo_envs.functions.drawn import additive_gp, blocks, trimodal, wells
 
 Points = Float[np.ndarray, "m a"]
 Values = Float[np.ndarray, " m"]
@@ -25,6 +25,10 @@ def _whole(
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
     scope = {"f": tuple(range(len(low)))}
     return AdditiveFunction(name, low, high, scope, {"f": term}, np.array(argmax, dtype=float), maximum, everywhere)
+
+
+def _one_or_blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
+    return {"f": tuple(range(size))} if n_variables == size else blocks(n_variables, size)
 
 
 _SHEKEL_B = np.array([0.1, 0.2, 0.2, 0.4, 0.4, 0.6, 0.3, 0.7, 0.5, 0.5])
@@ -77,18 +81,37 @@ _HARTMANN_P = 1e-4 * np.array(
 _HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
 
 
-def _hartmann(X: Points) -> Values:
-    squares = (_HARTMANN_A * (X[:, None, :] - _HARTMANN_P) ** 2).sum(axis=-1)
-    return np.exp(-squares) @ _HARTMANN_WEIGHTS
+_HARTMANN_3_A = np.array([[3, 10, 30], [0.1, 10, 35], [3, 10, 30], [0.1, 10, 35]])
+_HARTMANN_3_P = 1e-4 * np.array([[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]])
+_HARTMANN_MAXIMA = {
+    3: (3.8627797873327, (0.11458889, 0.55564890, 0.85254699)),
+    6: (3.3223680114155147, (0.20168952, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730054)),
+}
 
 
-def hartmann(n_variables: int = 6) -> AdditiveFunction:
-    """Hartmann-6, one factor. Maximum 3.32237; the DuMBO paper's 10.5364 is a misprint (that is Shekel-10's)."""
-    if n_variables != 6:
-        raise ConfigError(f"got {n_variables}; wanted 6", at="$.environment.n_variables")
+def _hartmann(X: Points, n_variables: int, scale: float) -> Values:
+    A, P = (_HARTMANN_A, _HARTMANN_P) if n_variables == 6 else (_HARTMANN_3_A, _HARTMANN_3_P)
+    return scale * (np.exp(-(A * (X[:, None, :] - P) ** 2).sum(axis=-1)) @ _HARTMANN_WEIGHTS)
 
-    argmax = (0.20168952, 0.15001069, 0.47687398, 0.27533243, 0.31165162, 0.65730054)
-    return _whole("Hartmann-6", _hartmann, np.zeros(6), np.ones(6), argmax, 3.3223680114155147)
+
+def hartmann(n_variables: int = 6, block: int = 6, largest: float = 1.0) -> AdditiveFunction:
+    """Hartmann-6 or Hartmann-3, one factor for every ``block`` (6 or 3) variables.
+
+    The factors are multiplied by numbers from 1 to ``largest``, evenly spaced in the logarithm. Maximum of one:
+    3.32237 and 3.86278; the DuMBO paper's 10.5364 is a misprint (that is Shekel-10's).
+    """
+    if block not in _HARTMANN_MAXIMA or not largest >= 1.0:
+        raise ConfigError(f"got block {block}, largest {largest}; wanted 3 or 6, and >= 1", at="$.environment.block")
+    scopes = _one_or_blocks(n_variables, block)
+    scales = np.geomspace(1.0, largest, len(scopes))
+    terms: dict[str, Term] = {
+        factor: partial(_hartmann, n_variables=block, scale=float(scale))
+        for factor, scale in zip(scopes, scales, strict=True)
+    }
+    maximum, argmax = _HARTMANN_MAXIMA[block]
+    low, high, place = np.zeros(n_variables), np.ones(n_variables), np.tile(argmax, len(scopes))
+    total = maximum * float(scales.sum())
+    return AdditiveFunction(f"Hartmann-{n_variables}", low, high, scopes, terms, place, total)
 
 
 def _michalewicz(X: Points, i: int, steepness: int) -> Values:
@@ -135,12 +158,6 @@ def camel() -> AdditiveFunction:
     return AdditiveFunction("six-hump camel", low, high, scopes, terms, argmax, 1.0316284534898774, is_unbounded=True)
 
 
-def _blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
-    if size < 1 or n_variables < size or n_variables % size:
-        raise ConfigError(f"got {n_variables} variables; wanted a multiple of {size}", at="$.environment.n_variables")
-    return {f"f{i}": tuple(range(size * i, size * (i + 1))) for i in range(n_variables // size)}
-
-
 def _powell(X: Points) -> Values:
     a, b, c, e = X.T
     return -((a + 10 * b) ** 2 + 5 * (c - e) ** 2 + (b - 2 * c) ** 4 + 10 * (a - e) ** 4)
@@ -148,7 +165,7 @@ def _powell(X: Points) -> Values:
 
 def powell(n_variables: int = 24) -> AdditiveFunction:
     """Powell's singular function, negated, in blocks of 4; the DuMBO paper's eq. (66) lacks the brackets."""
-    scopes = _blocks(n_variables, 4)
+    scopes = blocks(n_variables, 4)
     low, high = np.full(n_variables, -4.0), np.full(n_variables, 5.0)
     terms = dict.fromkeys(scopes, _powell)
     return AdditiveFunction(
@@ -162,7 +179,7 @@ def _rastrigin(X: Points) -> Values:
 
 def rastrigin(n_variables: int = 100, block: int = 5) -> AdditiveFunction:
     """Rastrigin, negated, in blocks of consecutive variables; the DuMBO paper's eq. (67) lacks the brackets."""
-    scopes = _blocks(n_variables, block)
+    scopes = blocks(n_variables, block)
     low, high = np.full(n_variables, -5.12), np.full(n_variables, 5.12)
     terms = dict.fromkeys(scopes, _rastrigin)
     return AdditiveFunction(
@@ -200,10 +217,14 @@ def _negative_ackley(X: Points) -> Values:
     return -_ackley(X)
 
 
-def ackley(n_variables: int = 5) -> AdditiveFunction:
-    """Ackley, negated, on [-32.768, 32.768]^d; maximum 0 at 0."""
+def ackley(n_variables: int = 5, block: int | None = None) -> AdditiveFunction:
+    """Ackley, negated, on [-32.768, 32.768]^d; one factor, or one for every ``block`` variables; maximum 0 at 0."""
     n, edge = n_variables, 32.768
-    return _whole(f"Ackley-{n}", _negative_ackley, np.full(n, -edge), np.full(n, edge), np.zeros(n), 0.0, True)
+    scopes = _one_or_blocks(n, n if block is None else block)
+    terms: dict[str, Term] = dict.fromkeys(scopes, _negative_ackley)
+    return AdditiveFunction(
+        f"Ackley-{n}", np.full(n, -edge), np.full(n, edge), scopes, terms, np.zeros(n), 0.0, is_unbounded=True
+    )
 
 
 def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
@@ -266,6 +287,7 @@ FUNCTIONS: dict[str, Callable[..., AdditiveFunction]] = {
     "rastrigin": rastrigin,
     "shekel": shekel,
     "trimodal": trimodal,
+    "wells": wells,
     "zakharov": zakharov,
 }
 
@@ -290,7 +312,7 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
     """
     if name not in FUNCTIONS:
         raise ConfigError(f"got {name!r}; wanted one of {', '.join(FUNCTIONS)}", at="$.environment.function")
-    if name in ("trimodal", "additive-gp"):
+    if name in ("trimodal", "additive-gp", "wells"):
         settings = {"seed": seed, **settings}
     try:
         function = FUNCTIONS[name](**settings)

@@ -293,6 +293,82 @@ def test_what_is_split_has_no_box_and_what_is_not_has_one(situation_of) -> None:
     assert functions.high[3] - functions.low[3] <= 0.2 + 1e-12
 
 
+def valley(U):
+    """No sum over its two variables; its best is at (0.5, 0.5)."""
+    return -((U.sum(axis=1) - 1.0) ** 2) - 4.0 * (U[:, 0] - U[:, 1]) ** 2
+
+
+def after_six_steps(situation_of, **options):
+    """After a design, ``f`` was searched in vain six times, near its best; what was best of ``g`` gained."""
+    situation = situation_of(BLOCKS, t=36, initial=30, outcomes="per-factor", **options)
+    U = unit(situation)
+    for columns, shares in ((slice(0, 2), np.full(6, -0.1)), (slice(2, 4), np.linspace(0.4, 0.9, 6))):
+        best = U[:30][valley(U[:30, columns]).argmax(), columns]
+        U[30:, columns] = best + shares[:, None] * (0.5 - best)
+    factors = np.column_stack([valley(U[:, :2]), valley(U[:, 2:])])
+    return replace(situation, history=History(situation.domain.from_unit(U), factors.sum(axis=1), factors))
+
+
+def sides_of(functions):
+    """The widest side of each factor's box."""
+    sides = (functions.high - functions.low).reshape(2, 2)
+    return sides.max(axis=1).tolist()
+
+
+@pytest.mark.parametrize("pending", [0, 3])
+def test_a_factor_that_is_stuck_is_searched_everywhere_in_every_second_round(situation_of, pending) -> None:
+    situation = after_six_steps(situation_of, pending=pending)
+    model = Auto().learn(situation, BELIEF, None)
+    assert not model.splits
+    for n in range(37, 41):
+        f, g = sides_of(Auto().local_functions(replace(situation, round=n), model))
+        assert f == (1.0 if n % 2 == 0 else pytest.approx(0.1))
+        assert g <= 1.0 - 1e-12
+
+
+def test_a_factor_is_not_stuck_before_as_many_steps_as_halve_its_box_twice(situation_of) -> None:
+    situation = replace(after_six_steps(situation_of), round=38)
+    for auto, side in ((Auto(box=TrustBox(failures=4)), 0.2), (Auto(box=TrustBox(failures=3)), 1.0)):
+        f, _ = sides_of(auto.local_functions(situation, auto.learn(situation, BELIEF, None)))
+        assert f == pytest.approx(side)
+
+
+def test_what_attached_points_gained_does_not_count_against_a_factor(situation_of) -> None:
+    situation = replace(after_six_steps(situation_of), round=38)
+    chosen = np.zeros(36, dtype=bool)
+    attached = replace(situation, history=replace(situation.history, chosen=chosen))
+    f, _ = sides_of(Auto().local_functions(attached, Auto().learn(attached, BELIEF, None)))
+    assert f == pytest.approx(0.4)
+
+
+def test_one_factor_is_searched_in_its_box_in_every_round(situation_of) -> None:
+    situation = situation_of({"whole": ["a", "b"]}, t=30, initial=30)
+    auto = Auto(box=TrustBox(initial=0.2))
+    model = auto.learn(situation, BELIEF, None)
+    assert not model.splits
+    for n in (31, 32):
+        functions = auto.local_functions(replace(situation, round=n), model)
+        assert (functions.high - functions.low).max() <= 0.2 + 1e-12
+
+
+def test_searches_outside_the_box_do_not_shrink_it(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=40, initial=30, outcomes="per-factor")
+    factors = situation.history.factors.copy()
+    factors[0], factors[30:] = factors.max(axis=0) + 1.0, factors.min(axis=0)
+    X = situation.history.X.copy()
+    U = situation.domain.to_unit(X)
+    for step, side in ((0.3, 0.4), (0.1, 0.05)):  # outside a box of 0.4; inside, and nine failures in a row
+        U[30:] = np.where(U[0] > 0.5, U[0] - step, U[0] + step)
+        U[33:] = U[0] + 0.25 * (U[33:] - U[0])  # inside once it has shrunk
+        if side == 0.4:
+            U[30:] = U[30]
+        changed = replace(situation, history=History(situation.domain.from_unit(U), factors.sum(axis=1), factors))
+        functions = Auto().local_functions(changed, Auto().learn(changed, BELIEF, None))
+        free = (functions.low > 0.0) & (functions.high < 1.0)
+        np.testing.assert_allclose((functions.high - functions.low)[free], side)
+        assert free.any()
+
+
 def test_the_incumbent_of_a_split_factor_is_its_best_evaluated_point(situation_of) -> None:
     situation = peaked(situation_of)
     model = Auto().learn(situation, BELIEF, None)
@@ -470,6 +546,98 @@ def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
         team.tell(mine, outcome(mine.point))
         other.tell(theirs, outcome(theirs.point))
     assert 4.0 - max(team.history.totals) < 0.05
+
+
+HOLLOWS = FactorGraph.from_scopes({f"f{i}": [f"a{i}", f"b{i}"] for i in range(4)})
+
+
+def hollows(point):
+    """Each factor has four hollows, the deepest of them as wide as the others; maximum 0."""
+    values = {}
+    for i in range(4):
+        angle = 0.3 + 0.4 * i  # so that it is no sum over the variables
+        a, b = 10.0 * np.array([point[f"a{i}"], point[f"b{i}"]]) - 5.0
+        z = np.array([np.cos(angle) * a - np.sin(angle) * b, np.sin(angle) * a + np.cos(angle) * b])
+        values[f"f{i}"] = float(-0.5 * (z**4 - 16.0 * z**2 + 5.0 * z).sum()) - 2 * 39.16616570377142
+    return values
+
+
+def searched(rounds, budget, seed):
+    """A team that was told outcomes by factor so often, and its totals."""
+    bounds = dict.fromkeys(HOLLOWS.variables, (0.0, 1.0))
+    team = sb.Team(HOLLOWS, bounds, outcomes="per-factor", seed=seed, rounds=budget)
+    totals = []
+    for _ in range(rounds):
+        query = team.ask()
+        values = hollows(query.point)
+        totals.append(sum(values.values()))
+        team.tell(query, values)
+    return team, totals
+
+
+def test_few_factors_stay_in_a_hollow_that_is_not_their_deepest() -> None:
+    n_wrong = 0
+    for seed in (0, 1):
+        team, totals = searched(60, None, seed)
+        found = hollows(team.recommend().point).values()
+        n_wrong += sum(value < -1.0 for value in found)
+        assert max(totals) > sum(found) - 2.0  # nor is what was evaluated far from the best of all factors
+    assert n_wrong <= 2  # of eight; in boxes alone six stay
+
+
+def test_the_last_round_of_a_known_budget_evaluates_what_is_best_of_all_parts_together() -> None:
+    _, long = searched(24, 1000, 0)
+    team, known = searched(24, 25, 0)
+    assert known == long
+    best = team.recommend().point
+    query = team.ask()
+    np.testing.assert_allclose([query.point[v] for v in best], list(best.values()), atol=1e-12)
+    assert sum(hollows(query.point).values()) > max(known)
+
+
+def gathers(situation, model=None) -> bool:
+    model = model or Auto().learn(situation, BELIEF, None)
+    functions = Auto().local_functions(situation, model)
+    if not isinstance(functions, FixedPoint):
+        return False
+    np.testing.assert_array_equal(functions.low, model.incumbent())
+    np.testing.assert_array_equal(functions.high, model.incumbent())
+    return True
+
+
+def test_while_the_budget_is_not_known_the_best_of_all_parts_is_evaluated_whenever_the_history_grew_by_half(
+    situation_of,
+) -> None:
+    whole = situation_of(BLOCKS, t=40, initial=10, outcomes="per-factor", round=100)
+    model = Auto().learn(whole, BELIEF, None)
+    assert [t + 1 for t in range(10, 40) if gathers(first_of(whole, t), model)] == [15, 23, 35]
+    out = replace(first_of(whole, 12), pending=whole.history.X[12:14])
+    assert gathers(out, model)  # those that are out are counted
+    assert not gathers(replace(first_of(whole, 14), horizon=1000), model)
+    assert not gathers(replace(first_of(whole, 14), initial=14), model)
+
+
+@pytest.mark.parametrize("scopes", [{"f": ["a", "b"], "g": ["b", "c"]}, {"f": ["a", "b"]}])
+def test_one_part_has_its_best_point_evaluated_already(situation_of, scopes) -> None:
+    situation = situation_of(scopes, t=14, initial=10, outcomes="per-factor")
+    assert not gathers(situation)
+    assert not gathers(replace(situation, round=15, horizon=15))
+
+
+def test_totals_tell_of_no_part_what_it_is_worth(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=14, initial=10)
+    assert not gathers(situation)
+    assert not gathers(replace(situation, round=15, horizon=15))
+
+
+def test_parts_that_share_variables_within_are_evaluated_together_too(situation_of) -> None:
+    scopes = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"]}
+    assert gathers(situation_of(scopes, t=14, initial=10, outcomes="per-factor"))
+    fading = situation_of(scopes, t=14, initial=10, outcomes="per-factor")
+    history = replace(fading.history, moments=np.arange(14.0))
+    settings = AdditiveGPSettings(time=sb.TimeAxis())
+    functions = Auto().local_functions(fading, Auto().learn(replace(fading, history=history), settings, None))
+    assert isinstance(functions, ContrastBounds)  # what was best need not be
 
 
 @pytest.mark.parametrize("wrong", [{"weight": -0.1}, {"n_features": 7}, {"n_features": 0}])

@@ -38,6 +38,64 @@ def test_the_side_knows_only_the_order_of_outcomes(outcomes, n_initial, scale, s
     assert box.side(np.exp(0.1 * scale * y / 50.0) + shift, n_initial) == side
 
 
+def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
+    box = TrustBox(initial=0.4, successes=2, failures=2)
+    near, far = [0.5, 0.6], [0.5, 0.75]  # of a centre at (0.5, 0.5) the first is in the box
+
+    def side(*steps):
+        outcomes, places = zip((0.0, [0.5, 0.5]), *steps, strict=True)
+        return box.side(np.array(outcomes), 1, places=np.array(places))
+
+    assert side((-1.0, near), (-1.0, near)) == 0.2
+    assert side((-1.0, near), (-1.0, far)) == 0.4
+    assert side((-1.0, near), (np.nan, near), (-1.0, far), (-1.0, near)) == 0.2  # in a row as far as the box is concerned
+    assert side((1.0, near), (2.0, near)) == 0.8
+    assert side((1.0, far), (2.0, far)) == 0.4  # the second is at the new centre: one success
+    assert side((1.0, far), (-1.0, near), (-1.0, near)) == 0.2  # 0.15 from the new centre
+    assert side((1.0, [0.5, 0.9]), (-1.0, near), (-1.0, near)) == 0.4  # 0.3 from it
+    assert side((-1.0, [0.7, 0.5]), (-1.0, [0.3, 0.7])) == 0.2  # the faces belong to it
+    assert (
+        box.side(np.array([np.nan, 1.0, 0.0, 0.0]), 1, places=np.full((4, 1), 0.5)) == 0.2
+    )  # the first known has no box
+
+
+def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_brings_one() -> None:
+    box, design = TrustBox(initial=0.4), [0.0, 0.0, 10.0]  # of spread 10
+
+    def idle(*steps, gain=0.1):
+        outcomes, places = np.array([*design, *(y for y, _ in steps)]), np.array([[0.5]] * 3 + [[u] for _, u in steps])
+        return box.state(outcomes, 3, places=places, gain=gain).idle
+
+    assert idle() == 0
+    assert idle((9.0, 0.5), (np.nan, 0.5), (9.5, 0.5)) == 2  # what failed says nothing
+    assert idle((9.0, 0.5), (9.0, 0.9)) == 1  # outside: no step
+    assert idle((10.4, 0.5), (10.8, 0.5)) == 2
+    assert idle((10.4, 0.5), (10.8, 0.5), (11.2, 0.5)) == 0
+    assert idle((10.4, 0.5), (10.8, 0.5), (11.2, 0.5), (11.3, 0.5)) == 1
+    assert idle((9.0, 0.5), (12.0, 0.9)) == 0
+    assert idle((10.4, 0.5), gain=0.0) == 0
+    assert box.state(np.array([np.nan, np.nan]), 0, gain=0.1).idle == 0  # nothing known, nothing in vain
+
+
+@given(OUTCOMES, st.integers(0, 10), st.floats(0.0, 1.0))
+def test_more_is_idle_the_more_a_gain_has_to_be(outcomes, n_initial, gain) -> None:
+    y, box = np.array([0.0, *outcomes]), TrustBox()
+    loose, strict = (box.state(y, n_initial, gain=g) for g in (gain / 2.0, gain))
+    assert loose.side == strict.side == box.side(y, n_initial)
+    assert loose.idle <= strict.idle <= max(0, len(y) - n_initial)
+
+
+@given(OUTCOMES, st.integers(0, 10), st.integers(0, 5), st.integers(0, 2**32 - 1))
+def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, n_initial, n_more, seed) -> None:
+    y, rng, box = np.round(np.array([0.0, *outcomes]), 1), np.random.default_rng(seed), TrustBox(initial=0.1)
+    inside = np.full((len(y), 2), 0.5)
+    side = box.side(y, n_initial)
+    assert box.side(y, n_initial, places=inside) == (side if n_initial else box.side(y, 1))
+    at = np.sort(rng.integers(max(n_initial, 1), max(n_initial, len(y)) + 1, n_more)).clip(max=len(y))
+    more, outside = np.insert(y, at, -1e3), np.insert(inside, at, 9.0, axis=0)
+    assert box.side(more, n_initial, places=outside) == box.side(y, n_initial, places=inside)
+
+
 @pytest.mark.parametrize(
     ("gain", "wanted"), [(0.0, True), (0.0009, True), (0.0011, False), (np.nan, False), (-5.0, True)]
 )
@@ -52,6 +110,13 @@ def test_a_search_starts_over_when_a_full_turn_gains_less_than_a_share_of_the_fi
     assert not restarts.is_due(np.concatenate([first, turn]), **arguments | {"patience": 2})
     assert not restarts.is_due(np.concatenate([first, turn]), **arguments | {"begun": 4})
     assert not Restarts(after=0).is_due(np.concatenate([first, turn]), **arguments)
+
+
+def test_a_search_is_judged_by_full_turns_whatever_came_since() -> None:
+    design, idle = [0.0, 1.0, -1.0], [0.5, 0.5, 0.5, 0.5]
+    arguments = {"design": 3, "since": 0, "begun": 3, "patience": 1}
+    assert Restarts(after=4).is_due(np.array([*design, *idle, 9.0]), **arguments)
+    assert not Restarts(after=4).is_due(np.array([*design, 9.0, *idle]), **arguments)
 
 
 def test_gains_before_the_search_began_do_not_count_against_it() -> None:

@@ -11,7 +11,7 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs.functions import FUNCTIONS, get
 from swarmbo_envs.functions.drawn import TRIMODAL
 
-SMALL = {"rastrigin": {"n_variables": 20}, "michalewicz": {"n_variables": 5}}
+SMALL = {"rastrigin": {"n_variables": 20}, "michalewicz": {"n_variables": 5}, "wells": {"n_variables": 6}}
 FORMS = {
     "plain": {},
     "moved": {"moved": True},
@@ -32,6 +32,7 @@ KNOWN = {
     "powell": 0.0,
     "rastrigin": 0.0,
     "shekel": 10.53641,
+    "wells": 40 * 39.1661657,
     "zakharov": 0.0,
 }
 
@@ -74,6 +75,45 @@ def test_no_point_found_is_better(name, form):
         )
         assert -found.fun <= f.maximum + slack
     assert values.max() <= f.maximum + slack
+
+
+SUMS = {
+    "ackley": ({"n_variables": 6, "block": 3}, 0.0),
+    "hartmann": ({"n_variables": 6, "block": 3, "largest": 100.0}, 101.0 * 3.86278),
+    "wells": ({"n_variables": 8, "block": 4}, 8 * 39.1661657),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_blocks_reach_the_sum_of_the_maxima_and_no_search_of_a_block_more(name, form):
+    own, maximum = SUMS[name]
+    f = get(name, seed=1, **own, **FORMS[form])
+    assert f.maximum == pytest.approx(maximum, rel=1e-6)
+    assert f.value(f.argmax[None])[0] == pytest.approx(f.maximum, rel=1e-9, abs=1e-9)
+    rng = np.random.default_rng(1)
+    for factor, scope in f.scopes.items():
+        index = list(scope)
+        low, high, top = f.low[index], f.high[index], f.terms[factor](f.argmax[None, index])[0]
+        for start in low + rng.random((20, len(index))) * (high - low):
+            found = minimize(
+                lambda x, factor=factor: -f.terms[factor](x[None])[0],
+                start,
+                method="L-BFGS-B",
+                bounds=list(zip(low, high, strict=True)),
+            )
+            assert -found.fun <= top + 1e-6 * max(1.0, abs(top))
+
+
+def test_a_turned_block_of_wells_has_peaks_of_four_heights_and_is_no_sum_over_its_variables():
+    f = get("wells", n_variables=2, seed=0)
+    rng, heights = np.random.default_rng(0), set()
+    for start in f.low + rng.random((60, 2)) * (f.high - f.low):
+        found = minimize(lambda x: -f.value(x[None])[0], start, method="L-BFGS-B", bounds=[(-9.0, 9.0)] * 2)
+        heights.add(round(-found.fun, 3))
+    assert heights == {78.332, 64.196, 50.059}
+    corners = f.value(np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]]))
+    assert abs(corners[0] - corners[1] - corners[2] + corners[3]) > 0.1
 
 
 @pytest.mark.parametrize("setting", TRIMODAL)
@@ -129,7 +169,10 @@ def test_rescaling_changes_how_much_each_axis_matters_and_leaves_the_optimum():
         ("nonsense", {}, "wanted one of ackley"),
         ("shekel", {"m": 4}, "wanted 5, 7 or 10"),
         ("trimodal", {"size": 1}, "groups of >= 2"),
-        ("hartmann", {"n_variables": 5}, "wanted 6"),
+        ("hartmann", {"n_variables": 5}, "wanted a multiple of 6"),
+        ("hartmann", {"block": 4}, "wanted 3 or 6"),
+        ("hartmann", {"largest": 0.5}, "largest 0.5"),
+        ("wells", {"n_variables": 5}, "wanted a multiple of 2"),
     ],
 )
 def test_what_the_library_does_not_have_is_refused(name, settings, message):
