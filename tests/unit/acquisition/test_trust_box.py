@@ -48,7 +48,7 @@ def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
 
     assert side((-1.0, near), (-1.0, near)) == 0.2
     assert side((-1.0, near), (-1.0, far)) == 0.4
-    assert side((-1.0, near), (np.nan, near), (-1.0, far), (-1.0, near)) == 0.2  # in a row as far as the box is concerned
+    assert side((-1.0, near), (np.nan, near), (-1.0, far), (-1.0, near)) == 0.2  # in a row, others left out
     assert side((1.0, near), (2.0, near)) == 0.8
     assert side((1.0, far), (2.0, far)) == 0.4  # the second is at the new centre: one success
     assert side((1.0, far), (-1.0, near), (-1.0, near)) == 0.2  # 0.15 from the new centre
