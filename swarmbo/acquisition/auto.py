@@ -28,6 +28,7 @@ _PATIENCE = 3  # times as many failures, in noise, before a box shrinks
 _PATIENCE_OF_ONE = 2  # with one factor, noise or not: improvement of few variables together comes in fits and starts
 _TURNS = 2  # every second round a factor whose box is stuck is searched everywhere, so that it leaves a wrong hollow
 _STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
+_GAIN = 0.01  # of the first outcomes' spread: less is in vain
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
 _GATHERED = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
@@ -68,8 +69,7 @@ improvement | one per factor; with several, by turns with none once stuck |
 
     Args:
         box: How trust boxes react.
-        restarts: When the search for the best of one factor starts over; what it calls nothing, as a share of the
-            spread of the first outcomes, is no gain of a factor among several either.
+        restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
             bounds of sums that do not take turns with draws have four times as much, unless outcomes fade.
         n_features: Random features of each factor's prior draw, an even number >= 2.
@@ -222,7 +222,7 @@ improvement | one per factor; with several, by turns with none once stuck |
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 patience = _patience(belief.hyperparameters.noise_variances[index])
                 box = self._box(patience)
-                state = box.state(seen, steps=situation.steps(index), places=U[:, columns], gain=self.restarts.gain)
+                state = box.state(seen, steps=situation.steps(index), places=U[:, columns], gain=_GAIN)
                 is_stuck = state.idle >= _STUCK * box.failures
                 sides[columns] = _EVERYWHERE if is_stuck and situation.round % _TURNS == 0 else state.side
         return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)

@@ -333,6 +333,15 @@ def test_a_factor_is_not_stuck_before_as_many_steps_as_halve_its_box_twice(situa
         assert f == pytest.approx(side)
 
 
+def test_whether_a_factor_is_stuck_hangs_on_its_own_outcomes_only(situation_of) -> None:
+    situation = replace(after_six_steps(situation_of), round=38)
+    others = situation.history.factors * [1.0, -3.0]
+    changed = with_outcomes(situation, others.sum(axis=1), others)
+    one, other = (Auto().local_functions(s, Auto().learn(s, BELIEF, None)) for s in (situation, changed))
+    np.testing.assert_array_equal((one.low[:2], one.high[:2]), (other.low[:2], other.high[:2]))
+    assert one.low[2:].tolist() != other.low[2:].tolist()
+
+
 def test_what_attached_points_gained_does_not_count_against_a_factor(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)
     chosen = np.zeros(36, dtype=bool)
