@@ -289,11 +289,16 @@ def write_frame(stream: BinaryIO, content: Any) -> None:
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True):
-    """What an agent may be asked for; one of these."""
+    """What an agent may be asked for; exactly one of these."""
 
     told: tuple[dict[str, float], dict[str, float]] | UnsetType = UNSET
     ask: UnsetType | None = UNSET
     inbox: list[tuple[str, bytes]] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        given = [name for name in self.__struct_fields__ if getattr(self, name) is not UNSET]
+        if len(given) != 1:
+            raise ValueError(f"got {given}; wanted exactly one of {list(self.__struct_fields__)}")
 
 
 def serve(frames: Frames, sink: BinaryIO) -> None:

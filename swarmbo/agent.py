@@ -12,7 +12,7 @@ from swarmbo.coordination.messages import Codec, Key, Label, Message
 from swarmbo.coordination.program import Plan, Post
 from swarmbo.coordination.solution import Solution, solution_of
 from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of
-from swarmbo.errors import TransportError
+from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, Routes
@@ -42,13 +42,18 @@ class Agent(Generic[Result]):
         name: As in the graph.
         plan: Scopes, owners and who relays to whom; no table and no function.
         own: Tables or functions of the factors that it owns.
-        decision: Number of the decision, larger than those of earlier ones among the same agents.
+        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones among the same agents.
 
     Attributes:
         ignored: How many messages it had already, or were of an earlier decision.
+
+    Raises:
+        ConfigError: If the number of the decision is none that fits a label.
     """
 
     def __init__(self, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> None:
+        if not 0 <= decision < 2**32:
+            raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
         self.name, self.decision = name, decision
         self.outcomes: list[Result] = []
         self.ignored = 0
@@ -166,7 +171,8 @@ def solve_with_agents(
         graph: Scopes and owners.
         tables: One array per factor, axes in scope order; each is given to the factor's owner only.
         transport: Opened for at least the graph's agents.
-        decision: Its number, larger than those of earlier ones over the transport: what is late of those is ignored.
+        decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
+            is ignored.
 
     Returns:
         The joint choice; its report counts what crossed the links for it.
@@ -288,7 +294,8 @@ def maximise_with_agents(
         functions: Each agent is given those of its own factors only.
         transport: Opened for at least the graph's agents.
         seed: Of what agents draw.
-        decision: Its number, larger than those of earlier ones over the transport: what is late of those is ignored.
+        decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
+            is ignored.
 
     Raises:
         BudgetError: If a method that tabulates would exceed its budget.

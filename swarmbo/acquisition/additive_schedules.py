@@ -100,7 +100,7 @@ def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float,
         b: Likewise.
 
     Source:
-        Hoang et al. 2018, lemma 5, tau_t.
+        Hoang et al. 2018, lemma 5, tau_t. Lemma 6, of which :func:`continuous_beta` is, applies it with delta / 2.
 
     Example:
         >>> [growing_lattice(2, 1, t, 0.1, 1.0, 1.0) for t in (1, 3, 10)]

@@ -99,7 +99,7 @@ def sampled_beliefs(
         rng = stream(situation.seed, "structure", "average", evaluations=len(situation.history), sample=place)
         belief = merged.with_graph(graph).fit(rng)
         belief = belief.condition_on_pending(situation.pending, situation.pending_moments)
-        by_scope = {frozenset(graph.scope(factor)): factor for factor in graph.factors}
-        names = {f: by_scope[s] for f in merged.graph.factors if (s := frozenset(merged.graph.scope(f))) in by_scope}
+        own = dict(zip(graph.scopes, graph.factors, strict=True))
+        names = {f: own[s] for f, s in zip(merged.graph.factors, merged.graph.scopes, strict=True) if s in own}
         out.append((belief, count / len(samples), names))
     return out

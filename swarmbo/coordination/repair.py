@@ -4,6 +4,9 @@ A variable takes the value at which factors that weigh least are broken; of equa
 still broken after a sweep over all variables weighs one more in the next, which leads out of choices where no single
 variable can do better (breakout: Morris 1993; by messages: Yokoo & Hirayama 1996). A value at which something stays
 broken is left if another is as good.
+
+In Yokoo & Hirayama's form neighbours tell one another how much each could gain, the one that gains most moves, and
+weights grow where none gains. Here variables take turns, in the order of decoding, and weights grow after every sweep.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ import swarmbo as sb
 from swarmbo.agent import Agent, maximise_with_agents, solve_with_agents
 from swarmbo.coordination import Exact, MaxSum, Solution
 from swarmbo.coordination.tables import sizes_of
-from swarmbo.errors import TransportError
+from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.testing.problems import Bowls
@@ -185,6 +185,13 @@ def test_what_an_agent_had_already_is_counted_and_what_is_of_the_future_refused(
     assert later.ignored == len(said)
     with pytest.raises(TransportError, match="of decision 4 while deciding 3; hold it back"):
         Agent("ann", plan, {"f": tables["f"]}, decision=3).step(said)
+
+
+@pytest.mark.parametrize("decision", [-1, 2**32])
+def test_a_number_of_a_decision_that_fits_no_label_is_refused(decision: int) -> None:
+    graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
+    with pytest.raises(ConfigError, match=rf"got decision {decision}; wanted 0 to 4294967295"):
+        solve_with_agents(MaxSum(), graph, tables, InProcess().open(graph.agents), decision=decision)
 
 
 @pytest.mark.parametrize("method", METHODS)

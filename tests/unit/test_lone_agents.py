@@ -361,3 +361,12 @@ def test_a_process_that_gets_no_frames_ends_with_one_line(written: bytes, messag
     assert said.startswith("lone_agent: ")
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [{}, {"ask": None, "inbox": []}, {"told": ({}, {}), "ask": None}])
+def test_a_request_for_nothing_or_for_two_things_is_refused(monkeypatch: pytest.MonkeyPatch, content: dict[str, Any]):
+    monkeypatch.syspath_prepend(str(PROGRAM.parent))
+    lone_agent = importlib.import_module("lone_agent")
+    with pytest.raises(msgspec.ValidationError, match="wanted exactly one of"):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=lone_agent.Request)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode({"ask": None}), type=lone_agent.Request).ask is None
