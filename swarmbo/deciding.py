@@ -143,7 +143,7 @@ def decide_joint(
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     agree = _Agree(coordination, transport, links, seed, situation.round)
-    if needed := requirements(inside, model):
+    if needed := requirements(inside, model.belief.hyperparameters.times):
         agreement = _agreed_within(needed, situation, functions, model.incumbent(), agree)
     else:
         agreement = agree(functions)

@@ -138,7 +138,7 @@ def required_of(
         domain: The box of places.
         round_number: The present round.
     """
-    d, made, out = domain.n_dims, dict[bytes, SuccessGP](), dict[str, Requirement]()
+    d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
     for agent in agents:
         if isinstance(belief, FusedBelief):
             good, bad = belief.reports(agent)
@@ -149,7 +149,7 @@ def required_of(
         if not len(bad):
             continue
         bad = bad if belief.has_time else bad[:, :d]
-        key = good.tobytes() + bad.tobytes()
+        key = good.tobytes(), bad.tobytes()
         if key not in made:
             rows = np.concatenate([good, bad])
             made[key] = SuccessGP.learned(

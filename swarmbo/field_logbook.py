@@ -73,19 +73,18 @@ class FieldLogbook:
             raise UnknownQueryError(f"query {query_id!r} waits for {list(points)}, got an outcome of {strangers}")
         return self.open[query_id]
 
-    def with_told(self, query_id: str, agents: Collection[str], *, rest_failed: bool = False) -> "FieldLogbook":
+    def with_told(self, query_id: str, agents: Collection[str]) -> "FieldLogbook":
         """Wait no longer for agents of an open query; it is closed when it waits for nobody.
 
         Args:
             query_id: Of an open query.
             agents: Who told their outcomes, be they failures or not.
-            rest_failed: Whether all others failed.
         """
         batch = self.open[query_id]
         left = {agent: point for agent, point in batch.points.items() if agent not in agents}
-        if left and not rest_failed:
-            return replace(self, open={**self.open, query_id: replace(batch, points=left)})
-        return self.with_failures(len(left)).without([query_id])
+        if not left:
+            return self.without([query_id])
+        return replace(self, open={**self.open, query_id: replace(batch, points=left)})
 
     def with_dead(self, places: Float[np.ndarray, "f d"], moment: float) -> "FieldLogbook":
         """Note where measurements failed in a round; that they did is counted elsewhere."""

@@ -110,11 +110,9 @@ class Logbook:
     @property
     def failed(self) -> Bool[np.ndarray, "t k"]:
         """Which outcomes of factors failed: those that nobody waits for any more, and that nothing is known of."""
-        failed = np.isnan(self.history.factors) & np.isnan(self.history.totals)[:, None]
-        for query in self.open.values():
-            if query.row is not None:
-                failed[query.row] &= [factor in query.told for factor in self.factors]
-        return failed
+        history = self.history
+        unknown = np.isnan(history.factors) & np.isnan(history.totals)[:, None]
+        return unknown if history.awaited is None else unknown & ~history.awaited
 
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
         """Send out a point, which a method chose or the initial design has; the new logbook, and the query's id."""

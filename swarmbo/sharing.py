@@ -104,10 +104,11 @@ def spread_traffic(graph: FactorGraph, routes: Routes) -> Traffic:
         Traffic(messages=4, bytes=48, transmissions=4)
     """
     traffic = Traffic()
-    for factor in graph.factors:
-        owner = graph.owner(factor)
-        others = [other for other in graph.agents if other != owner]
-        traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode((factor, 0.0))))
+    for part in graph.components:
+        for factor in part.factors:
+            owner = part.owner(factor)
+            others = [other for other in part.agents if other != owner]
+            traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode((factor, 0.0))))
     return traffic
 
 

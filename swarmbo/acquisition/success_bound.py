@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import Model
+from swarmbo.belief.hyperparameters import TimeCorrelation
 from swarmbo.belief.success import Requirement, SuccessGP, Term, excess_of
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.rng import stream
@@ -27,13 +27,13 @@ _TRIED = 64  # points on the way back
 _SEARCHED = 256  # random points looked at where nothing ever succeeded
 
 
-def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, ...]:
+def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
     """What follows from the failures so far: one requirement for evaluations as a whole if any failed as such, and one
     for each factor that failed by itself.
 
     Args:
         situation: What is known.
-        model: Made of it, for how outcomes fade.
+        times: How outcomes of factors fade, if they do.
     """
     failed = situation.failed
     if failed is None or not failed.any():
@@ -49,7 +49,6 @@ def requirements(situation: JointSituation, model: Model) -> tuple[Requirement, 
     for factor, scope in enumerate(scopes):
         if (own := failed[:, factor] & ~whole).any():
             told.append((scope, own, known[:, factor]))
-    times = model.belief.hyperparameters.times
     memory = max(times, key=lambda time: time.lengthscale) if times else None
     out: list[Requirement] = []
     for columns, bad, good in told:
@@ -238,7 +237,10 @@ def bounded(
         factor: [place[variable] for variable in scope]
         for factor, scope in zip(graph.factors, graph.scopes, strict=True)
     }
-    weight = _STEEP * sum(spreads(functions, seed).values())
+    spread, weights = spreads(functions, seed), dict[str, float]()
+    for part in graph.components:  # those of other parts gain nothing by what these keep
+        total = sum(spread[factor] for factor in part.factors)
+        weights |= dict.fromkeys(part.factors, _STEEP * (total or 1.0))  # where none has anything to lose, any will do
     for requirement in needed:
         shared = _by_factor(requirement, scopes)
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
@@ -248,7 +250,7 @@ def bounded(
             columns = np.array([called[scopes[factor][i]] for i in inside])
             own = origin[[scopes[factor][i] for i in inside]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
-            holds.setdefault(factor, []).append(Hold(requirement.model, terms, inside, columns, floor, weight))
+            holds.setdefault(factor, []).append(Hold(requirement.model, terms, inside, columns, floor, weights[factor]))
     return BoundedFunctions(
         graph=graph,
         low=functions.low,
@@ -261,7 +263,7 @@ def bounded(
 
 
 def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
-    """By how much each factor's function exceeds its median over the box; one of them is above 0.
+    """By how much each factor's function exceeds its median over the box.
 
     Args:
         functions: Of which those who are not neighbours need nothing of one another.
@@ -276,8 +278,6 @@ def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
         finite = np.where(np.isfinite(values), values, np.nan)
         for factor, own in zip(stack.factors, finite, strict=True):
             out[factor] = float(np.nanmax(own) - np.nanmedian(own)) if np.isfinite(own).any() else 0.0
-    if not any(out.values()):
-        return dict.fromkeys(out, 1.0 / len(out))  # nothing to lose by it
     return out
 
 

@@ -7,16 +7,20 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.incumbents import incumbent, starting_points
 from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.acquisition.structured import in_structure
+from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, reference, requirements
 from swarmbo.acquisition.trust_box import TrustBox, box_around
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.coordination.ascent import ascend
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
 from swarmbo.settings import Settings, require
@@ -27,7 +31,8 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
 
     A Matern-5/2 process with a single lengthscale, refitted for each decision, on transformed outcomes; the confidence
     bound on the difference to the incumbent, mean + scale sqrt(0.2 n log 2t) std, is maximised in a trust box around
-    the incumbent, by ascent from the best of random points. It can't be split between agents.
+    the incumbent, by ascent from the best of random points. It can't be split between agents. Once evaluations failed,
+    it is bounded like every acquisition; if one factor did, that is the failure of an evaluation.
 
     Args:
         exploration_scale: Factor on the square root of beta, >= 0.
@@ -67,18 +72,19 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)
+        whole = in_structure(situation, LearnedStructure(scopes=(tuple(range(n)),), shares=(), chosen_at=0, state=()))
         side = self.box.side(y, steps=situation.steps())
         U, y = U[np.isfinite(y)], y[np.isfinite(y)]
         if not len(y):
             return rng.random(n), report
-        graph = FactorGraph.from_scopes({"whole": situation.graph.variables})
+        graph = whole.graph
         belief = AdditiveGP.create(AdditiveGPSettings(lengthscales="shared"), graph, situation.domain)
         z = Warp.fitted(self.warp, y).forward(y)
         belief = belief.update(situation.domain.from_unit(U), z).fit(rng).condition_on_pending(situation.out.points)
         centre = incumbent(belief)
         low, high = box_around(centre, side)
         weight = self.exploration_scale * math.sqrt(0.2 * math.log(2 * len(y)))
-        bound = ContrastBounds(
+        bound: BoxFunctions = ContrastBounds(
             graph=graph,
             low=low,
             high=high,
@@ -87,6 +93,10 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
             reference=centre,
             weight=weight,
         )
+        needed = requirements(whole)
+        origin = reference(whole, needed, centre) if needed else centre
+        if needed:
+            bound = bounded(bound, needed, origin, situation.seed)
         (stack,) = stacks_of(graph)
         raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
         best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]
@@ -97,4 +107,5 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
             high[None, None],
             self.steps,
         )
-        return climbed[0, int(values[0].argmax())], report
+        point = climbed[0, int(values[0].argmax())]
+        return point if not needed or is_met(needed, point, origin) else gone_back(needed, point, origin), report

@@ -11,7 +11,7 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.records import SolveReport
 
 Region = Callable[[np.ndarray], bool]
-N_QUERIES = 30
+N_QUERIES = 24
 
 
 def _ball(n: int) -> Region:
@@ -79,12 +79,12 @@ def _run(dead: Region, best: np.ndarray, bad: float | None, *, by_factor: bool =
 @pytest.mark.parametrize(
     ("dead", "best", "settings"),
     [
-        (_wall, [0.74, 0.4, 0.6], {"acquisition": "dec-hbo"}),
         (_wall, [0.9, 0.4], {"acquisition": "auto"}),  # where it would be best it fails
         (_corner, [0.35, 0.52], {"acquisition": "thompson"}),
         (_corner_across, [0.3, 0.5, 0.55], {"acquisition": "auto"}),
         (_ball(3), [0.75, 0.6, 0.5], {"acquisition": "dec-hbo", "coordination": "refined-max-sum"}),
-        (_wall, [0.74, 0.4, 0.6], {"acquisition": "expected-improvement", "by_factor": True}),
+        (_wall, [0.74, 0.4], {"acquisition": "expected-improvement", "by_factor": True}),
+        (_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}),
     ],
 )
 def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, best, settings) -> None:
@@ -102,7 +102,7 @@ def test_agents_that_talk_decide_like_one_process() -> None:
     best = np.array([0.74, 0.4, 0.6])
     transport = {"kind": "in-process", "as_agents": True}
     teams = [
-        _run(_wall, best, None, acquisition="dec-hbo", seed=1, initial=24, **more)[0]
+        _run(_wall, best, None, acquisition="dec-hbo", seed=1, initial=20, **more)[0]
         for more in ({}, {"transport": transport})
     ]
     points = [team.history.X for team in teams]
@@ -140,7 +140,7 @@ def test_what_a_check_costs_is_counted_and_a_dead_point_is_never_asked(x, asked)
 def test_a_joint_team_goes_on_from_its_failures_to_the_bit() -> None:
     best = np.array([0.74, 0.4, 0.6])
     for by_factor in (False, True):
-        team, _ = _run(_wall, best, None, acquisition="dec-hbo", by_factor=by_factor, initial=20)
+        team, _ = _run(_wall, best, None, acquisition="dec-hbo", by_factor=by_factor, initial=22)
         again = sb.Team.from_state_dict(team.state_dict())
         assert team.failures
         assert team.ask(3) == again.ask(3)
@@ -164,7 +164,7 @@ def _field(x: np.ndarray) -> float:
     return float(np.exp(-((x - [0.72, 0.4]) ** 2).sum() / 0.08) + 0.3 * np.sin(5.0 * x[0]))
 
 
-def _survey(dead: Region, bad: float | None, rounds: int = 10, **settings: Any):
+def _survey(dead: Region, bad: float | None, rounds: int = 8, **settings: Any):
     agents = ["a", "b", "c"]
     team = sb.Team.for_field(agents, [0.0, 0.0], [1.0, 1.0], seed=1, **settings)
     asked: list[tuple[tuple[float, ...], bool]] = []
@@ -176,9 +176,17 @@ def _survey(dead: Region, bad: float | None, rounds: int = 10, **settings: Any):
     return team, asked
 
 
-@pytest.mark.parametrize("belief", ["exact", {"kind": "fused", "method": "readings"}, {"kind": "fused"}])
-@pytest.mark.parametrize("acquisition", ["information", "db-gp-ucb", {"kind": "straddle", "level": 0.5}])
-@pytest.mark.parametrize("dead", [_wall, _in_disc])
+@pytest.mark.parametrize(
+    ("dead", "acquisition", "belief"),
+    [
+        (_wall, "information", "exact"),
+        (_in_disc, "information", {"kind": "fused", "method": "readings"}),
+        (_in_disc, {"kind": "straddle", "level": 0.5}, "exact"),
+        (_wall, {"kind": "straddle", "level": 0.5}, {"kind": "fused"}),
+        (_in_disc, "db-gp-ucb", {"kind": "fused"}),
+        (_wall, "db-gp-ucb", "exact"),
+    ],
+)
 def test_no_dead_place_of_a_field_is_asked_for_twice(dead, acquisition, belief) -> None:
     team, asked = _survey(dead, None, acquisition=acquisition, belief=belief)
     failed = [place for place, fails in asked if fails]
@@ -274,6 +282,6 @@ def test_failures_of_long_ago_fade_with_the_belief() -> None:
     team = sb.Team.for_field(["a"], [0.0], [1.0], acquisition="information", belief=belief)
     team.attach([[0.2, 1.0], [0.7, 1.0]], [1.0, np.nan])
     assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == 0.2
-    for _ in range(60):
+    for _ in range(20):
         team.tell(team.ask({"a": [[0.2]]}), {"a": 1.0})
     assert team.ask({"a": [[0.2], [0.7]]}).points["a"][0] == 0.7

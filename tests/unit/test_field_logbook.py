@@ -21,13 +21,6 @@ def test_a_query_waits_until_all_have_told_and_ids_go_on():
     assert list(log.open[first].points) == ["a", "b"]  # what changed it returned a new one
 
 
-def test_those_left_out_fail_only_if_that_is_said():
-    log, query_id = FieldLogbook().with_query({"a": A, "b": B}, 1)
-    assert log.with_told(query_id, ["a"]).failures == 0
-    closed = log.with_told(query_id, ["a"], rest_failed=True)
-    assert (closed.failures, closed.open) == (1, {})
-
-
 def test_a_query_without_places_counts_but_waits_for_nothing():
     log, query_id = FieldLogbook().with_query({}, 1)
     assert (log.asked, log.open) == (1, {})

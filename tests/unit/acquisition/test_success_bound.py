@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition import JointSituation, Model
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.success_bound import (
     bounded,
@@ -43,7 +42,7 @@ def _team(failing, *, outcomes="total", told=None, **more) -> sb.Team:
 def _bound(team: sb.Team, *, tight: bool = False):
     situation, model = team._situation(None), team.model
     functions = team.acquisition.local_functions(situation, model)
-    needed = requirements(situation, model)
+    needed = requirements(situation)
     return functions, needed, reference(situation, needed, model.incumbent()), situation
 
 
@@ -57,7 +56,7 @@ def _across(U):
 
 def test_without_a_failure_nothing_is_required() -> None:
     team = _team(lambda U: np.zeros(len(U), dtype=bool))
-    assert requirements(team._situation(None), team.model) == ()
+    assert requirements(team._situation(None)) == ()
     query = team.ask()
     team.tell(query, {"f": 0.1})
     assert not team._situation(None).failed.any()  # g is still out
@@ -126,7 +125,7 @@ def test_a_factor_that_fails_is_blamed_alone() -> None:
     assert set(bounded(functions, needed, origin, 3).holds) == {"f"}
     ((columns, own, agents),) = parts_together(situation.graph, needed)
     assert (columns.tolist(), own, agents) == ([0, 1, 2], needed, situation.graph.agents)
-    whole = requirements(*_known(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")))
+    whole = requirements(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")._situation(None))
     assert [requirement.columns.tolist() for requirement in whole] == [[0, 1, 2]]
 
 
@@ -156,8 +155,8 @@ def test_a_point_in_a_dead_region_goes_back_no_farther_than_it_must(region) -> N
 
 def test_where_nothing_ever_succeeded_the_likeliest_place_is_where_one_starts() -> None:
     team = _team(lambda U: np.ones(len(U), dtype=bool), acquisition="dec-hbo")
-    situation, model = _known(team)
-    needed = requirements(situation, model)
+    situation = team._situation(None)
+    needed = requirements(situation)
     origin = reference(situation, needed, np.full(3, 0.5))
     drawn = np.random.default_rng(0).random((50, 3))
     assert least_margin(needed, origin[None])[0] >= np.median(least_margin(needed, drawn))
@@ -185,7 +184,20 @@ def test_penalties_are_in_the_unit_of_what_is_maximised() -> None:
     functions, needed, origin, _ = _bound(team)
     (weight,) = {hold.weight for held in bounded(functions, needed, origin, 3).holds.values() for hold in held}
     assert weight == pytest.approx(4.0 * sum(spreads(functions, 3).values()))
-    assert sum(spreads(FlatImprovements.of_team(team), 3).values()) == pytest.approx(1.0)
+    flat = bounded(FlatImprovements.of_team(team), needed, origin, 3)
+    assert {hold.weight for held in flat.holds.values() for hold in held} == {4.0}
+
+
+def test_a_part_weighs_its_penalties_by_what_its_own_factors_may_gain() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+    team = sb.Team(graph, BOX, outcomes="per-factor", acquisition="dec-hbo")
+    X = 2.0 * np.random.default_rng(1).random((24, 3))
+    team.attach(X, np.stack([np.where(X[:, 0] > 1.5, np.nan, X[:, 1]), 100.0 * X[:, 2]], axis=1))
+    functions, needed, origin, _ = _bound(team)
+    (weight,) = {hold.weight for hold in bounded(functions, needed, origin, 3).holds["f"]}
+    spread = spreads(functions, 3)
+    assert spread["g"] > 0.0
+    assert weight == pytest.approx(4.0 * spread["f"])
 
 
 class FlatImprovements(LogImprovements):
@@ -197,7 +209,3 @@ class FlatImprovements(LogImprovements):
 
     def value(self, stack, U, received):
         return np.zeros(U.shape[:2])
-
-
-def _known(team: sb.Team) -> tuple[JointSituation, Model]:
-    return team._situation(None), team.model
