@@ -31,7 +31,6 @@ class FieldLogbook:
     Args:
         open: Queries that wait for outcomes, by id, in the order in which they were asked.
         asked: Number of queries so far.
-        failures: Number of measurements that failed.
         dead: Where and when measurements failed: places, physical, and the round last.
         excess: By how much each agent's measurements have failed more often than is put up with; 0 where missing.
 
@@ -44,7 +43,6 @@ class FieldLogbook:
 
     open: Mapping[str, OpenBatch] = field(default_factory=dict[str, OpenBatch])
     asked: int = 0
-    failures: int = 0
     dead: tuple[tuple[float, ...], ...] = ()
     excess: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -86,18 +84,22 @@ class FieldLogbook:
             return self.without([query_id])
         return replace(self, open={**self.open, query_id: replace(batch, points=left)})
 
-    def with_dead(self, places: Float[np.ndarray, "f d"], moment: float) -> "FieldLogbook":
-        """Note where measurements failed in a round; that they did is counted elsewhere."""
-        return replace(self, dead=(*self.dead, *((*place, float(moment)) for place in places.tolist())))
+    @property
+    def failures(self) -> int:
+        """Number of measurements that failed."""
+        return len(self.dead)
+
+    def with_dead(self, places: Float[np.ndarray, "f d"], moments: float | Float[np.ndarray, " f"]) -> "FieldLogbook":
+        """Note where measurements failed, and in which round, or which rounds."""
+        rounds = np.broadcast_to(np.asarray(moments, dtype=float), len(places)).tolist()
+        return replace(
+            self, dead=(*self.dead, *((*place, moment) for place, moment in zip(places.tolist(), rounds, strict=True)))
+        )
 
     def with_record(self, succeeded: Mapping[str, bool]) -> "FieldLogbook":
         """Note whose measurements came to something."""
         excess = {agent: excess_of([good], self.excess.get(agent, 0.0)) for agent, good in succeeded.items()}
         return replace(self, excess={agent: sum_ for agent, sum_ in {**self.excess, **excess}.items() if sum_ > 0.0})
-
-    def with_failures(self, count: int) -> "FieldLogbook":
-        """Count measurements that failed."""
-        return replace(self, failures=self.failures + count)
 
     def without(self, query_ids: Iterable[str]) -> "FieldLogbook":
         """Give up waiting for queries."""
@@ -105,7 +107,7 @@ class FieldLogbook:
         return replace(self, open={key: batch for key, batch in self.open.items() if key not in given_up})
 
     def to_plain(self) -> dict[str, Any]:
-        """The open queries as plain data."""
+        """Open queries and what failed, as plain data."""
         return {
             "pending": {key: {a: p.tolist() for a, p in batch.points.items()} for key, batch in self.open.items()},
             "asked_in": {key: batch.round for key, batch in self.open.items()},
@@ -122,4 +124,4 @@ class FieldLogbook:
             for key, points in plain["pending"].items()
         }
         dead = tuple(tuple(row) for row in plain.get("dead", ()))
-        return cls(pending, plain["asked"], plain["failures"], dead, plain.get("excess", {}))
+        return cls(pending, plain["asked"], dead, plain.get("excess", {}))

@@ -335,9 +335,7 @@ class FieldTeam(OneAtATime):
             raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
         good = np.abs(y) < LARGEST_OUTCOME
         self.belief = with_survey(self.belief, self.agents[0], X[good], y[good], X[~good])
-        self._log = self._log.with_failures(int((~good).sum()))
-        for place, moment in zip(X[~good, :d], X[~good, d:], strict=True):
-            self._log = self._log.with_dead(place[None], moment[0] if len(moment) else self.round)
+        self._log = self._log.with_dead(X[~good, :d], X[~good, d] if X.shape[1] > d else self.round)
 
     @whole_or_not_at_all
     def refit(self) -> None:
@@ -384,7 +382,6 @@ class FieldTeam(OneAtATime):
             "round": self.round,
             "asked": self._log.asked,
             "acting": self._acting,
-            "failures": self._log.failures,
             **self._log.to_plain(),
             "positions": {agent: position.tolist() for agent, position in self._positions.items()},
             "starts": {agent: start.tolist() for agent, start in self._starts.items()},
@@ -468,7 +465,7 @@ class FieldTeam(OneAtATime):
             self.belief, readings, self.agents, links, moment=moment, now=self.round
         )  # first what may refuse them, so that nothing has changed if it does
         dead = [reading.place for reading in readings.values() if not reading.is_good]
-        self._log = self._log.with_failures(len(dead)).with_dead(np.array(dead), moment)
+        self._log = self._log.with_dead(np.array(dead), moment)
         self._log = self._log.with_record({agent: reading.is_good for agent, reading in readings.items()})
         places = {agent: reading.place for agent, reading in readings.items()}
         self._positions, self._starts = self._positions | places, places | self._starts

@@ -164,7 +164,7 @@ def _field(x: np.ndarray) -> float:
     return float(np.exp(-((x - [0.72, 0.4]) ** 2).sum() / 0.08) + 0.3 * np.sin(5.0 * x[0]))
 
 
-def _survey(dead: Region, bad: float | None, rounds: int = 8, **settings: Any):
+def _survey(dead: Region, bad: float | None, rounds: int = 10, **settings: Any):
     agents = ["a", "b", "c"]
     team = sb.Team.for_field(agents, [0.0, 0.0], [1.0, 1.0], seed=1, **settings)
     asked: list[tuple[tuple[float, ...], bool]] = []

@@ -21,6 +21,13 @@ def test_a_query_waits_until_all_have_told_and_ids_go_on():
     assert list(log.open[first].points) == ["a", "b"]  # what changed it returned a new one
 
 
+def test_failures_are_noted_with_the_round_of_each():
+    log = FieldLogbook().with_dead(np.array([[0.1], [0.2]]), np.array([1.0, 4.0])).with_dead(np.array([[0.3]]), 5)
+    assert log.dead == ((0.1, 1.0), (0.2, 4.0), (0.3, 5.0))
+    assert log.failures == 3
+    assert log.with_dead(np.zeros((0, 1)), 6).failures == 3
+
+
 def test_a_query_without_places_counts_but_waits_for_nothing():
     log, query_id = FieldLogbook().with_query({}, 1)
     assert (log.asked, log.open) == (1, {})
@@ -45,10 +52,10 @@ def test_what_a_query_waits_for_is_its_own_copy():
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 50)), max_size=5), st.integers(0, 9))
 def test_saved_logbooks_come_back(queries, failures):
-    log = FieldLogbook().with_failures(failures)
+    log = FieldLogbook().with_dead(np.tile(A, (failures, 1)), 2)
     for has_a, has_b, round_number in queries:
         log, _ = log.with_query(({"a": A} if has_a else {}) | ({"b": B} if has_b else {}), round_number)
-    plain = {"round": 50, "asked": log.asked, "failures": log.failures, **log.to_plain()}
+    plain = {"round": 50, "asked": log.asked, **log.to_plain()}
     back = FieldLogbook.from_plain(json.loads(json.dumps(plain)))
     assert (back.asked, back.failures, list(back.open)) == (log.asked, log.failures, list(log.open))
     assert back.to_plain() == log.to_plain()
@@ -57,5 +64,5 @@ def test_saved_logbooks_come_back(queries, failures):
 def test_queries_saved_without_their_round_count_as_of_the_last():
     log, query_id = FieldLogbook().with_query({"a": A}, 3)
     pending = log.to_plain()["pending"]
-    back = FieldLogbook.from_plain({"round": 7, "asked": 1, "failures": 0, "pending": pending})
+    back = FieldLogbook.from_plain({"round": 7, "asked": 1, "pending": pending})
     assert back.open[query_id].round == 7
