@@ -111,8 +111,11 @@ def plot(folder: RunPath) -> None:
     with _one_line_errors():
         from swarmbo.experiment.figures import draw_run
 
-        for path in draw_run(folder):
+        files = draw_run(folder)
+        for path in files:
             typer.echo(path)
+        if not files:
+            typer.echo(f"swarmbo: {folder}: no round is logged yet, so there is nothing to draw", err=True)
 
 
 @app.command()

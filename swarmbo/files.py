@@ -78,15 +78,20 @@ def regular_file(path: Path) -> bool:
 def replacing(path: Path) -> Generator[IO[bytes]]:
     """A file that takes the place of another when it is whole and on the disk.
 
-    Whatever lies at the path, a link too, is replaced and not written into.
+    Whatever lies at the path, a link too, is replaced and not written into. If writing fails, the other stays, and
+    nothing is left beside it.
 
     Raises:
         OSError: If it cannot be written.
     """
     partial = path.with_name(path.name + PARTIAL)
     partial.unlink(missing_ok=True)
-    with partial.open("xb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        with partial.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

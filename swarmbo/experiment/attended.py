@@ -71,6 +71,11 @@ def attend(scenario: Scenario, first: Task, again: Task, watch: Watcher) -> Summ
             return ended
         if ended.round == 0:
             raise ConfigError(f"its reset failed: {ended.why}; wanted observations and infos", at="$.environment")
+        if ended.round in failures:  # and yet it was tried: it is in the log, with measurements
+            raise RunFolderError(
+                f"round {ended.round} is logged and did not come out again: {ended.why}; wanted a longer "
+                "$.step_timeout_s, or a world that answers as it did: start the run again in another folder"
+            )
         failures[ended.round] = ended.why
         task = again
 
@@ -161,9 +166,10 @@ def _work(sending: Connection, world: NamedWorld, task: Callable[..., Summary]) 
 
 def _portable(error: BaseException) -> BaseException:
     """An exception that can be sent, with the traceback that is lost on the way as a note."""
-    error.add_note(traceback.format_exc())
+    note = traceback.format_exc()
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001  a stranger's exception may refuse in any way
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(note)
     return error

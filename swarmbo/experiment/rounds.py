@@ -120,8 +120,9 @@ def drive(given: Drive) -> Summary:
     reset_seconds = time.perf_counter() - began
     # Asked for after the reset: a world may draw its field there.
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    failures = {record.round: record.failure for record in folder.records() if record.failure is not None}
-    failures |= given.failures
+    # The log knows better: a step may have ended, and been logged, at the very moment when its process was ended.
+    failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
+    failures |= {record.round: record.failure for record in folder.records() if record.failure is not None}
     run = _Run(scenario, folder, env, team, given.watch, failures, given.heartbeat, truth, logged)
     keep_world(folder, scenario, team, infos, truth)
     moment = _begin(run, observations, infos, reset_seconds)

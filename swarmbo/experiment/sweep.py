@@ -176,8 +176,8 @@ def _run_in_pool(
 def _is_complete(trial: Trial) -> bool:
     if not RunFolder.holds_run(trial.out):
         return False
-    folder = RunFolder.open(trial.out)
     try:
+        folder = RunFolder.open(trial.out)
         return folder.scenario() == trial.scenario and read_summary(folder) is not None
     except RunFolderError:  # damaged: running it fails with the same message, and the others go on
         return False

@@ -181,8 +181,12 @@ def _give_data(team: Team | FieldTeam, count: int) -> None:
 
 
 def _bound_memory() -> None:
-    """End with an error and not with the machine where more memory is wanted than there is."""
-    if sys.platform != "win32" and (there := _memory()) is not None:
+    """End with an error and not with the machine where more memory is wanted than there is.
+
+    On Linux only: macOS has no use for the limit, and refuses to set one below the hundreds of GB of addresses that
+    any process of it reserves.
+    """
+    if sys.platform == "linux" and (there := _memory()) is not None:
         import resource
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)

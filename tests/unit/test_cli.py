@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import swarmbo
 from swarmbo.cli import app
+from swarmbo.experiment import RunFolder, load
 
 SMALL = [
     "--set",
@@ -254,3 +255,8 @@ def test_help_takes_less_than_0_8_seconds_warm(benchmark):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     benchmark(subprocess.run, command, check=True, stdout=subprocess.DEVNULL)
     assert benchmark.stats.stats.median < 0.8, f"first took {time.perf_counter() - began:.2f} s"
+
+
+def test_a_run_without_a_round_says_that_there_is_nothing_to_draw(invoke, tmp_path):
+    RunFolder.create(RunFolder.make(tmp_path / "run"), load("robots"))
+    assert "no round is logged yet" in invoke("plot", tmp_path / "run").stderr

@@ -49,3 +49,11 @@ def test_a_file_is_replaced_as_a_whole_and_what_a_link_leads_to_is_left_alone(tm
     assert not (tmp_path / "file").is_symlink()
     assert (tmp_path / "precious").read_bytes() == b"mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "precious"]
+
+
+def test_a_file_that_could_not_be_written_whole_leaves_the_other_and_nothing_beside_it(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(TypeError), replacing(tmp_path / "file") as file:
+        file.writelines([b"half of ", None])
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

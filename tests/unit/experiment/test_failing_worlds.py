@@ -1,6 +1,8 @@
 """Worlds that raise, end the process, hang or answer nonsense: the run ends with all its rounds recorded."""
 
 import dataclasses
+import os
+import sys
 import textwrap
 from pathlib import Path
 
@@ -8,12 +10,14 @@ import numpy as np
 import pettingzoo
 import pytest
 
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.experiment import RunFolder, check, load, resume, run
+from swarmbo.experiment.attended import _Failed, _portable
 from swarmbo.experiment.figures import _in_step, world_of
 from swarmbo.experiment.report import report_rows
+from swarmbo.experiment.runner import _ignore, _no_beat, _resume
 from swarmbo.experiment.scenario import scenario_of
-from swarmbo.experiment.trial import estimate
+from swarmbo.experiment.trial import _bound_memory, estimate
 from swarmbo.rng import stream
 from swarmbo_envs.sensor_field.sensor_field import SensorField
 
@@ -254,3 +258,50 @@ def test_a_world_that_hangs_does_not_hang_who_asks_how_long_it_takes(hanging, mo
     monkeypatch.setattr("swarmbo.experiment.trial.PATIENCE_S", 2.0)
     assert estimate(hanging(resets=False)).text() == "more than 2 s"
     assert estimate(hanging(hangs=1)).text() == "more than 2 s"  # five rounds of at least a quarter of that on average
+
+
+def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_says(tmp_path, bump_scenario):
+    scenario = bump_scenario(environment={"keeps_state": False})
+    run(scenario, tmp_path / "whole")
+
+    def stop(record, was_logged):
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, tmp_path / "half", watch=stop)
+    _resume(tmp_path / "half", _ignore, {2: "no answer within 3 s"}, _no_beat)
+    assert log(tmp_path / "half") == log(tmp_path / "whole")
+
+
+def test_a_logged_round_that_hangs_when_it_is_repeated_is_an_error_and_not_tried_for_ever(
+    tmp_path, hanging, monkeypatch
+):
+    ends = iter([_Failed(2, "no answer within 3 s")] * 2)
+    monkeypatch.setattr("swarmbo.experiment.attended._attend", lambda *given: next(ends))
+    with pytest.raises(RunFolderError, match="round 2 is logged and did not come out again: no answer within 3 s"):
+        run(hanging(), tmp_path / "run")
+
+
+def test_an_exception_that_cannot_be_sent_still_says_where_it_was_raised():
+    class LocalError(Exception):
+        pass
+
+    try:
+        raise LocalError("the sea floor opened")
+    except LocalError as error:
+        sent = _portable(error)
+    assert str(sent) == "LocalError: the sea floor opened"
+    assert "in test_an_exception_that_cannot_be_sent" in sent.__notes__[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such limits")
+def test_memory_is_not_limited_where_the_system_refuses_to(monkeypatch):
+    """As macOS does: every process of it reserves more addresses than there is memory."""
+
+    def refuse(*given):
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("resource.setrlimit", refuse)
+    _bound_memory()

@@ -230,3 +230,13 @@ def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
     assert all(len(slug) <= 96 and "/" not in slug and " " not in slug for slug in slugs)
     assert setting_slug([]) == "default"
     assert folder_name("..") not in {"", ".", ".."}
+
+
+def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path, small):
+    strange, sound = plan(small, 2, out=tmp_path)
+    run(sound.scenario, sound.out)
+    RunFolder.create(RunFolder.make(strange.out), strange.scenario)
+    (strange.out / "rounds.jsonl").mkdir()
+    outcomes = sweep([strange, sound])
+    assert [outcome.status for outcome in outcomes] == ["failed", "skipped"]
+    assert "rounds.jsonl: got a folder; wanted a file of the run's own" in outcomes[0].message
