@@ -25,7 +25,7 @@ class FailureFlooding(ReadingFlooding):
         0
         >>> a.measure([[0.2]], [0.0])
         >>> exchange([a, b], InProcess().open(["a", "b"]), steps=10).messages, b.known[0].tolist()
-        (3, [[0.2]])
+        (2, [[0.2]])
     """
 
     @property
