@@ -1,3 +1,4 @@
+import importlib
 import multiprocessing
 import os
 import subprocess
@@ -141,27 +142,47 @@ def test_a_process_that_is_killed_between_two_trials_fails_none(tmp_path, small)
     assert [outcome.status for outcome in sweep(trials, watch=kill_once)] == ["done", "done"]
 
 
-def test_a_trial_that_only_ran_beside_one_whose_process_was_killed_is_resumed(tmp_path, small):
-    """Either may have ended before the other began; then nothing ran beside anything, and they are tried anew."""
-    for attempt in range(5):
-        trials = plan(small, 2, ["rounds=60"], tmp_path / str(attempt))
-        were_under_way = list[bool]()
+HELD = """
+import sys, time
+from functools import partial
+from swarmbo.experiment import run
+module = sys.modules["swarmbo.experiment.sweep"]
+execute = module._execute
 
-        def kill_one_in_mid_run(trials=trials, were_under_way=were_under_way):
-            for trial in trials:
-                wait_for(trial.out / "rounds.jsonl")
-            for process in multiprocessing.active_children()[:1]:
-                process.kill()
-            were_under_way.extend(not (trial.out / "summary.json").exists() for trial in trials)
+def hold(out, record, was_logged):
+    deadline = time.monotonic() + 120
+    while not (out.parent / "go").exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
 
-        killer = threading.Thread(target=kill_one_in_mid_run)
-        killer.start()
-        outcomes = sweep(trials, jobs=2)
-        killer.join()
-        if all(were_under_way):
-            break
+def execute_when_told(trial):
+    module.run = partial(run, watch=partial(hold, trial.out))
+    return execute(trial)
+"""
+
+
+def test_a_trial_that_only_ran_beside_one_whose_process_was_killed_is_resumed(tmp_path, small, monkeypatch):
+    """Both wait after their first round until their processes have gone, so that both are under way whatever the load."""
+    (tmp_path / "held.py").write_text(HELD)
+    monkeypatch.syspath_prepend(tmp_path)
+    held = importlib.import_module("held")
+    monkeypatch.setattr(sys.modules["swarmbo.experiment.sweep"], "_execute", held.execute_when_told)
+    trials = plan(small, 2, ["rounds=4"], tmp_path)
+
+    def kill_one_in_mid_run():
+        for trial in trials:
+            wait_for(trial.out / "rounds.jsonl")
+        processes = multiprocessing.active_children()
+        processes[0].kill()
+        for process in processes:  # the pool ends the other
+            process.join()
+        (trials[0].out.parent / "go").touch()
+
+    killer = threading.Thread(target=kill_one_in_mid_run)
+    killer.start()
+    outcomes = sweep(trials, jobs=2)
+    killer.join()
     assert [outcome.status for outcome in outcomes] == ["resumed", "resumed"]
-    assert [len(RunFolder(trial.out).records()) for trial in trials] == [61, 61]
+    assert [len(RunFolder(trial.out).records()) for trial in trials] == [5, 5]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
