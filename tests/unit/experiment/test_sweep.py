@@ -161,7 +161,7 @@ def execute_when_told(trial):
 
 
 def test_a_trial_that_only_ran_beside_one_whose_process_was_killed_is_resumed(tmp_path, small, monkeypatch):
-    """Both wait after their first round until their processes have gone, so that both are under way whatever the load."""
+    """Both wait after their first round until their processes have gone: both are under way, whatever the load."""
     (tmp_path / "held.py").write_text(HELD)
     monkeypatch.syspath_prepend(tmp_path)
     held = importlib.import_module("held")
