@@ -1,4 +1,16 @@
-"""Simulated worlds for teams that sense, as PettingZoo environments. Usable without the optimiser."""
+"""Simulated worlds for teams that sense, as PettingZoo environments. Usable without the optimiser.
+
+Importing this package registers every world, as PettingZoo's own are registered by importing PettingZoo:
+
+Example:
+    >>> import pettingzoo, swarmbo_envs
+    >>> env = pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=2)
+    >>> observations, infos = env.reset(seed=0)
+    >>> env.agents
+    ['robot_0', 'robot_1']
+"""
+
+import pettingzoo
 
 _ENTRY_POINTS = {
     "swarmbo/function-v0": "swarmbo_envs.function_v0",
@@ -11,23 +23,22 @@ _ENTRY_POINTS = {
 def register_all() -> list[str]:
     """Register every world in PettingZoo's registry, for its parallel and its AEC interface; repeating it is harmless.
 
+    Importing the package has done so: this is the entry point of the group ``swarmbo.envs``. An id that is registered
+    already is left as it is.
+
     Returns:
         The ids, for ``pettingzoo.make("parallel", id, ...)``.
 
     Example:
-        >>> import pettingzoo, swarmbo_envs
-        >>> swarmbo_envs.register_all()
+        >>> register_all()
         ['swarmbo/function-v0', 'swarmbo/robot_team-v0', 'swarmbo/sensor_field-v0', 'swarmbo/wlan_power-v0']
-        >>> env = pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=2)
-        >>> observations, infos = env.reset(seed=0)
-        >>> env.agents
-        ['robot_0', 'robot_1']
     """
-    import pettingzoo  # here, since it fills its own registry on import, which importing a world's module does not need
-
     for env_id, module in _ENTRY_POINTS.items():
         if env_id not in pettingzoo.parallel_registry:
             pettingzoo.register("parallel", env_id, f"{module}:parallel_env")
         if env_id not in pettingzoo.aec_registry:
             pettingzoo.register("aec", env_id, f"{module}:env")
     return list(_ENTRY_POINTS)
+
+
+register_all()

@@ -4,7 +4,6 @@ import numpy as np
 import pettingzoo
 import pytest
 
-import swarmbo_envs
 from swarmbo.errors import ConfigError
 from swarmbo_envs import function_v0
 from swarmbo_envs.functions import AdditiveFunction
@@ -121,7 +120,6 @@ def test_every_agent_owns_a_variable_and_every_factor_has_one_owner(module):
 
 
 def test_pettingzoo_makes_it_by_name():
-    swarmbo_envs.register_all()
     env = pettingzoo.make("parallel", "swarmbo/function-v0", function="camel", max_cycles=7)
     assert env.unwrapped.max_cycles == 7
     assert str(env) == env.metadata["name"] == "function_v0"

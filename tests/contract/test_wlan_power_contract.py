@@ -5,7 +5,6 @@ import pettingzoo
 import pytest
 
 import swarmbo as sb
-import swarmbo_envs
 from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
 
@@ -93,7 +92,6 @@ def test_wrong_actions_are_refused_and_nothing_happens(actions, message):
 
 
 def test_pettingzoo_makes_it_by_name():
-    swarmbo_envs.register_all()
     env = pettingzoo.make("parallel", "swarmbo/wlan_power-v0", topology=TRIANGLE, max_cycles=7)
     assert env.unwrapped.max_cycles == 7
     assert str(env) == env.metadata["name"] == "wlan_power_v0"

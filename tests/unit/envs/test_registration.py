@@ -1,0 +1,38 @@
+"""Importing the package is all it takes to make its worlds by name."""
+
+import subprocess
+import sys
+
+import pettingzoo
+import pytest
+from pettingzoo.test import api_test, parallel_api_test
+
+import swarmbo_envs
+
+IDS = [f"swarmbo/{name}-v0" for name in ("function", "robot_team", "sensor_field", "wlan_power")]
+
+
+def test_a_fresh_interpreter_knows_every_world_in_both_forms_once_the_package_is_imported():
+    program = (
+        "import pettingzoo, swarmbo_envs; "
+        "print(sorted(i for i in pettingzoo.parallel_registry if i.startswith('swarmbo/'))); "
+        "print(sorted(i for i in pettingzoo.aec_registry if i.startswith('swarmbo/')))"
+    )
+    told = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == f"{IDS}\n{IDS}\n"
+    assert not told.stderr
+
+
+def test_registering_again_says_nothing_and_leaves_what_is_there(monkeypatch):
+    mine = pettingzoo.EnvSpec(id=IDS[1], entry_point="somewhere:else")
+    monkeypatch.setitem(pettingzoo.parallel_registry, IDS[1], mine)
+    assert swarmbo_envs.register_all() == IDS
+    assert pettingzoo.parallel_registry[IDS[1]] is mine
+
+
+# agents own and hear different numbers of others; PettingZoo remarks on it and goes on
+@pytest.mark.filterwarnings("ignore:Agents have different", "ignore:Observations are different shapes")
+@pytest.mark.parametrize("identifier", IDS)
+def test_worlds_made_by_name_pass_the_tests_of_pettingzoo(identifier):
+    parallel_api_test(pettingzoo.make("parallel", identifier, max_cycles=4), num_cycles=6)
+    api_test(pettingzoo.make("aec", identifier, max_cycles=4), num_cycles=6)
