@@ -11,9 +11,9 @@ import numpy as np
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion import FusedSettings
-from swarmbo.experiment import Scenario, load, run
-from swarmbo.experiment.folder import RunFolder
 from swarmbo.records import RoundRecord
+from swarmbo.runs import Scenario, load, run
+from swarmbo.runs.folder import RunFolder
 
 SEEDS = (0, 1)
 NO_TIME, SHARED = "no time axis", "one belief that all share"

@@ -16,7 +16,7 @@ import typer
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
-    from swarmbo.experiment.summary import Summary
+    from swarmbo.runs.summary import Summary
 
 app = typer.Typer(
     help="Agents in simulated worlds agree by message passing on where to measure next.",
@@ -75,9 +75,9 @@ def run(
 ) -> None:
     """Run a scenario into a folder of its own, with figures and a closing table."""
     with _one_line_errors():
-        from swarmbo.experiment import load, run as run_scenario
-        from swarmbo.experiment.progress import Progress
-        from swarmbo.experiment.sweep import folder_name, setting_slug
+        from swarmbo.runs import load, run as run_scenario
+        from swarmbo.runs.progress import Progress
+        from swarmbo.runs.sweep import folder_name, setting_slug
 
         given = list(overrides or [])
         scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])])
@@ -94,9 +94,9 @@ def run(
 def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False) -> None:
     """Go on with an interrupted run, as if it had never been interrupted."""
     with _one_line_errors():
-        from swarmbo.experiment import RunFolder, resume as resume_run
-        from swarmbo.experiment.progress import Progress
-        from swarmbo.experiment.summary import read_summary
+        from swarmbo.runs import RunFolder, resume as resume_run
+        from swarmbo.runs.progress import Progress
+        from swarmbo.runs.summary import read_summary
 
         there = RunFolder.open(folder)
         was_there = read_summary(there) is not None
@@ -109,7 +109,7 @@ def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False)
 def plot(folder: RunPath) -> None:
     """Draw the figures of a run again, complete or not."""
     with _one_line_errors():
-        from swarmbo.experiment.figures import draw_run
+        from swarmbo.runs.figures import draw_run
 
         files = draw_run(folder)
         for path in files:
@@ -126,13 +126,13 @@ def check(
 ) -> None:
     """Build the world and the team of a scenario, and try a round: what a run would refuse is refused here."""
     with _one_line_errors():
-        from swarmbo.experiment import check as check_scenario, load
+        from swarmbo.runs import check as check_scenario, load
 
         scenario, takes = load(source, overrides or []), ""
         if quick:
             check_scenario(scenario)
         else:
-            from swarmbo.experiment.trial import estimate
+            from swarmbo.runs.trial import estimate
 
             takes = f"; a run takes {estimate(scenario).text()}"
         what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
@@ -143,8 +143,8 @@ def check(
 def list_known() -> None:
     """List the scenarios that swarmbo brings, and the environments that scenarios can name."""
     with _one_line_errors():
-        from swarmbo.experiment.scenario import available, summary_line
-        from swarmbo.experiment.world import load_plug_ins, plug_in_ids
+        from swarmbo.runs.scenario import available, summary_line
+        from swarmbo.runs.world import load_plug_ins, plug_in_ids
 
         typer.secho("scenarios", bold=True)
         for name, path in available().items():
@@ -170,8 +170,8 @@ def sweep(
 ) -> None:
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
     with _one_line_errors():
-        from swarmbo.experiment.progress import SweepProgress
-        from swarmbo.experiment.sweep import plan, sweep as run_trials
+        from swarmbo.runs.progress import SweepProgress
+        from swarmbo.runs.sweep import plan, sweep as run_trials
 
         trials = plan(source, seeds, overrides or [], out)
         try:
@@ -200,8 +200,8 @@ def compare(
 ) -> None:
     """Compare methods per landscape, seed by seed, by what its goal is scored by: regret, map error, F1 of a level."""
     with _one_line_errors():
-        from swarmbo.experiment import compare as compare_runs
-        from swarmbo.experiment.comparison_table import comparison_tables, write_csv
+        from swarmbo.compare import compare as compare_runs
+        from swarmbo.compare.table import comparison_tables, write_csv
 
         comparison = compare_runs(folders, reference, against or [], level)
         _show(*comparison_tables(comparison))
@@ -210,7 +210,7 @@ def compare(
         if csv is not None:
             typer.echo(write_csv(comparison, csv))
         if figure is not None:
-            from swarmbo.experiment.figures import draw_comparison
+            from swarmbo.compare.figure import draw_comparison
 
             typer.echo(draw_comparison(comparison, figure))
 
@@ -251,12 +251,12 @@ def _resumable(folder: Path) -> Generator[None]:
 
 
 def _close(folder: Path, summary: "Summary", *, was_there: bool, figures: bool) -> None:
-    from swarmbo.experiment.report import reference_table, report_table
+    from swarmbo.compare.report import reference_table, report_table
 
     if was_there:
         typer.echo(f"{folder}: this run is complete already")
     if figures:
-        from swarmbo.experiment.figures import draw_run, is_drawn
+        from swarmbo.runs.figures import draw_run, is_drawn
 
         if not is_drawn(folder):
             draw_run(folder)

@@ -1,4 +1,4 @@
-"""What is read off the records of a run: regret, map error, traffic, travel, and statistics over seeds."""
+"""What is read off the records of a run: regret, map error, traffic, energy and travel."""
 
 from swarmbo.metrics.energy import declined as declined, total_cost as total_cost
 from swarmbo.metrics.field_error import level_f1 as level_f1, map_rmse as map_rmse
@@ -7,11 +7,6 @@ from swarmbo.metrics.regret import (
     mean_regret as mean_regret,
     score_round as score_round,
     simple_regret as simple_regret,
-)
-from swarmbo.metrics.statistics import (
-    FEWEST_PAIRS as FEWEST_PAIRS,
-    PairedDifference as PairedDifference,
-    paired_difference as paired_difference,
 )
 from swarmbo.metrics.traffic import agreement_traffic as agreement_traffic, sharing_traffic as sharing_traffic
 from swarmbo.metrics.travel import distance_travelled as distance_travelled

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swarmbo.experiment import load, run
+from swarmbo.runs import load, run
 from swarmbo_envs import wlan_power_v0
 
 pytestmark = [

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from swarmbo.experiment import load, resume, run
+from swarmbo.runs import load, resume, run
 
 FUSED = ["belief.prior.restarts=0", "belief.loss=0.3", "belief.steps=2"]
 SETTINGS = {

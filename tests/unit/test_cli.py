@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import swarmbo
 from swarmbo.cli import app
-from swarmbo.experiment import RunFolder, load
+from swarmbo.runs import RunFolder, load
 
 SMALL = [
     "--set",
@@ -129,7 +129,7 @@ def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(
 
 
 def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path):
-    from swarmbo.experiment.progress import Progress
+    from swarmbo.runs.progress import Progress
 
     def stop(self, record, was_logged):
         if record.round == 1:

@@ -9,7 +9,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
-from swarmbo.experiment import load, run
+from swarmbo.runs import load, run
 
 SMALL = {"kind": "ensemble", "kernels": ["matern52", "rbf"], "lengthscales": [0.3, "fitted"], "n_features": 64}
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
-from swarmbo.experiment.scenario import find
+from swarmbo.runs.scenario import find
 
 BASE = tomllib.loads(find("robots").read_text(encoding="utf-8"))
 BASE["environment"] |= {"speed_m_s": 5.0, "starts": [[100.0, 100.0], [900.0, 100.0], [100.0, 900.0], [900.0, 900.0]]}
@@ -355,7 +355,7 @@ def test_errors_have_a_length_that_can_be_read(tmp_path):
 
 
 def test_a_run_that_takes_long_is_announced_and_one_beyond_memory_refused(monkeypatch):
-    monkeypatch.setattr("swarmbo.experiment.trial.PATIENCE_S", 5.0)
+    monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 5.0)
     short = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=2", "--set", "coordination.kind=random"])
     assert re.search(r"a run takes (about|more than) \d+ (s|min)", short.stdout), short.output
     long = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=100000"])

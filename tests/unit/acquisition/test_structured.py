@@ -15,7 +15,7 @@ from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.structure import RandomBlocks, RandomForest, SampledStructure, ScreenedScopes, StructureSettings
 from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.errors import ConfigError
-from swarmbo.experiment import load
+from swarmbo.runs import load
 from swarmbo.settings import convert
 
 NAMES = tuple("uvwxyz")

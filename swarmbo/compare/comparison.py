@@ -1,0 +1,253 @@
+"""Methods side by side: runs grouped by landscape and by method, compared seed by seed."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swarmbo.compare.names import Landscape, landscape_names, method_labels
+from swarmbo.compare.statistics import PairedDifference, paired_difference
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.metrics.by_goal import (
+    METRICS,
+    MORE_IS_BETTER,
+    Metric,
+    Scored,
+    first_metric,
+    first_score,
+    metrics_of,
+    scores_of,
+)
+from swarmbo.records import Goal
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.summary import read_summary
+from swarmbo.runs.world_record import read_truth, read_world
+
+_METHOD_TABLES = ("belief", "acquisition", "coordination", "transport")
+
+
+class ComparisonRow(msgspec.Struct, frozen=True):
+    """One method on one landscape by one metric; less is better in all but F1 scores.
+
+    Args:
+        landscape: Its name.
+        method: Its name; the settings in which methods differ.
+        metric: Which.
+        unit: Unit of its values; empty of F1 scores.
+        mean: Mean over all seeds of this method.
+        n_seeds: How many.
+        reference: The method that it is compared to.
+        difference: This method less the reference, seed by seed. None for the reference itself, and where the two have
+            no seed in common or the reference was not run.
+        decides: Whether it is what the goal of the landscape's world is scored by in the first place.
+    """
+
+    landscape: str
+    method: str
+    metric: Metric
+    unit: str
+    mean: float
+    n_seeds: int
+    reference: str
+    difference: PairedDifference | None = None
+    decides: bool = False
+
+
+@dataclass(frozen=True)
+class ScoreTrace:
+    """One run, round by round, by what the goal of its world is scored by: simple regret, map error or F1.
+
+    Args:
+        landscape: Its name.
+        method: Its name.
+        seed: Of the run.
+        scored: By what.
+        unit: Its unit.
+        measurements: Attempted by the whole team up to each round, those at reset included (k,).
+        values: After them (k,).
+    """
+
+    landscape: str
+    method: str
+    seed: int
+    scored: Scored
+    unit: str
+    measurements: list[int]
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of comparisons, and what was left out of it.
+
+    Args:
+        rows: By landscape, metric and method.
+        traces: Of all runs in it.
+        reference: The method that all others are compared to.
+        notes: Runs and seeds that are not in it, and why.
+    """
+
+    rows: list[ComparisonRow]
+    traces: list[ScoreTrace]
+    reference: str
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _Run:
+    path: Path
+    landscape: Landscape
+    method: dict[str, dict[str, Any]]
+    seed: int
+    world: str
+    goal: Goal
+    moves: bool
+    unit: str
+    metrics: dict[Metric, float]
+    measurements: list[int]
+    values: list[float]
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """Run folders at or below some folders, in the order given, then by name.
+
+    Raises:
+        RunFolderError: If a folder is missing, or none of them holds a run.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise RunFolderError(f"{path}: no such folder; wanted folders of runs")
+        below = sorted(file.parent for file in path.rglob("scenario.toml"))
+        found.update(dict.fromkeys(run.resolve() for run in below))
+    if not found:
+        raise RunFolderError(f"no run lies in {', '.join(map(str, paths))}; wanted folders of runs")
+    return list(found)
+
+
+def compare(
+    paths: Iterable[Path], reference: str | None = None, against: Sequence[str] = (), level: float = 0.95
+) -> Comparison:
+    """Compare methods over landscapes.
+
+    A landscape is an environment table with a number of rounds; a method is everything else but the seed. So methods on
+    one landscape had the same number of rounds.
+
+    Args:
+        paths: Folders of runs, searched through.
+        reference: The method that others are compared to; by default that of the first run found.
+        against: Which others; by default all.
+        level: Of the bootstrap intervals.
+
+    Raises:
+        RunFolderError: If there are no complete runs.
+        ConfigError: If a method that is named was not run, or the level is not between 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
+    runs, notes = _read(find_runs(list(paths)))
+    if not runs:
+        raise RunFolderError("no run is complete and knows the truth; nothing to compare")
+    labels = method_labels([run.method for run in runs], [run.landscape for run in runs])
+    names = landscape_names([(run.landscape, run.world) for run in runs])
+    values: dict[tuple[Landscape, str], dict[int, _Run]] = {}
+    for run, label in zip(runs, labels, strict=True):
+        cell = values.setdefault((run.landscape, label), {})
+        if run.seed in cell:
+            notes.append(f"{run.path}: same landscape, method and seed as {cell[run.seed].path}; left out")
+        else:
+            cell[run.seed] = run
+    methods = list(dict.fromkeys(labels))
+    reference = methods[0] if reference is None else reference
+    for name in (reference, *against):
+        if name not in methods:
+            raise ConfigError(
+                f"got {name!r}; wanted one of {', '.join(map(repr, methods))}", at="--reference/--against"
+            )
+    shown = [name for name in methods if name == reference or not against or name in against]
+    rows: list[ComparisonRow] = []
+    for landscape, name in names.items():
+        for metric in METRICS:
+            base = values.get((landscape, reference), {})
+            for method in shown:
+                cell = values.get((landscape, method), {})
+                row = _row(name, method, metric, cell, reference, base, level)
+                if row is not None:
+                    rows.append(row)
+                    if row.decides and row.difference is not None and row.difference.unpaired:
+                        seeds = ", ".join(map(str, row.difference.unpaired))
+                        notes.append(
+                            f"{name}: {method} and {reference} do not both have seeds {seeds}; not in the difference"
+                        )
+    traces = [
+        _trace(name, method, seed, run)
+        for landscape, name in names.items()
+        for method in shown
+        for seed, run in sorted(values.get((landscape, method), {}).items())
+    ]
+    return Comparison(rows, traces, reference, notes)
+
+
+def _row(
+    landscape: str,
+    method: str,
+    metric: Metric,
+    cell: Mapping[int, _Run],
+    reference: str,
+    base: Mapping[int, _Run],
+    level: float,
+) -> ComparisonRow | None:
+    own = {seed: run.metrics[metric] for seed, run in cell.items() if metric in run.metrics}
+    other = {seed: run.metrics[metric] for seed, run in base.items() if metric in run.metrics}
+    if not own:
+        return None
+    difference = None
+    if method != reference and own.keys() & other.keys():
+        difference = paired_difference(own, other, level)
+    run = next(iter(cell.values()))
+    unit, decides = "" if metric in MORE_IS_BETTER else run.unit, metric == first_metric(run.goal, run.moves)
+    mean = sum(own.values()) / len(own)
+    return ComparisonRow(landscape, method, metric, unit, mean, len(own), reference, difference, decides)
+
+
+def _trace(landscape: str, method: str, seed: int, run: _Run) -> ScoreTrace:
+    scored = first_score(run.goal)
+    unit = "" if scored in MORE_IS_BETTER else run.unit
+    return ScoreTrace(landscape, method, seed, scored, unit, run.measurements, run.values)
+
+
+def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
+    runs: list[_Run] = []
+    notes: list[str] = []
+    for path in paths:
+        folder = RunFolder.open(path)
+        summary = read_summary(folder)
+        if summary is None:
+            notes.append(f"{path}: not complete; left out")
+            continue
+        if summary.score is None:
+            notes.append(f"{path}: its world does not tell the truth, so it has no regret; left out")
+            continue
+        scenario = folder.scenario()
+        key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
+        method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in _METHOD_TABLES}
+        world, moves, records = read_world(folder), "frames" in read_truth(folder), folder.records()
+        runs.append(
+            _Run(
+                path=path,
+                landscape=(key, scenario.name),
+                method=method,
+                seed=scenario.seed,
+                world=world.name,
+                goal=world.goal,
+                moves=moves,
+                unit=summary.unit,
+                metrics=metrics_of(records, world.goal, moves),
+                measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
+                values=scores_of(records, first_score(world.goal)),
+            )
+        )
+    return runs, notes

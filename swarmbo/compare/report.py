@@ -1,0 +1,168 @@
+"""The closing table of a run."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from swarmbo.errors import RunFolderError
+from swarmbo.metrics.by_goal import METRIC_TEXT, METRICS, MORE_IS_BETTER
+from swarmbo.records import Recommendation, Traffic
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.scopes_in_use import ScopeInUse
+from swarmbo.runs.summary import Summary, read_summary
+
+THIS_RUN = "this run"
+_MOST_COORDINATES = 6
+_MOST_SCOPES = 12
+
+
+def read_report(path: Path) -> Summary:
+    """The summary of a complete run.
+
+    Raises:
+        RunFolderError: If there is none, or the run is not complete.
+    """
+    summary = read_summary(RunFolder.open(path))
+    if summary is None:
+        raise RunFolderError(f"{path}: this run is not complete; `swarmbo resume {path}` goes on with it")
+    return summary
+
+
+def report_rows(summary: Summary) -> list[tuple[str, str]]:
+    """What to tell at the end of a run: a label and its text in each row."""
+    unit = summary.unit
+    best = _found(summary.best, unit, summary.axis_unit, with_std=False)
+    if summary.best is None and summary.recommendation is not None:
+        best = "none: in every round some factor failed"
+    rows = [
+        ("best measurement", best),
+        ("recommendation", _found(summary.recommendation, unit, summary.axis_unit, with_std=True)),
+        *_score_rows(summary),
+    ]
+    if summary.source:
+        rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
+    failed = f", {summary.failures} failed" if summary.failures else ""
+    if summary.is_joint:
+        rows.append(("evaluations", f"{summary.measurements} in {summary.rounds} rounds{failed}"))
+    else:
+        rows.append(("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"))
+        if summary.declined:
+            rows.append(("measurements not made", f"{summary.declined}: not worth their price, or no energy left"))
+        if travelled := sum(summary.distance.values()):
+            rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
+        if summary.cost:
+            rows.append(("cost", quantity(summary.cost, unit)))
+    if summary.failed_rounds:
+        rows.append(("rounds that the world failed", str(summary.failed_rounds)))
+    if summary.scopes:
+        rows.append(("scopes in use at the end", _scopes(summary.scopes)))
+    rows += [
+        ("messages to agree", traffic_text(summary.agreement)),
+        ("messages to share", traffic_text(summary.sharing)),
+        ("time in rounds", f"{summary.seconds:.1f} s"),
+    ]
+    return rows
+
+
+def _score_rows(summary: Summary) -> list[tuple[str, str]]:
+    """How the run fares against the truth; regret only where the peak is looked for."""
+    unit, score, rows = summary.unit, summary.score, list[tuple[str, str]]()
+    then = ", last round" if summary.moves else ""
+    if summary.maximum is not None:
+        rows.append((f"true maximum{then}", quantity(summary.maximum, unit)))
+    elif summary.late_mean is not None:
+        rows.append((f"mean of the last {summary.late_rounds} rounds", quantity(summary.late_mean, unit)))
+    if score is None:
+        return rows
+    if summary.goal == "peak":
+        rows.append((f"simple regret{then}", quantity(score.simple_regret, unit)))
+        if score.recommendation_regret is not None:
+            rows.append((f"regret at the recommendation{then}", quantity(score.recommendation_regret, unit)))
+            rows.append(("the same, summed over rounds", quantity(score.recommended_so_far, unit)))
+    if score.level_f1 is not None:
+        rows.append((f"F1 of where the level is exceeded{then}", f"{score.level_f1:.3f}"))
+    if score.map_rmse is not None:
+        label, text = _map_error(score.map_rmse, score.view_rmse, unit)
+        rows.append((f"{label}{then}", text))
+    for metric in METRICS:
+        if metric.endswith("_over_rounds") and metric in summary.metrics:
+            value = summary.metrics[metric]
+            rows.append((METRIC_TEXT[metric], f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)))
+    return rows
+
+
+def _map_error(error: float, by_agent: dict[str, float] | None, unit: str) -> tuple[str, str]:
+    if not by_agent:
+        return "map RMSE", quantity(error, unit)
+    low, high = (quantity(edge(by_agent.values()), unit) for edge in (min, max))
+    spread = f"{low} each" if low == high else f"{low} to {high}; of who knows most {quantity(error, unit)}"
+    return f"map RMSE of {len(by_agent)} agents", spread
+
+
+def report_table(summary: Summary) -> Table:
+    """The same, to show on a terminal."""
+    table = Table(title=f"{summary.name}, seed {summary.seed}", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for label, text in report_rows(summary):
+        table.add_row(label, text)
+    return table
+
+
+def reference_table(summary: Summary) -> Table | None:
+    """What was found beside what simple ways find within as many rounds; None where the world can't tell."""
+    if not summary.references or summary.score is None or summary.maximum is None:
+        return None
+    table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
+    table.add_column("way")
+    for heading in (summary.unit or "value", "of the best known"):
+        table.add_column(heading, justify="right")
+    for label, value in sorted(found_by_way(summary).items(), key=lambda item: -item[1]):
+        style = "bold" if label == THIS_RUN else None
+        table.add_row(label, quantity(value, ""), f"{100.0 * value / summary.maximum:.1f} %", style=style)
+    return table
+
+
+def found_by_way(summary: Summary) -> dict[str, float]:
+    """The best true value of this run and of the references, by name."""
+    if summary.score is None or summary.maximum is None:
+        return {}
+    return {THIS_RUN: summary.maximum - summary.score.simple_regret, **summary.references}
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with four to six digits and its unit."""
+    digits = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{digits} {unit}".rstrip()
+
+
+def traffic_text(traffic: Traffic) -> str:
+    """Messages, transmissions and size in words."""
+    if not traffic.messages:
+        return "none"
+    size = f"{traffic.bytes / 1000:,.1f} kB" if traffic.bytes >= 1000 else f"{traffic.bytes} bytes"
+    return f"{traffic.messages:,} ({size}; {traffic.transmissions:,} transmissions)"
+
+
+def _scopes(scopes: Sequence[ScopeInUse]) -> str:
+    """Scopes and their shares of the variance, the largest first."""
+    ranked = sorted(scopes, key=lambda scope: -scope.share)
+    shown = ranked if len(ranked) <= _MOST_SCOPES else ranked[: _MOST_SCOPES - 1]
+    text = ", ".join(f"{' '.join(scope.variables)} ({scope.share:.0%})" for scope in shown)
+    return text if len(shown) == len(ranked) else f"{text}, … {len(ranked)} scopes"
+
+
+def _found(place: Recommendation | None, unit: str, axis_unit: str, *, with_std: bool) -> str:
+    if place is None:
+        return "none: every measurement failed"
+    value = quantity(place.mean, unit)
+    if with_std:
+        decimals = max(0, 1 - math.floor(math.log10(place.std))) if place.std > 0 else 4
+        value = f"{place.mean:,.{decimals}f} ± {place.std:,.{decimals}f} {unit}".rstrip()
+    shown = place.location if len(place.location) <= _MOST_COORDINATES else place.location[: _MOST_COORDINATES - 1]
+    where = ", ".join(f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in shown)
+    if len(shown) < len(place.location):
+        where += f", … {len(place.location)} values"
+    return f"{value} at ({where}) {axis_unit}".rstrip()

@@ -1,0 +1,73 @@
+"""A comparison as tables for the terminal, and as CSV."""
+
+import csv
+from pathlib import Path
+
+from rich.table import Table
+
+from swarmbo.compare.comparison import Comparison, ComparisonRow
+from swarmbo.compare.statistics import FEWEST_PAIRS
+from swarmbo.errors import RunFolderError
+from swarmbo.metrics.by_goal import METRIC_TEXT, METRICS, MORE_IS_BETTER
+
+
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """One table per metric that some goal is scored by: a row per landscape and method, with the paired difference."""
+    tables: list[Table] = []
+    with_reference = {row.landscape for row in comparison.rows if row.method == row.reference}
+    for metric in METRICS:
+        rows = [row for row in comparison.rows if row.metric == metric]
+        if not rows:
+            continue
+        sign = "negative" if metric in MORE_IS_BETTER else "positive"
+        table = Table(
+            title=f"{METRIC_TEXT[metric]}; difference to {comparison.reference!r}, {sign} where that one is better",
+            title_justify="left",
+        )
+        for name in ("landscape", "method"):
+            table.add_column(name)
+        for name in ("seeds", "mean", "difference", "interval", "better"):
+            table.add_column(name, justify="right")
+        for before, row in zip([None, *rows], rows, strict=False):
+            is_new = before is None or before.landscape != row.landscape
+            if is_new and before is not None:
+                table.add_section()
+            cells = _cells(row, "no common seed" if row.landscape in with_reference else "reference not run here")
+            table.add_row(row.landscape if is_new else "", row.method, str(row.n_seeds), *cells)
+        tables.append(table)
+    return tables
+
+
+def write_csv(comparison: Comparison, path: Path) -> Path:
+    """Write one line per landscape, metric and method.
+
+    Raises:
+        RunFolderError: If the file cannot be written.
+    """
+    names = ["landscape", "method", "metric", "unit", "n_seeds", "mean", "reference"]
+    more = ["difference", "low", "high", "n_pairs", "unpaired"]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*names, *more])
+            for row in comparison.rows:
+                plain = [getattr(row, name) for name in names]
+                if (pairs := row.difference) is None:
+                    writer.writerow([*plain, *[""] * len(more)])
+                else:
+                    unpaired = " ".join(map(str, pairs.unpaired))
+                    writer.writerow([*plain, pairs.mean, pairs.low, pairs.high, pairs.n_pairs, unpaired])
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
+    return path
+
+
+def _cells(row: ComparisonRow, why_none: str) -> list[str]:
+    mean = f"{row.mean:.4g} {row.unit}".rstrip()
+    if (pairs := row.difference) is None:
+        return [mean, "reference" if row.method == row.reference else why_none, "", ""]
+    interval = "one pair" if pairs.low is None or pairs.high is None else f"[{pairs.low:+.4g}, {pairs.high:+.4g}]"
+    verdict = "unclear" if pairs.n_pairs >= FEWEST_PAIRS else f"needs {FEWEST_PAIRS} pairs"
+    if pairs.is_clear:
+        verdict = row.reference if (pairs.mean > 0) != (row.metric in MORE_IS_BETTER) else row.method
+    return [mean, f"{pairs.mean:+.4g}", interval, verdict]

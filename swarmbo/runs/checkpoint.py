@@ -1,0 +1,105 @@
+"""The state of a run in mid-flight: the team's and the world's, as plain JSON and arrays.
+
+The arrays lie in a file that is named by its round. The JSON names that file and is renamed into place after it, and
+older arrays are deleted after that; so whenever a run is killed, the JSON that is there fits the arrays it names.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from swarmbo.errors import RunFolderError, StateVersionError
+from swarmbo.files import read_regular
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.own_files import CHECKPOINTS
+from swarmbo.runs.seal import digest_of_arrays
+
+STATE_VERSION = 1
+
+State = dict[str, Any]  # {"json": plain data, "arrays": {name: array}}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A round, and the states from which the next one follows.
+
+    Args:
+        round: The last round that is in it.
+        team: ``Team.state_dict()``.
+        world: The environment's ``get_state()``.
+    """
+
+    round: int
+    team: State
+    world: State
+
+
+def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
+    """Put a checkpoint in the place of the last one."""
+    arrays_name = _arrays_name(checkpoint.round)
+    arrays = {
+        f"{part}/{name}": np.asarray(array)
+        for part, state in (("team", checkpoint.team), ("world", checkpoint.world))
+        for name, array in state["arrays"].items()
+    }
+    folder.write_arrays(arrays_name, arrays)
+    plain = {
+        "version": STATE_VERSION,
+        "round": checkpoint.round,
+        "arrays": arrays_name,
+        "arrays_digest": digest_of_arrays(arrays),
+        "team": checkpoint.team["json"],
+        "world": checkpoint.world["json"],
+    }
+    folder.write_sealed(
+        "checkpoint.json", json.dumps(plain)
+    )  # of the standard library: generator states exceed 64 bits
+    for old in folder.path.glob(CHECKPOINTS):
+        if old.name != arrays_name:
+            old.unlink()
+
+
+def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
+    """The last checkpoint; None if there is none.
+
+    Raises:
+        StateVersionError: If another version of swarmbo wrote it.
+        RunFolderError: If it is damaged.
+    """
+    path = folder.path / "checkpoint.json"
+    if not path.is_file():
+        return None
+    try:
+        version = json.loads(read_regular(path))["version"]
+        if version != STATE_VERSION:
+            raise StateVersionError(f"{path}: has version {version!r:.20}; this swarmbo reads {STATE_VERSION}")
+        plain = json.loads(folder.read_sealed(path.name))
+        if plain["arrays"] != (name := _arrays_name(plain["round"])):
+            raise ValueError(f"it names {plain['arrays']!r:.60}; wanted {name}")
+        arrays = folder.read_arrays(name)
+        if folder.is_sealed and plain["arrays_digest"] != digest_of_arrays(arrays):
+            raise ValueError(f"{name} was changed or damaged: its digest does not fit")
+        states = {
+            part: {
+                "json": plain[part],
+                "arrays": {
+                    name.removeprefix(f"{part}/"): array
+                    for name, array in arrays.items()
+                    if name.startswith(f"{part}/")
+                },
+            }
+            for part in ("team", "world")
+        }
+        return Checkpoint(round=plain["round"], **states)
+    except (StateVersionError, RunFolderError):
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunFolderError(
+            f"{path}: is damaged ({error}); delete it, and `swarmbo resume` starts from round 0"
+        ) from error
+
+
+def _arrays_name(round_number: int) -> str:
+    return f"checkpoint-{round_number:06d}.npz"

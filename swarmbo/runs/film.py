@@ -1,0 +1,66 @@
+"""A run of a world that draws itself as a moving picture: what was tried is set again, round by round."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from swarmbo.errors import ConfigError
+from swarmbo.joint_world import JointWorld
+from swarmbo.plotting import style
+from swarmbo.plotting.gif import write_gif
+from swarmbo.records import RoundRecord
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.world import is_filmed, make_environment
+
+_MOST_FRAMES = 40
+_COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for index in range(12))]
+
+
+def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
+    """Write the rounds of a run that found something better, and the last one, as its world draws them.
+
+    Args:
+        folder: Of the run, complete or not.
+        records: Its rounds.
+        path: Where to.
+
+    Returns:
+        The path; None where the world cannot be made, or does not say that it can be filmed, by ``metadata["film"]`` of
+        its class and of itself: that its pictures show more than figures do, and a step of it costs next to nothing.
+    """
+    scenario = folder.scenario()
+    if not is_filmed(scenario.environment["id"]):
+        return None
+    try:
+        env = make_environment(replace(scenario, environment=scenario.environment | {"render_mode": "rgb_array"}))
+    except ConfigError:  # its simulator or its data are not where the figures are drawn
+        return None
+    if not env.metadata.get("film"):
+        env.close()
+        return None
+    world, shown, frames = JointWorld(env), _shown(records), list[Any]()
+    env.reset(seed=scenario.seed)
+    for record in records:
+        for evaluation in record.evaluations:
+            point = dict(zip(world.variables, evaluation.location, strict=True))
+            env.step(world.actions(point, env.agents))
+        if record.round in shown:
+            frames.append(env.render())
+    env.close()
+    return write_gif(frames, path, _COLOURS) if frames else None
+
+
+def _shown(records: Sequence[RoundRecord]) -> set[int]:
+    """Rounds that found something better, thinned out evenly, and the last one."""
+    better, best = list[int](), -np.inf
+    for record in records:
+        if record.evaluations and record.best is not None and record.best.mean > best:
+            best = record.best.mean
+            better.append(record.round)
+    kept = (
+        {better[int(i)] for i in np.linspace(0, len(better) - 1, min(len(better), _MOST_FRAMES))} if better else set()
+    )
+    return kept | {records[-1].round}

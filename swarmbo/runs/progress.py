@@ -1,0 +1,139 @@
+"""Live progress on a terminal; plain lines where there is none."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress as RichProgress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from swarmbo.records import RoundRecord, Traffic
+from swarmbo.runs.sweep import Outcome
+
+
+class Progress:
+    """Shows a run round by round: best found, scores where the truth is known, traffic, time left. A context manager.
+
+    Args:
+        rounds: Rounds to come after the one at reset.
+        quiet: Whether to show nothing.
+    """
+
+    def __init__(self, rounds: int, *, quiet: bool = False) -> None:
+        self.rounds, self.quiet = rounds, quiet
+        self._traffic = Traffic()
+        self._began: float | None = None
+        self._display = _Display(rounds, "round", quiet=quiet)
+
+    def __enter__(self) -> Self:
+        self._display.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._display.close()
+
+    def show(self, record: RoundRecord, was_logged: bool) -> None:
+        """Show one round; a watcher of ``run`` and ``resume``."""
+        self._traffic += record.sharing
+        if record.report is not None:
+            self._traffic += record.report.traffic
+        text = round_text(record, self._traffic)
+        self._display.advance(record.round, f"{text}, checked against the log" if was_logged else text)
+
+
+class SweepProgress:
+    """Shows a sweep run by run. A context manager.
+
+    Args:
+        n_trials: Runs to come.
+        quiet: Whether to show only failures.
+    """
+
+    def __init__(self, n_trials: int, *, quiet: bool = False) -> None:
+        self._count = 0
+        self._display = _Display(n_trials, "run", quiet=quiet)
+
+    def __enter__(self) -> Self:
+        self._display.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._display.close()
+
+    def show(self, outcome: Outcome) -> None:
+        """Show one run that ended; a watcher of ``sweep``."""
+        self._count += 1
+        self._display.advance(self._count, f"{outcome.status}: {outcome.trial.out}")
+        if outcome.status == "failed":
+            place, message = str(outcome.trial.out), " ".join(outcome.message.split())
+            self._display.say(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
+
+
+def round_text(record: RoundRecord, traffic: Traffic) -> str:
+    """What happened so far, in a few words."""
+    parts = ["no measurement yet" if record.best is None else f"best {record.best.mean:.6g}"]
+    if (score := record.score) is not None:
+        watched = score.level_f1 is not None
+        parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")
+        if score.map_rmse is not None:
+            parts.append(f"map error {score.map_rmse:.4g}")
+    if record.failure is not None:
+        parts.append(f"the world failed: {record.failure}")
+    if traffic.messages:
+        parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
+    return ", ".join(parts)
+
+
+class _Display:
+    def __init__(self, total: int, noun: str, *, quiet: bool) -> None:
+        self.total, self.noun, self.quiet = total, noun, quiet
+        self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
+        self._first: tuple[float, int] | None = None
+        self._bar: RichProgress | None = None
+        if self._console.is_terminal and not quiet:
+            self._bar = RichProgress(
+                SpinnerColumn(),
+                TextColumn(noun),
+                MofNCompleteColumn(),
+                BarColumn(bar_width=24),
+                TextColumn("{task.description}", markup=False),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._task = self._bar.add_task("", total=total)
+
+    def open(self) -> None:
+        if self._bar is not None:
+            self._bar.start()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, count: int, text: str) -> None:
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=count, description=text)
+        elif not self.quiet:
+            left = ""
+            if self._first is not None and count > self._first[1]:
+                seconds = (now - self._first[0]) / (count - self._first[1]) * (self.total - count)
+                left = f", {seconds:.0f} s left"
+            self._console.print(f"{self.noun} {count}/{self.total}: {text}{left}")
+        self._first = self._first or (now, count)
+
+    def say(self, text: str) -> None:
+        self._console.print(text)

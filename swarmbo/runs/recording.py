@@ -1,0 +1,173 @@
+"""One line of the log: what the world answered and what the team made of it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief import means_by_agent
+from swarmbo.belief.fusion import FusedBelief
+from swarmbo.checks import reported_number, reported_place
+from swarmbo.field_team import FieldTeam
+from swarmbo.metrics import score_round
+from swarmbo.records import Evaluation, GroundTruth, Query, Recommendation, RoundRecord, Sample
+from swarmbo.runs.joint_recording import evaluation_of, noise_std_of
+from swarmbo.runs.policy import Infos, Policy
+from swarmbo.team import Team
+from swarmbo.world import World
+
+
+def record_reset(team: Policy, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
+    """Round 0: the measurements at reset, of agents that made one.
+
+    Args:
+        team: After it learned from them.
+        infos: What ``env.reset`` returned.
+        truth: The world's, where it tells.
+    """
+    measured = [agent for agent in team.agents if "location" in infos.get(agent, {})]
+    samples = [_sample(agent, infos[agent], None, None, (None, None)) for agent in measured]
+    return _complete(None, team, truth, RoundRecord(round=0, samples=samples, sharing=team.last_sharing))
+
+
+def record_round(
+    previous: RoundRecord,
+    team: Policy,
+    actions: Mapping[str, np.ndarray],
+    infos: Infos,
+    links: list[tuple[str, str]],
+    truth: GroundTruth | None,
+) -> RoundRecord:
+    """A round after the measurements were learned.
+
+    Args:
+        previous: The round before, which says what was best so far.
+        team: After it learned from them.
+        actions: Where each agent was told to measure, or its part of the joint point.
+        infos: What ``env.step`` returned; an agent that is missing has failed, and stays where it was.
+        links: Who heard whom when the round was decided.
+        truth: The world's, where it tells; that of any round.
+    """
+    before = {sample.agent: sample.location for sample in previous.samples}
+    samples: list[Sample] = []
+    for agent in team.agents:
+        target = actions[agent].tolist() if agent in actions else None
+        place = target if agent in infos and target is not None else before.get(agent, target)
+        if place is not None:
+            samples.append(_sample(agent, infos.get(agent, {}), target, place, _prediction(team, agent)))
+    record = RoundRecord(
+        round=previous.round + 1,
+        samples=samples,
+        query=None if team.last_query is None else team.last_query.id,
+        report=team.last_report,
+        sharing=team.last_sharing,
+        links=links,
+        joint=evaluation_of(team, infos) if isinstance(team, Team) else None,
+        source=next((dict(info["source"]) for info in infos.values() if "source" in info), None),
+    )
+    return _complete(previous, team, truth, record)
+
+
+def _prediction(team: Policy, agent: str) -> tuple[float | None, float | None]:
+    query = team.last_query
+    return (query.means.get(agent), query.stds.get(agent)) if isinstance(query, Query) else (None, None)
+
+
+def _sample(
+    agent: str,
+    info: Mapping[str, Any],
+    target: list[float] | None,
+    place: list[float] | None,
+    prediction: tuple[float | None, float | None],
+) -> Sample:
+    seen = reported_place(info.get("location"))
+    location = (place or []) if seen is None else seen.tolist()
+    value = reported_number(info.get("measurement"))
+    return Sample(
+        agent=agent,
+        location=location,
+        measurement=value if math.isfinite(value) else None,
+        target=target,
+        distance=_amount(info, "distance"),
+        cost=_amount(info, "cost"),
+        mean=prediction[0],
+        std=prediction[1],
+        declined=World.declined(info),
+    )
+
+
+def _amount(info: Mapping[str, Any], key: str) -> float:
+    """What an agent spent; 0 where it does not say."""
+    amount = reported_number(info.get(key, 0.0))
+    return amount if math.isfinite(amount) else 0.0
+
+
+@dataclass(frozen=True)
+class _Believed:
+    """What the team believes after a round.
+
+    Args:
+        noise_std: Standard deviation of one measurement's noise.
+        hyperparameters: Enough to rebuild the belief from the samples so far.
+        recommendation: Where it holds the maximum to be.
+        mean: What it expects at the truth's evaluation points (m,); None for joint points, of which there is no map.
+        means: What each agent expects there, where each has a belief of its own.
+    """
+
+    noise_std: float
+    hyperparameters: dict[str, Any] | None
+    recommendation: Recommendation | None = None
+    mean: Float[np.ndarray, " m"] | None = None
+    means: dict[str, Float[np.ndarray, " m"]] | None = None
+
+
+def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
+    if isinstance(team, FieldTeam):
+        belief = team.belief
+        noise_std, hyperparameters = math.sqrt(belief.noise_variance), msgspec.to_builtins(belief.hyperparameters)
+        if not belief.n_data:
+            return _Believed(noise_std, hyperparameters)
+        recommendation = team.recommend()
+        if truth is None:
+            return _Believed(noise_std, hyperparameters, recommendation)
+        if isinstance(belief, FusedBelief):
+            views = belief.views
+            means = means_by_agent(views, truth.points)
+            return _Believed(noise_std, hyperparameters, recommendation, means[views.spokesman], means)
+        return _Believed(noise_std, hyperparameters, recommendation, belief.posterior(truth.points)[0])
+    assert isinstance(team, Team), f"a policy of another kind: {type(team).__name__}"
+    found, world = team.recommend(), team.world
+    if found is None or world is None:
+        return _Believed(0.0, None)
+    place = Recommendation(world.place(found.point), found.mean, found.std)
+    return _Believed(noise_std_of(team.model), msgspec.to_builtins(team.model.learned), place)
+
+
+def _complete(
+    previous: RoundRecord | None, team: Policy, truth: GroundTruth | None, record: RoundRecord
+) -> RoundRecord:
+    truth = None if truth is None else truth.at(record.round)
+    believed, evaluations = _believed(team, truth), record.evaluations
+    recommendation = believed.recommendation
+    return msgspec.structs.replace(
+        record,
+        best=_best(None if previous is None else previous.best, evaluations, believed.noise_std),
+        recommendation=recommendation,
+        hyperparameters=believed.hyperparameters,
+        score=None
+        if truth is None
+        else score_round(truth, previous, evaluations, recommendation, believed.mean, believed.means),
+    )
+
+
+def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
+    """The largest measurement and where; its standard deviation is that of one measurement's noise, as believed."""
+    for evaluation in evaluations:
+        value = evaluation.measurement
+        if value is not None and (so_far is None or value > so_far.mean):
+            so_far = Recommendation(evaluation.location, value, noise_std)
+    return so_far

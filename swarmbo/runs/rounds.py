@@ -1,0 +1,264 @@
+"""The loop: reset, then act, step and observe; every round is written down before the next one begins.
+
+A round whose step raises, or never ends, is a round like any other: all its measurements failed, and the world is put
+back to where it was before.
+"""
+
+import copy
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.records import GroundTruth, RoundRecord
+from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
+from swarmbo.runs.folder import RunFolder, versions
+from swarmbo.runs.policy import Policy
+from swarmbo.runs.recording import record_reset, record_round
+from swarmbo.runs.references import reference_values
+from swarmbo.runs.round_log import Timing
+from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.scopes_in_use import scopes_in_use
+from swarmbo.runs.summary import Summary, summarise
+from swarmbo.runs.world import Environment
+from swarmbo.runs.world_record import keep_world, read_world
+
+Watcher = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
+Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
+
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What is needed to run.
+
+    Args:
+        scenario: What to run.
+        folder: Where it is written down, and locked.
+        env: The world, not yet reset.
+        team: In it; it changes as it learns.
+        watch: Called after each round.
+        failures: Rounds whose step is known not to end, and why: it is not tried again.
+        heartbeat: Told when a step of the world begins and when it has ended.
+    """
+
+    scenario: Scenario
+    folder: RunFolder
+    env: Environment
+    team: Policy
+    watch: Watcher
+    failures: Mapping[int, str]
+    heartbeat: Heartbeat
+
+
+@dataclass(frozen=True)
+class _Run(Drive):
+    """What stays the same from round to round; of ``failures``, those that were logged too.
+
+    Args:
+        truth: The world's, where it tells.
+        logged: Lines that an earlier process logged.
+        steps: Actions of the steps that did not fail, of a world that cannot write down its state.
+    """
+
+    truth: GroundTruth | None = None
+    logged: Sequence[bytes] = ()
+    steps: list[Mapping[str, np.ndarray]] = field(default_factory=list[Mapping[str, np.ndarray]])
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Between two rounds.
+
+    Args:
+        record: Of the last one.
+        observations: What the world said at its end.
+        infos: Likewise.
+        state: The world's, if it can write it down.
+        behind: Rounds of the run that the world did not take part in, as they failed.
+    """
+
+    record: RoundRecord
+    observations: Mapping[str, Any]
+    infos: Mapping[str, Any]
+    state: State | None
+    behind: int
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a step brought; by default nothing, as one that failed does."""
+
+    observations: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rewards: Mapping[str, float] = field(default_factory=dict[str, float])
+    terminations: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    truncations: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    infos: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    failure: str | None = None
+
+
+def drive(given: Drive) -> Summary:
+    """Run from where the folder stands to the end.
+
+    Raises:
+        ConfigError: If the world cannot be reset.
+        RunFolderError: If logged rounds do not come out again, or something cannot be written.
+    """
+    scenario, folder, env, team = given.scenario, given.folder, given.env, given.team
+    folder.sweep_out()
+    logged = folder.lines()
+    began = time.perf_counter()
+    given.heartbeat(0)
+    observations, infos = reset(env, scenario.seed)
+    given.heartbeat(None)
+    reset_seconds = time.perf_counter() - began
+    # Asked for after the reset: a world may draw its field there.
+    truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
+    # The log knows better: a step may have ended, and been logged, at the very moment when its process was ended.
+    failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
+    failures |= {record.round: record.failure for record in folder.records() if record.failure is not None}
+    run = _Run(scenario, folder, env, team, given.watch, failures, given.heartbeat, truth, logged)
+    keep_world(folder, scenario, team, infos, truth)
+    moment = _begin(run, observations, infos, reset_seconds)
+    while moment.record.round < scenario.rounds and env.agents:
+        moment = _round(run, moment)
+    references, records = reference_values(scenario, env, team, truth), folder.records()
+    scopes = scopes_in_use(records[-1], read_world(folder))
+    seen = None if truth is None else truth.late(moment.behind)
+    summary = summarise(scenario, records, folder.timings(), seen, references, scopes)
+    folder.write_json("summary.json", summary)
+    return summary
+
+
+def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Reset a world; one that would end the process is refused.
+
+    Raises:
+        ConfigError: If it raises ``SystemExit``.
+    """
+    try:
+        observations, infos = env.reset(seed=seed)
+    except SystemExit as error:
+        raise ConfigError(
+            f"its reset ended with {said(error)}; wanted observations and infos", "$.environment"
+        ) from error
+    return observations, infos
+
+
+def said(error: BaseException) -> str:
+    """What an exception says and where it was raised, in one line that is not long."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where
+
+
+def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any], reset_seconds: float) -> _Moment:
+    """Go to the last checkpoint that the log covers, or learn from what the reset brought."""
+    env, team = run.env, run.team
+    checkpoint = read_checkpoint(run.folder)
+    if checkpoint is not None and checkpoint.round < len(run.logged):
+        env.unwrapped.set_state(checkpoint.world)
+        team.load_state_dict(checkpoint.team)
+        record = msgspec.json.decode(run.logged[checkpoint.round], type=RoundRecord)
+        behind = sum(number <= checkpoint.round for number in run.failures)
+        return _Moment(record, dict.fromkeys(env.agents), {}, _state_of(env), behind)
+    began = time.perf_counter()
+    team.begin(infos)
+    team.refit()
+    learned = time.perf_counter()
+    record = record_reset(team, infos, run.truth)
+    recorded = time.perf_counter()
+    run.watch(record, _log(run, record, Timing(0, 0.0, reset_seconds, learned - began, recorded - learned)))
+    return _Moment(record, observations, infos, _state_of(env), 0)
+
+
+def _round(run: _Run, moment: _Moment) -> _Moment:
+    env, team = run.env, run.team
+    links = _links(env)
+    began = time.perf_counter()
+    actions = team.act(moment.observations, moment.infos)
+    decided = time.perf_counter()
+    answer = _step(run, moment, actions)
+    measured = time.perf_counter()
+    team.observe(answer.observations, answer.rewards, answer.terminations, answer.truncations, answer.infos)
+    team.refit()
+    learned = time.perf_counter()
+    behind = moment.behind + (answer.failure is not None)
+    truth = None if run.truth is None else run.truth.late(behind)
+    record = record_round(moment.record, team, actions, answer.infos, links, truth)
+    record = msgspec.structs.replace(record, failure=answer.failure)
+    recorded = time.perf_counter()
+    timing = Timing(record.round, decided - began, measured - decided, learned - measured, recorded - learned)
+    was_logged, state = _log(run, record, timing), _state_of(env)
+    if not was_logged and state is not None:
+        write_checkpoint(run.folder, Checkpoint(record.round, team.state_dict(), state))
+    run.watch(record, was_logged)
+    if answer.failure is not None:
+        return _Moment(record, dict.fromkeys(env.agents), {}, state, behind)
+    return _Moment(record, {agent: answer.observations[agent] for agent in env.agents}, answer.infos, state, behind)
+
+
+def _step(run: _Run, moment: _Moment, actions: Mapping[str, np.ndarray]) -> _Answer:
+    number = moment.record.round + 1
+    if (failure := run.failures.get(number)) is not None:
+        return _Answer(failure=failure)
+    run.heartbeat(number)
+    try:
+        observations, rewards, terminations, truncations, infos = run.env.step(actions)
+    except (Exception, SystemExit) as error:
+        if run.scenario.when_step_fails == "stop":
+            raise
+        _put_back(run, moment)
+        return _Answer(failure=said(error))
+    finally:
+        run.heartbeat(None)
+    if moment.state is None:
+        run.steps.append(actions)
+    return _Answer(observations, rewards, terminations, truncations, infos)
+
+
+def _put_back(run: _Run, moment: _Moment) -> None:
+    """Bring a world that failed in the middle of a step to where it was before."""
+    if moment.state is not None:
+        run.env.unwrapped.set_state(moment.state)
+        return
+    reset(run.env, run.scenario.seed)
+    for actions in run.steps:
+        run.env.step(actions)
+
+
+def _state_of(env: Environment) -> State | None:
+    return copy.deepcopy(env.unwrapped.get_state()) if hasattr(env.unwrapped, "get_state") else None
+
+
+def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:
+    """Write a round down, or hold it against the line that is there; whether there was one."""
+    line = msgspec.json.encode(record)
+    if record.round >= len(run.logged):
+        run.folder.append(line, timing)
+        return False
+    if line != run.logged[record.round]:
+        then, now = run.folder.versions(), versions()
+        changed = ", ".join(f"{name} {then.get(name)} -> {now[name]}" for name in now if then.get(name) != now[name])
+        raise RunFolderError(
+            f"{run.folder.path}: round {record.round} came out different from the line that was logged "
+            f"({f'versions changed: {changed}' if changed else 'same versions, so the machine or the world changed'}); "
+            "start it again in another folder"
+        )
+    return True
+
+
+def _links(env: Environment) -> list[tuple[str, str]]:
+    """Pairs of agents that hear each other, in the environment's order of agents."""
+    if not hasattr(env.unwrapped, "interaction_graph"):
+        return []
+    rank = {agent: index for index, agent in enumerate(env.possible_agents)}
+    pairs = [sorted(edge, key=rank.__getitem__) for edge in env.unwrapped.interaction_graph().edges]
+    return [(first, second) for first, second in sorted(pairs, key=lambda pair: (rank[pair[0]], rank[pair[1]]))]

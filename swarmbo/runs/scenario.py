@@ -1,0 +1,230 @@
+"""A scenario: everything that a run depends on, as one TOML file."""
+
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import tomli_w
+
+import swarmbo
+from swarmbo.errors import ConfigError
+from swarmbo.files import read_regular
+from swarmbo.kinds import DEFAULT_KINDS, AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings
+from swarmbo.runs.limits import require_shallow
+from swarmbo.runs.override import apply_overrides
+from swarmbo.runs.world import default_kinds
+from swarmbo.settings import Settings, convert, require
+
+MAX_ROUNDS = 100_000
+
+
+class Scenario(Settings, frozen=True):
+    """What to run. Every table is the settings of the object it names.
+
+    Made in code, tables that are not given are those of a team in a field; ``scenario_of`` and ``load`` take what suits
+    the world.
+
+    Args:
+        name: Names the run's folder; not empty.
+        environment: ``id`` of a PettingZoo parallel environment, and its keyword arguments; what is called ``csv`` is a
+            path.
+        rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
+        seed: Drives everything random: the world's reset, its noise, and the team. An integer >= 0.
+        belief: What the team thinks of the field, or of the function.
+        acquisition: What a measurement is worth.
+        coordination: How the agents agree.
+        transport: How messages travel.
+        step_timeout_s: Wall clock within which ``reset`` and every ``step`` of the world must end, 0.001 to 1e6 s. A
+            round whose step does not is recorded as failed, and the run goes on. The run then has a process of its own,
+            as a step can only be ended with its process. None (the default) waits without end.
+        when_step_fails: What becomes of a round whose step raises anything: ``record`` it as failed and go on, with the
+            world as it was before; or ``stop`` the run, to be resumed.
+    """
+
+    name: str
+    environment: dict[str, Any]
+    rounds: int = 25
+    seed: int = 0
+    belief: BeliefSettings = msgspec.field(default_factory=lambda: _default("belief"))
+    acquisition: AcquisitionSettings = msgspec.field(default_factory=lambda: _default("acquisition"))
+    coordination: CoordinationSettings = msgspec.field(default_factory=lambda: _default("coordination"))
+    transport: TransportSettings = msgspec.field(default_factory=lambda: _default("transport"))
+    step_timeout_s: float | None = None
+    when_step_fails: Literal["record", "stop"] = "record"
+
+    def __post_init__(self) -> None:
+        require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
+        require(self, "rounds", lambda rounds: 1 <= rounds <= MAX_ROUNDS, f"an integer from 1 to {MAX_ROUNDS}")
+        require(self, "seed", lambda seed: seed >= 0, "an integer >= 0")
+        is_time = "a time from 0.001 to 1000000 s, or nothing"
+        require(self, "step_timeout_s", lambda value: value is None or 1e-3 <= value <= 1e6, is_time)
+
+
+def _default(table: str) -> Any:
+    kinds = {
+        "belief": BeliefSettings,
+        "acquisition": AcquisitionSettings,
+        "coordination": CoordinationSettings,
+        "transport": TransportSettings,
+    }
+    return convert({"kind": DEFAULT_KINDS[table]}, kinds[table], at=f"$.{table}")
+
+
+def scenario_of(data: dict[str, Any]) -> Scenario:
+    """A scenario from plain data, as read from TOML.
+
+    Args:
+        data: The tables. A missing table takes its defaults, a missing ``kind`` the default kind in such a world.
+
+    Raises:
+        ConfigError: With the path of the key that is wrong, the value got and what is wanted.
+
+    Example:
+        >>> scenario_of({"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}, "rounds": 3}).rounds
+        3
+    """
+    require_shallow(data, at="$")
+    filled = dict(data)
+    for key, wanted in (
+        ("name", "a name for the run"),
+        ("environment", "a table with the id of a PettingZoo environment"),
+    ):
+        if key not in filled:
+            raise ConfigError(f"missing; wanted {wanted}", at=f"$.{key}")
+    tables = {table: value for table in DEFAULT_KINDS if isinstance(value := filled.get(table, {}), dict)}
+    if any("kind" not in value for value in tables.values()):
+        environment = filled["environment"]
+        kinds = default_kinds(environment.get("id") if isinstance(environment, dict) else None)
+        filled |= {table: {"kind": kinds[table], **value} for table, value in tables.items()}
+    scenario = convert(filled, Scenario)
+    if not isinstance(name := scenario.environment.get("id"), str):
+        got = f"got {name!r}" if "id" in scenario.environment else "missing"
+        raise ConfigError(
+            f"{got}; wanted the id of a PettingZoo environment, see `swarmbo list`", at="$.environment.id"
+        )
+    if "max_cycles" in scenario.environment:
+        got = scenario.environment["max_cycles"]
+        raise ConfigError(f"got {got!r}; wanted no such key: set $.rounds instead", at="$.environment.max_cycles")
+    return scenario
+
+
+def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
+    """A scenario from a TOML file, or by the name of one that swarmbo brings.
+
+    Args:
+        source: A name as in ``swarmbo list``, or a path.
+        overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative
+            to the working directory, those of the file to the file.
+
+    Returns:
+        The scenario, checked. A ``versions`` table, as in a run folder's ``scenario.toml``, is a note and not read.
+
+    Raises:
+        ConfigError: If the file cannot be read, is not TOML, or states a wrong setting.
+    """
+    path = locate(source)
+    data = read_toml(path)
+    data.pop("versions", None)
+    require_shallow(data, at=str(path))
+    data.setdefault("name", path.stem)
+    _resolve_paths(data, path.parent)
+    data = apply_overrides(data, overrides)
+    _resolve_paths(data, Path())
+    return scenario_of(data)
+
+
+def locate(source: str | os.PathLike[str]) -> Path:
+    """The file of a scenario that is given by name or by path."""
+    text = os.fspath(source)
+    if text.endswith(".toml") or Path(text).is_file():
+        return Path(text)
+    if (found := find(text)) is not None:
+        return found
+    if Path(text).exists():
+        return Path(text)
+    known = ", ".join(available()) or "none"
+    raise ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
+
+
+def find(name: str) -> Path | None:
+    """The file of a scenario that swarmbo brings: inside the installed package first, then beside it, as in a clone."""
+    for folder in _folders():
+        if (path := folder / f"{name}.toml").is_file():
+            return path
+    return None
+
+
+def available() -> dict[str, Path]:
+    """Names and files of the scenarios that swarmbo brings, sorted by name."""
+    found: dict[str, Path] = {}
+    for folder in _folders():
+        for path in folder.rglob("*.toml"):
+            found.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
+    return dict(sorted(found.items()))
+
+
+def summary_line(path: Path) -> str:
+    """What a scenario file says of itself: its first comment."""
+    first = path.read_text(encoding="utf-8").partition("\n")[0]
+    return first.lstrip("# ") if first.startswith("#") else ""
+
+
+def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
+    """A scenario as TOML text that ``load`` reads back to an equal one.
+
+    Args:
+        scenario: The scenario, with every default spelled out in the text.
+        versions: What wrote it, for a table of its own.
+    """
+    data = _without_none(msgspec.to_builtins(scenario))
+    return tomli_w.dumps(data if versions is None else {**data, "versions": versions})
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        ConfigError: If it cannot be read, or is not TOML; with the name of the file.
+    """
+    try:
+        return tomllib.loads(read_regular(path).decode("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}; wanted a TOML file", at=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("holds bytes that are not UTF-8 text; wanted a TOML file", at=str(path)) from error
+    except ValueError as error:  # TOMLDecodeError, and integers too long to convert
+        raise ConfigError(f"is not TOML: {error}", at=str(path)) from error
+    except RecursionError as error:
+        raise ConfigError("is nested too deeply; wanted a TOML file of plain tables", at=str(path)) from error
+
+
+def _folders() -> tuple[Path, ...]:
+    package = Path(swarmbo.__file__).parent
+    return (package / "_scenarios", package.parent / "scenarios")
+
+
+def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
+    """Make the paths of the environment table absolute."""
+    if isinstance(environment := data.get("environment"), dict):
+        data["environment"] = _absolute(environment, folder)
+
+
+def _absolute(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            out[key] = _absolute(value, folder)
+        else:
+            is_path = key == "csv" and isinstance(value, str) and value
+            out[key] = os.path.abspath(folder / value) if is_path else value
+    return out
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: a setting that is None is one that is not stated."""
+    if isinstance(value, dict):
+        return {key: _without_none(part) for key, part in value.items() if part is not None}
+    return value

@@ -1,0 +1,208 @@
+"""Many runs of one scenario: every combination of alternative settings, over a range of seeds."""
+
+import itertools
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from hashlib import blake2b
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.override import split_alternatives
+from swarmbo.runs.processes import leave_with_parent
+from swarmbo.runs.rounds import said
+from swarmbo.runs.runner import check, resume, run
+from swarmbo.runs.scenario import Scenario, load
+from swarmbo.runs.summary import read_summary
+
+_LONGEST_SLUG = 96
+_KILLED = (
+    "a process of the sweep was killed while this ran, perhaps for want of memory; "
+    "the same command goes on where it stopped and skips what is done"
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a sweep: what, and the folder it goes to."""
+
+    scenario: Scenario
+    out: Path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a trial.
+
+    Args:
+        trial: Which one.
+        status: ``done``, ``resumed`` (begun by an earlier sweep), ``skipped`` (complete already) or ``failed``.
+        message: Why it failed.
+    """
+
+    trial: Trial
+    status: Literal["done", "resumed", "skipped", "failed"]
+    message: str = ""
+
+
+def plan(
+    source: str | os.PathLike[str], n_seeds: int, overrides: Sequence[str] = (), out: str | os.PathLike[str] = "runs"
+) -> list[Trial]:
+    """The trials of a sweep: ``out/<name>/<settings>/seed-<seed>``.
+
+    Args:
+        source: Name or file of the scenario.
+        n_seeds: Seeds from the scenario's on, at least 1.
+        overrides: ``table.key=value``, or ``table.key=a,b`` for alternatives; every combination is run.
+        out: Folder of all sweeps.
+
+    Returns:
+        The trials, seeds innermost.
+
+    Raises:
+        ConfigError: If a setting is refused by scenario, world or team; nothing has been run then.
+    """
+    if n_seeds < 1:
+        raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
+    choices: list[list[str]] = []
+    for text in overrides:
+        key, values = split_alternatives(text)
+        choices.append([f"{key}={value}" for value in values])
+    choices.sort(key=lambda choice: len(choice) == 1)  # what differs comes first in the names of folders
+    trials: list[Trial] = []
+    for chosen in itertools.product(*choices):
+        scenario = load(source, chosen)
+        check(scenario)
+        for seed in range(scenario.seed, scenario.seed + n_seeds):
+            folder = Path(out) / folder_name(scenario.name) / setting_slug(chosen) / f"seed-{seed:03d}"
+            trials.append(Trial(msgspec.structs.replace(scenario, seed=seed), folder))
+    return trials
+
+
+def setting_slug(overrides: Sequence[str]) -> str:
+    """A folder name that tells settings apart: ``coordination.kind=max-sum``; ``default`` without any."""
+    return folder_name(",".join(overrides)) or "default"
+
+
+def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], None] | None = None) -> list[Outcome]:
+    """Run what is not done yet; resume what is half done.
+
+    Each trial runs in a process of its own pool and, as every run, does its linear algebra on one thread; so results do
+    not depend on ``jobs``.
+
+    Args:
+        trials: From ``plan``.
+        jobs: Processes at a time, at least 1.
+        watch: Called when a trial ends, in the order in which they do.
+
+    Returns:
+        What became of each, in the order of the trials. A trial that fails does not stop the others, nor does a process
+        that is killed: that ends all trials that ran then, and if there were several, they are resumed one at a time,
+        so that only one whose process is killed again has failed.
+
+    Raises:
+        ConfigError: If ``jobs`` is not at least 1.
+    """
+    if jobs < 1:
+        raise ConfigError(f"got {jobs}; wanted an integer >= 1", at="--jobs")
+    outcomes: dict[int, Outcome] = {}
+
+    def keep(number: int, outcome: Outcome) -> None:
+        outcomes[number] = outcome
+        if watch is not None:
+            watch(outcome)
+
+    left: deque[int] = deque()
+    for number, trial in enumerate(trials):
+        if _is_complete(trial):
+            keep(number, Outcome(trial, "skipped"))
+        else:
+            left.append(number)
+    n_processes, alone = min(jobs, len(left)), deque[int]()
+    while left or alone:  # again, in a fresh pool, where a process was killed: that breaks the pool it is of
+        hit = _run_in_pool(trials, left, n_processes, keep) if left else _run_in_pool(trials, alone, 1, keep)
+        if len(hit) > 1:
+            alone.extend(hit)
+        else:
+            for number in hit:
+                keep(number, Outcome(trials[number], "failed", _KILLED))
+    return [outcomes[number] for number in range(len(trials))]
+
+
+def _run_in_pool(
+    trials: Sequence[Trial], left: deque[int], n_processes: int, keep: Callable[[int, Outcome], None]
+) -> list[int]:
+    """Run trials until none is left or the pool breaks; what began is taken from ``left``.
+
+    Returns:
+        Those that ran when it broke.
+    """
+    hit: list[int] = []
+    with ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=leave_with_parent) as pool:
+        running: dict[Future[Outcome], int] = {}
+        is_broken = False
+        try:
+            while running or (left and not is_broken):
+                # No more than can begin at once, so that those in the pool when it breaks are those that were hit.
+                while left and len(running) < n_processes and not is_broken:
+                    try:
+                        future = pool.submit(_execute, trials[left[0]])
+                    except BrokenProcessPool:  # a process was killed while it had nothing to do
+                        is_broken = True
+                    else:
+                        running[future] = left.popleft()
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    number = running.pop(future)
+                    try:
+                        keep(number, future.result())
+                    except BrokenProcessPool:
+                        is_broken = True
+                        hit.append(number)
+        except BaseException:  # also an interrupt: what has not begun shall not begin
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return hit
+
+
+def _is_complete(trial: Trial) -> bool:
+    if not RunFolder.holds_run(trial.out):
+        return False
+    try:
+        folder = RunFolder.open(trial.out)
+        return folder.scenario() == trial.scenario and read_summary(folder) is not None
+    except RunFolderError:  # damaged: running it fails with the same message, and the others go on
+        return False
+
+
+def _execute(trial: Trial) -> Outcome:
+    begun = RunFolder.holds_run(trial.out)
+    try:
+        if begun and RunFolder.open(trial.out).scenario() != trial.scenario:
+            raise RunFolderError(f"{trial.out}: holds another run; choose another --out")
+        if begun:
+            resume(trial.out)
+        else:
+            run(trial.scenario, trial.out)
+    except SwarmboError as error:
+        return Outcome(trial, "failed", str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others go on
+        return Outcome(trial, "failed", said(error))
+    return Outcome(trial, "resumed" if begun else "done")
+
+
+def folder_name(text: str) -> str:
+    """Text as one safe part of a path; what had to be cut is told apart by a digest."""
+    safe = re.sub(r"[^\w.=,+-]+", "_", text, flags=re.ASCII).strip(".")
+    if safe == text and len(safe) <= _LONGEST_SLUG:
+        return safe
+    digest = blake2b(text.encode(), digest_size=4).hexdigest()
+    return f"{safe[: _LONGEST_SLUG - 9]}-{digest}"

@@ -1,0 +1,203 @@
+"""What a run will take: one of its last rounds is tried, in a process of its own, and measured.
+
+A formula would have to know every method, and the worlds of plug-ins. So the team is given as many made-up measurements
+as it will have at the end, up to 600, and one round is run with them. What is beyond is extrapolated: the work of a
+belief grows with the third power of its data, and its memory with the second. Both are rough, and meant to tell
+minutes from years.
+"""
+
+import os
+import sys
+import time
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from swarmbo.errors import ConfigError
+from swarmbo.field_team import FieldTeam
+from swarmbo.rng import stream
+from swarmbo.runs.attended import NamedWorld, find_world, register_world
+from swarmbo.runs.processes import leave_with_parent
+from swarmbo.runs.recording import record_reset
+from swarmbo.runs.rounds import reset, said
+from swarmbo.runs.runner import assemble
+from swarmbo.runs.scenario import Scenario
+from swarmbo.team import Team
+
+PATIENCE_S = 20.0
+
+_MOST_DATA = 600
+_MOST_DESIGNED = 200
+_START_S = 120.0  # to import everything, on a slow disk
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """What a run is thought to take on this machine.
+
+    Args:
+        seconds: In all; at least that if the trial was broken off.
+        memory: Bytes, at the end; None where the system does not tell.
+        is_least: Whether the trial was broken off, as the reset or the round took more than 20 s.
+    """
+
+    seconds: float
+    memory: float | None = None
+    is_least: bool = False
+
+    def text(self) -> str:
+        """In words: ``about 3 min and 0.2 GB``."""
+        memory = "" if self.memory is None else f" and {self.memory / 1e9:.1f} GB"
+        return f"{'more than' if self.is_least else 'about'} {duration(self.seconds)}{memory}"
+
+
+def estimate(scenario: Scenario) -> Estimate:
+    """Try one of the last rounds of a run; takes 20 s at most, as long for the reset, and some to start a process.
+
+    Raises:
+        ConfigError: If the world or the team refuse their settings, or a round needs more memory than there is.
+    """
+    context = get_context("spawn")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(target=_try, args=(sending, find_world(scenario, at="$.environment.id"), scenario))
+    process.start()
+    sending.close()
+    try:
+        if not (receiving.poll(_START_S) and receiving.recv() and receiving.poll(PATIENCE_S)):
+            return Estimate(PATIENCE_S, is_least=True)  # its reset alone takes longer
+        measured: dict[str, Any] = receiving.recv()
+        if "is_reset" in measured:
+            if not receiving.poll(PATIENCE_S):
+                return Estimate(scenario.rounds * PATIENCE_S / 4.0, is_least=True)
+            measured = receiving.recv()
+    except EOFError:
+        process.join()
+        raise _too_large(f"its process was ended, with status {process.exitcode}") from None
+    finally:
+        process.kill()
+        process.join()
+        receiving.close()
+    if isinstance(error := measured.get("error"), ConfigError):
+        raise error
+    if error is not None:
+        raise _too_large(str(error)) if measured["is_memory"] else ConfigError(f"a round ends with {error}")
+    return _extrapolated(scenario, measured)
+
+
+def duration(seconds: float) -> str:
+    """A time in the largest unit of which there is one: ``3 min``, ``2 days``."""
+    for unit, length in (("years", 3.156e7), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
+    growth = measured["end"] / measured["tried"]
+    # The mean of a third power over a run is a quarter of its end.
+    decisions = scenario.rounds * measured["decision_s"] * (growth**3 / 4.0 if growth > 1.0 else 0.5)
+    memory = measured["memory"]
+    if memory is not None:
+        memory += 4.0 * 8.0 * (measured["end"] ** 2 - measured["tried"] ** 2)
+        if (there := _memory()) is not None and memory > there:
+            raise _too_large(
+                f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements; there are {there / 1e9:.0f}"
+            )
+    return Estimate(scenario.rounds * measured["step_s"] + decisions, memory)
+
+
+def _too_large(why: str) -> ConfigError:
+    return ConfigError(
+        f"a late round needs more memory than there is ({why}); wanted fewer rounds, agents or candidates"
+    )
+
+
+def _memory() -> float | None:
+    """Bytes of the machine; None where the system does not tell."""
+    names = getattr(os, "sysconf_names", {})
+    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= names.keys():
+        return None
+    return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+
+
+def _try(sending: Connection, world: NamedWorld, scenario: Scenario) -> None:
+    """What the other process does."""
+    leave_with_parent()
+    register_world(world)
+    sending.send(True)
+    try:
+        _bound_memory()
+        with threadpool_limits(1, user_api="blas"):
+            measured = _measured(scenario, sending)
+    except ConfigError as error:
+        measured = {"error": error}
+    except (Exception, SystemExit) as error:  # noqa: BLE001  told where the trial was asked for
+        measured = {"error": said(error), "is_memory": isinstance(error, MemoryError)}
+    sending.send(measured)
+
+
+def _measured(scenario: Scenario, sending: Connection) -> dict[str, Any]:
+    env, team = assemble(scenario)
+    observations, infos = reset(env, scenario.seed)
+    sending.send({"is_reset": True})
+    truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
+    assert isinstance(team, Team | FieldTeam), f"a policy of another kind: {type(team).__name__}"
+    team.begin(infos)
+    end = scenario.rounds * (1 if isinstance(team, Team) else len(team.agents))
+    tried = min(end, _MOST_DATA)
+    _give_data(team, tried)
+    began = time.perf_counter()
+    team.refit()
+    if isinstance(team, Team):
+        _ask_until_designed(team)
+    actions = team.act(observations, infos)
+    record_reset(team, infos, truth)
+    decided = time.perf_counter()
+    env.step(actions)
+    step_s = time.perf_counter() - decided
+    return {"decision_s": decided - began, "step_s": step_s, "tried": tried, "end": end, "memory": _peak()}
+
+
+def _ask_until_designed(team: Team) -> None:
+    """Ask until the initial design is over; of a method without a belief, often."""
+    for _ in range(_MOST_DESIGNED):
+        if team.ask().mean is not None:
+            return
+
+
+def _give_data(team: Team | FieldTeam, count: int) -> None:
+    """Measurements at random places of a smooth function with some noise, one scale for all."""
+    rng = stream(0, "trial")
+    low, high = team.domain.low, team.domain.high
+    U = rng.random((count, len(low)))
+    parts = np.sin(3.0 * U) + 0.1 * rng.standard_normal(U.shape)
+    outcomes = parts.mean(axis=1)
+    if isinstance(team, Team) and team.outcomes == "per-factor":
+        outcomes = np.repeat(outcomes[:, None], len(team.graph.factors), axis=1)
+    team.attach(low + U * (high - low), outcomes)
+
+
+def _bound_memory() -> None:
+    """End with an error and not with the machine where more memory is wanted than there is.
+
+    On Linux only: macOS has no use for the limit, and refuses to set one below the hundreds of GB of addresses that
+    any process of it reserves.
+    """
+    if sys.platform == "linux" and (there := _memory()) is not None:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        most = int(there) if hard == resource.RLIM_INFINITY else min(int(there), hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def _peak() -> float | None:
+    """The most memory that this process had, bytes."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)

@@ -1,0 +1,28 @@
+"""What each agent of a run believed: rebuilt from the last checkpoint, which holds the team's whole state."""
+
+from swarmbo.belief.fusion import FusedBelief
+from swarmbo.errors import RunFolderError, StateVersionError
+from swarmbo.field_team import FieldTeam
+from swarmbo.plotting import AgentViews
+from swarmbo.runs.checkpoint import read_checkpoint
+from swarmbo.runs.folder import RunFolder
+
+
+def views_of(folder: RunFolder) -> AgentViews | None:
+    """The view of every agent after the last round of which there is a checkpoint, to the bit as it was in the run.
+
+    Args:
+        folder: Of a run, complete or not, whose agents each have a belief of their own.
+
+    Returns:
+        The views and their round; None where there is no checkpoint that can be read, as before the first round, and
+        in worlds that cannot write down their state.
+    """
+    try:
+        checkpoint = read_checkpoint(folder)
+        if checkpoint is None or checkpoint.round >= len(folder.lines()):
+            return None
+        team = FieldTeam.from_state_dict(checkpoint.team)
+    except (RunFolderError, StateVersionError):  # a figure can do without it, and says so
+        return None
+    return AgentViews(checkpoint.round, team.belief.views) if isinstance(team.belief, FusedBelief) else None

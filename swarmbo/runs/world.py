@@ -1,0 +1,117 @@
+"""The worlds that a scenario can name: PettingZoo's registry, and the plug-ins that fill it."""
+
+import difflib
+import functools
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+import pettingzoo
+from pettingzoo.env_registry.exceptions import PettingZooRegistryError
+
+from swarmbo.errors import ConfigError
+from swarmbo.kinds import DEFAULT_KINDS, JOINT_DEFAULT_KINDS
+
+if TYPE_CHECKING:
+    from swarmbo.runs.scenario import Scenario
+
+ENTRY_POINT_GROUP = "swarmbo.envs"
+
+Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
+
+
+@functools.cache
+def load_plug_ins() -> dict[str, str]:
+    """Let every installed plug-in register its environments, once a process.
+
+    A plug-in is an entry point of the group ``swarmbo.envs``: a callable without arguments that calls
+    ``pettingzoo.register``.
+
+    Returns:
+        Why plug-ins failed, by name; empty if all is well. One broken plug-in does not stop the others.
+    """
+    failures: dict[str, str] = {}
+    for plug_in in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            plug_in.load()()
+        except Exception as error:  # noqa: BLE001  whatever a stranger's code raises is reported under its name
+            failures[plug_in.name] = f"{type(error).__name__}: {error}"
+    return failures
+
+
+def environment_ids() -> list[str]:
+    """Ids of all parallel environments that can be named, those of plug-ins included."""
+    load_plug_ins()
+    return sorted(pettingzoo.parallel_registry)
+
+
+def plug_in_ids() -> list[str]:
+    """Ids of the environments that plug-ins brought: PettingZoo's own are games, without measurements."""
+    ids = environment_ids()
+    entries = {identifier: str(pettingzoo.parallel_registry[identifier].entry_point) for identifier in ids}
+    return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
+
+
+def default_kinds(identifier: object) -> dict[str, str]:
+    """The kinds that a team is made of in a world, where a scenario does not say.
+
+    Args:
+        identifier: Id of a registered parallel environment. If the class that it names has ``factor_graph``, its agents
+            set the variables of one function. Of anything else that is not known before the world is made: there the
+            kinds of a team in a field are taken, and a world that they do not fit says so.
+
+    Example:
+        >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
+        ('additive', 'exact')
+    """
+    return JOINT_DEFAULT_KINDS if hasattr(_maker(identifier), "factor_graph") else DEFAULT_KINDS
+
+
+def is_filmed(identifier: object) -> bool:
+    """Whether a world's class says that runs in it can be filmed, and has a factor graph."""
+    maker = _maker(identifier)
+    return hasattr(maker, "factor_graph") and bool(getattr(maker, "metadata", {}).get("film"))
+
+
+def _maker(identifier: object) -> Any:
+    """What makes an environment; None if that can't be told, of which ``make_environment`` gives the reason."""
+    if not isinstance(identifier, str):
+        return None
+    load_plug_ins()
+    try:
+        maker = pettingzoo.spec("parallel", identifier).entry_point
+        if isinstance(maker, str):
+            module, _, name = maker.partition(":")
+            maker = getattr(import_module(module), name)
+    except (PettingZooRegistryError, ImportError, AttributeError):
+        return None
+    return maker
+
+
+def make_environment(scenario: "Scenario") -> Environment:
+    """The world of a scenario, not yet reset.
+
+    Raises:
+        ConfigError: If the id is unknown, or the environment refuses its settings.
+    """
+    failures = load_plug_ins()
+    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
+    name = scenario.environment["id"]
+    try:
+        pettingzoo.spec("parallel", name)
+    except PettingZooRegistryError:
+        broken = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
+        near = difflib.get_close_matches(name, plug_in_ids(), n=1, cutoff=0.0)
+        hint = f", perhaps {near[0]!r}" if near else ""
+        got = name if len(name) <= 60 else f"{name[:59]}…"
+        raise ConfigError(
+            f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}", at="$.environment.id"
+        ) from None
+    try:
+        return pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
+    except ConfigError as error:
+        raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{name} refused its settings: {type(error).__name__}: {error}", at="$.environment"
+        ) from error

@@ -1,0 +1,182 @@
+import csv
+
+import numpy as np
+import pytest
+
+from swarmbo.compare import compare
+from swarmbo.compare.comparison import find_runs
+from swarmbo.compare.figure import draw_comparison
+from swarmbo.compare.names import landscape_names, method_labels
+from swarmbo.compare.table import comparison_tables, write_csv
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.metrics import cumulative_regret
+from swarmbo.runs import RunFolder, run
+
+
+@pytest.fixture
+def runs(tmp_path, bump_scenario):
+    """Two methods on two landscapes (of two and three rounds), three seeds; one seed is missing from one method."""
+    folder = tmp_path / "runs"
+    for rounds in (2, 3):
+        for kind in ("independent", "random"):
+            for seed in (0, 1, 2):
+                if (rounds, kind, seed) != (3, "random", 2):
+                    scenario = bump_scenario(coordination=kind, seed=seed, rounds=rounds)
+                    run(scenario, folder / f"{kind}-{rounds}-{seed}")
+    return folder
+
+
+def final(path):
+    records = RunFolder(path).records()
+    chosen = sum(len(record.samples) for record in records[1:])
+    score = records[-1].score
+    return {
+        "simple_regret": score.simple_regret,
+        "mean_regret": cumulative_regret(records)[-1] / chosen,
+        "map_rmse": score.map_rmse,
+    }
+
+
+def test_means_and_differences_are_those_of_the_records(runs):
+    comparison = compare([runs], reference="independent")
+    assert comparison.reference == "independent"
+    assert len({row.landscape for row in comparison.rows}) == 2
+    for rounds, landscape in zip((2, 3), dict.fromkeys(row.landscape for row in comparison.rows), strict=True):
+        seeds = (0, 1, 2) if rounds == 2 else (0, 1)
+        for metric in ("simple_regret", "mean_regret", "map_rmse"):
+            reference, other = [row for row in comparison.rows if (row.landscape, row.metric) == (landscape, metric)]
+            assert reference.method == "independent"
+            assert reference.difference is None
+            assert (other.method, other.n_seeds, reference.n_seeds) == ("random", len(seeds), 3)
+            values = {
+                kind: [final(runs / f"{kind}-{rounds}-{seed}")[metric] for seed in seeds]
+                for kind in ("independent", "random")
+            }
+            assert other.mean == pytest.approx(np.mean(values["random"]))
+            assert other.difference.mean == pytest.approx(np.mean(np.subtract(values["random"], values["independent"])))
+            assert other.difference.low <= other.difference.mean <= other.difference.high
+
+
+def test_seeds_without_a_partner_and_runs_that_are_not_complete_are_named(runs):
+    (runs / "random-2-1" / "summary.json").unlink()
+    notes = " | ".join(compare([runs], reference="independent").notes)
+    assert "random-2-1: not complete" in notes
+    assert "do not both have seeds 2" in notes
+    assert "do not both have seeds 1" in notes
+
+
+def test_a_run_that_is_given_twice_counts_once(tmp_path, runs, bump_scenario):
+    run(bump_scenario(coordination="random", seed=0, rounds=2), tmp_path / "again")
+    comparison = compare([runs, tmp_path / "again", runs])
+    assert [row.n_seeds for row in comparison.rows if row.method == "random"][:3] == [3, 3, 3]
+    assert any("same landscape, method and seed" in note for note in comparison.notes)
+
+
+def test_only_the_methods_asked_for_are_compared(runs, tmp_path, bump_scenario):
+    run(bump_scenario(coordination="greedy", rounds=2), tmp_path / "greedy")
+    comparison = compare([runs, tmp_path / "greedy"], reference="random", against=["greedy"])
+    assert {row.method for row in comparison.rows} == {"random", "greedy"}
+    with pytest.raises(ConfigError, match="wanted one of 'independent', 'random'"):
+        compare([runs], reference="max-sum")
+
+
+def test_a_world_without_truth_is_left_out_and_named(tmp_path, bump_scenario):
+    run(bump_scenario(environment={"tells_truth": False}), tmp_path / "blind")
+    with pytest.raises(RunFolderError, match="nothing to compare"):
+        compare([tmp_path])
+
+
+def test_folders_without_runs_are_refused(tmp_path):
+    with pytest.raises(RunFolderError, match="no run lies in"):
+        find_runs([tmp_path])
+    with pytest.raises(RunFolderError, match="no such folder"):
+        find_runs([tmp_path / "nowhere"])
+
+
+def test_two_seeds_decide_nothing_and_a_level_is_refused_even_if_nothing_is_compared(tmp_path, bump_scenario):
+    for kind in ("independent", "random"):
+        for seed in (0, 1):
+            run(bump_scenario(coordination=kind, seed=seed, rounds=2), tmp_path / f"{kind}-{seed}")
+    for table in comparison_tables(compare([tmp_path], reference="random")):
+        assert list(table.columns[-1].cells) == ["needs 6 pairs", ""]
+    with pytest.raises(ConfigError) as caught:
+        compare([tmp_path / "random-0"], level=1.5)
+    assert caught.value.at == "--level"
+
+
+def test_why_there_is_no_difference_is_told(tmp_path, bump_scenario):
+    for kind, seed, rounds in (("random", 0, 2), ("random", 0, 3), ("greedy", 1, 2)):
+        run(bump_scenario(coordination=kind, seed=seed, rounds=rounds), tmp_path / f"{kind}-{rounds}")
+    for table in comparison_tables(compare([tmp_path], reference="greedy")):
+        method, difference = table.columns[1].cells, table.columns[4].cells
+        assert list(zip(method, difference, strict=True)) == [
+            ("greedy", "reference"),
+            ("random", "no common seed"),
+            ("random", "reference not run here"),
+        ]
+
+
+def method(coordination, belief=None):
+    return {"belief": {"kind": "exact", **(belief or {})}, "coordination": coordination}
+
+
+@pytest.mark.parametrize(
+    ("methods", "labels"),
+    [
+        ([method({"kind": "exact"})], ["all"]),
+        ([method({"kind": "exact"}), method({"kind": "random"})], ["exact", "random"]),
+        (
+            [method({"kind": "exact"}, {"kernel": "rbf"}), method({"kind": "exact"}, {"kernel": "matern52"})],
+            ["belief kernel=rbf", "belief kernel=matern52"],
+        ),
+        (
+            [method({"kind": "exact"}, {"n": 1}), method({"kind": "max-sum", "rounds": 5}, {"n": 2})],
+            ["belief n=1, exact", "belief n=2, max-sum"],
+        ),
+    ],
+)
+def test_labels_name_what_differs_and_nothing_else(methods, labels):
+    assert method_labels(methods) == labels
+
+
+def test_what_differs_between_landscapes_only_is_no_method():
+    """Runs of two scenarios in one folder: each has its own belief; on one of them two ways to agree were tried."""
+    plume, soil = {"time": {"lengthscale_median": 6.0, "kernel": "rbf"}}, {"time": None, "kernel": "matern52"}
+    methods = [
+        method({"kind": "exact"}, plume),
+        method({"kind": "random"}, plume),
+        method({"kind": "exact"}, soil),
+    ]
+    assert method_labels(methods, ["plume", "plume", "soil"]) == ["exact", "random", "exact"]
+    assert method_labels(methods[::2], ["plume", "soil"]) == ["all", "all"]
+
+
+def test_settings_in_tables_within_tables_are_told_by_their_path():
+    times = [{"time": {"lengthscale_median": length, "kernel": "rbf"}} for length in (3.0, 6.0)]
+    labels = method_labels([method({"kind": "exact"}, time) for time in times])
+    assert labels == ["belief time.lengthscale_median=3.0", "belief time.lengthscale_median=6.0"]
+    with_and_without = [method({"kind": "exact"}, {"time": time}) for time in (None, {"kernel": "rbf"})]
+    assert method_labels(with_and_without) == ["belief time=None", "belief time.kernel=rbf"]
+
+
+def test_landscapes_of_one_scenario_are_told_apart():
+    landscapes = [(("a", "soil"), "ph"), (("b", "soil"), "zinc"), (("c", "soil"), "zinc"), (("d", "robots"), "dem")]
+    names = landscape_names(landscapes)
+    assert list(names.values()) == ["soil: ph", "soil: zinc", "soil: zinc #2", "robots"]
+
+
+def test_the_table_is_written_as_csv_and_drawn(runs, tmp_path):
+    comparison = compare([runs], reference="independent")
+    with write_csv(comparison, tmp_path / "table.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == len(comparison.rows) == 12
+    assert lines[-1]["unpaired"] == "2"
+    for line, row in zip(lines, comparison.rows, strict=True):
+        assert float(line["mean"]) == row.mean
+        assert line["difference"] == ("" if row.difference is None else str(row.difference.mean))
+    assert len(comparison_tables(comparison)) == 3
+    assert draw_comparison(comparison, tmp_path / "table.png").stat().st_size > 10_000
+    with pytest.raises(RunFolderError, match="not supported"):
+        draw_comparison(comparison, tmp_path / "table.xlsx")
+    with pytest.raises(RunFolderError, match="cannot be written"):
+        write_csv(comparison, tmp_path)

@@ -1,0 +1,55 @@
+import msgspec
+import pytest
+
+from swarmbo.compare.report import quantity, read_report, report_rows, traffic_text
+from swarmbo.errors import RunFolderError
+from swarmbo.records import Recommendation, Traffic
+from swarmbo.runs import run
+
+
+def test_the_closing_table_tells_what_the_summary_holds(tmp_path, bump_scenario):
+    summary = run(bump_scenario(), tmp_path / "run")
+    assert read_report(tmp_path / "run") == summary
+    rows = dict(report_rows(summary))
+    assert rows["best measurement"].startswith(f"{summary.best.mean:.4g} u at (")
+    assert rows["best measurement"].endswith(" km")
+    assert "±" in rows["recommendation"]
+    assert rows["true maximum"] == "1 u"
+    assert rows["distance travelled"] == "16 km" if sum(summary.distance.values()) == 16 else rows["distance travelled"]
+    assert rows["measurements"] == "10 in 4 rounds and at reset"
+    assert rows["map RMSE"] == quantity(summary.score.map_rmse, "u")
+    assert rows["time in rounds"] == f"{summary.seconds:.1f} s"
+
+
+def test_the_table_of_a_run_whose_measurements_failed_says_so(tmp_path, mischief, bump_scenario):
+    mischief.fails = lambda agent, number: True
+    rows = dict(report_rows(run(bump_scenario(), tmp_path / "run")))
+    assert rows["best measurement"] == rows["recommendation"] == "none: every measurement failed"
+    assert rows["measurements"] == "0 in 4 rounds and at reset, 10 failed"
+    assert "simple regret" not in rows
+
+
+def test_uncertainty_decides_the_decimals(tmp_path, bump_scenario):
+    summary = run(bump_scenario(rounds=1), tmp_path / "run")
+    for mean, std, text in (
+        (1045.83219, 3.31, "1,045.8 ± 3.3 u"),
+        (0.0123456, 0.00123, "0.0123 ± 0.0012 u"),
+        (7.0, 0.0, "7.0000 ± 0.0000 u"),
+    ):
+        found = msgspec.structs.replace(summary, recommendation=Recommendation([1.0, 2.0], mean, std))
+        assert dict(report_rows(found))["recommendation"].startswith(text)
+
+
+def test_numbers_are_written_for_readers():
+    assert quantity(66104.3, "m") == "66,104.3 m"
+    assert quantity(0.0712345, "") == "0.07123"
+    assert traffic_text(Traffic(1234, 5_678_900, 2000)) == "1,234 (5,678.9 kB; 2,000 transmissions)"
+    assert traffic_text(Traffic(1, 37, 1)) == "1 (37 bytes; 1 transmissions)"
+
+
+def test_a_run_that_is_not_complete_has_no_report(tmp_path, mischief, bump_scenario):
+    mischief.crash_at = 2
+    with pytest.raises(RuntimeError):
+        run(bump_scenario(when_step_fails="stop"), tmp_path / "run")
+    with pytest.raises(RunFolderError, match="not complete"):
+        read_report(tmp_path / "run")

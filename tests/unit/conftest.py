@@ -1,0 +1,137 @@
+"""A small world for tests of runs and comparisons: agents measure a bump on a square, and can be told to misbehave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pettingzoo
+import pytest
+from gymnasium.spaces import Box
+from pettingzoo import ParallelEnv
+
+from swarmbo.records import GroundTruth
+from swarmbo.rng import stream
+
+WORLD_ID = "tests/bump-v0"
+
+
+@dataclass
+class Mischief:
+    """What goes wrong in the worlds made from now on.
+
+    Args:
+        crash_at: Round in which ``step`` raises.
+        raises: What ``step`` raises in a round, in the middle of it; None where it does not.
+        outcome: What is measured in a round instead of the truth; None where that is.
+        fails: Whether an agent's measurement in a round is NaN.
+        silent: Whether an agent is missing from the infos of a round.
+        shift: Added to the field.
+    """
+
+    crash_at: int | None = None
+    raises: Callable[[int], BaseException | None] = lambda number: None
+    outcome: Callable[[int], Any] = lambda number: None
+    fails: Callable[[str, int], bool] = lambda agent, number: False
+    silent: Callable[[str, int], bool] = lambda agent, number: False
+    shift: float = 0.0
+    made: list[Any] = field(default_factory=list)
+    steps: int = 0  # begun so far
+
+
+MISCHIEF = Mischief()
+
+
+def bump(points):
+    return np.exp(-4.0 * ((points - 0.7) ** 2).sum(axis=1)) + MISCHIEF.shift
+
+
+class Bump(ParallelEnv):
+    metadata = {"name": "bump_v0"}  # noqa: RUF012
+    render_mode = None
+
+    def __init__(self, max_cycles=25, agents=2, ends_at=None, keeps_state=True, tells_truth=True):
+        self.possible_agents = [f"agent_{i}" for i in range(agents)]
+        self.max_cycles, self.ends_at = max_cycles, ends_at or max_cycles
+        self.box = Box(0.0, 1.0, (2,), dtype=np.float64)
+        if keeps_state:
+            self.get_state, self.set_state = self._get_state, self._set_state
+        if tells_truth:
+            self.ground_truth = self._truth
+        MISCHIEF.made.append(self)
+
+    def action_space(self, agent):
+        return self.box
+
+    def observation_space(self, agent):
+        return self.box
+
+    def reset(self, seed=None, options=None):
+        self.seed, self.round, self.agents = seed, 0, list(self.possible_agents)
+        places = stream(seed, "bump", "starts").random((len(self.agents), 2))
+        return dict.fromkeys(self.agents), self._measure(dict(zip(self.agents, places, strict=True)))
+
+    def step(self, actions):
+        self.round += 1
+        if self.round == MISCHIEF.crash_at:
+            raise RuntimeError("the sea floor\nopened")
+        MISCHIEF.steps += 1
+        if (error := MISCHIEF.raises(MISCHIEF.steps)) is not None:
+            raise error
+        infos = self._measure(actions)
+        over = self.round >= self.ends_at
+        flags = dict.fromkeys(self.agents, over)
+        observations = dict.fromkeys(self.agents)
+        if over:
+            self.agents = []
+        return observations, dict.fromkeys(flags, 0.0), dict.fromkeys(flags, False), flags, infos
+
+    def _measure(self, places):
+        infos = {}
+        for agent, place in places.items():
+            if MISCHIEF.silent(agent, self.round):
+                continue
+            noise = 0.01 * stream(self.seed, "bump", "noise", agent=agent, round=self.round).normal()
+            value = np.nan if MISCHIEF.fails(agent, self.round) else float(bump(place[None])[0] + noise)
+            value = value if (other := MISCHIEF.outcome(self.round)) is None else other
+            infos[agent] = {"measurement": value, "location": np.array(place), "distance": 1.5, "cost": 0.25}
+        return infos
+
+    def _truth(self):
+        points = np.stack(np.meshgrid(*[np.linspace(0, 1, 7)] * 2), axis=-1).reshape(-1, 2)
+        name, maximum = f"bump of seed {self.seed}", 1.0 + MISCHIEF.shift  # no seed, no truth, before the reset
+        return GroundTruth(points, bump(points), maximum, np.array([0.7, 0.7]), "u", "km", name, bump)
+
+    def _get_state(self):
+        return {"json": {"seed": self.seed, "round": self.round, "agents": self.agents}, "arrays": {}}
+
+    def _set_state(self, state):
+        self.seed, self.round, self.agents = (state["json"][key] for key in ("seed", "round", "agents"))
+
+
+@pytest.fixture(scope="session")
+def _world_is_registered():
+    pettingzoo.register("parallel", WORLD_ID, Bump)
+    yield
+    del pettingzoo.parallel_registry[WORLD_ID]
+
+
+@pytest.fixture
+def mischief(_world_is_registered):
+    vars(MISCHIEF).update(vars(Mischief()))
+    yield MISCHIEF
+    vars(MISCHIEF).update(vars(Mischief()))
+
+
+@pytest.fixture
+def bump_scenario(mischief):
+    """Makes scenarios of the small world: ``bump_scenario(rounds=4, seed=1, environment={...}, coordination=...)``."""
+
+    from swarmbo.runs.scenario import scenario_of  # here, for most tests need none of runs
+
+    def make(environment=None, coordination="random", **settings):
+        data = {"name": "bump", "rounds": 4, "belief": {"restarts": 1}, **settings}
+        data["environment"] = {"id": WORLD_ID, **(environment or {})}
+        return scenario_of({**data, "coordination": {"kind": coordination}})
+
+    return make

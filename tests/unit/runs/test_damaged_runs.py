@@ -1,0 +1,256 @@
+"""A run folder that was changed behind its back: noticed in one line, or without effect."""
+
+import io
+import json
+import os
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+
+from swarmbo.errors import RunFolderError, SwarmboError
+from swarmbo.plotting import style
+from swarmbo.runs import RunFolder, resume, run
+from swarmbo.runs.arrays import read_arrays
+from swarmbo.runs.checkpoint import read_checkpoint
+from swarmbo.runs.figures import draw_run, is_drawn, world_of
+from swarmbo.runs.scenario import dump
+from swarmbo.runs.seal import seal
+from swarmbo.runs.summary import read_summary
+
+LOG = "rounds.jsonl"
+
+
+@pytest.fixture
+def runs(tmp_path, bump_scenario):
+    """A run of 4 rounds that was stopped in the third, and the same run complete."""
+    run(bump_scenario(), tmp_path / "whole")
+
+    def stop(record, was_logged):
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(bump_scenario(), tmp_path / "half", watch=stop)
+    return tmp_path / "half", tmp_path / "whole"
+
+
+def told(path):
+    """Everything that a run folder is read for, and its timings."""
+    folder = RunFolder.open(path)
+    scenario, lines, timings = folder.scenario(), folder.lines(), folder.timings()
+    summary, world, checkpoint = read_summary(folder), world_of(folder), read_checkpoint(folder)
+    assert checkpoint is not None
+    arrays = [world.points.tolist(), world.values.tolist(), world.domain.low.tolist(), world.maximum]
+    return scenario, lines, timings, summary, arrays, repr(checkpoint)
+
+
+def flip(path, rng):
+    """Change one digit of one file, of an array file any byte; which."""
+    files = sorted(file for file in path.iterdir() if file.is_file() and file.stat().st_size)
+    file = files[rng.integers(len(files))]
+    text = bytearray(file.read_bytes())
+    is_text = file.suffix != ".npz"
+    places = [i for i, byte in enumerate(text) if not is_text or chr(byte).isdigit()]
+    at = places[rng.integers(len(places))]
+    others = [byte for byte in (b"0123456789" if is_text else range(256)) if byte != text[at]]
+    text[at] = others[rng.integers(len(others))]
+    file.write_bytes(text)
+    return f"{file.name} at {at}"
+
+
+def flip_and_use(runs, tmp_path, seed):
+    rng, (half, whole) = np.random.default_rng(seed), runs
+    before, base = (half, told(half)) if seed % 2 else (whole, told(whole))
+    there = tmp_path / f"flipped-{seed}"
+    shutil.copytree(before, there)
+    where, refused = flip(there, rng), None
+    try:
+        now = told(there)
+        resume(there)
+    except SwarmboError as error:
+        refused = str(error)
+    if refused is None:
+        assert now == base, where
+        assert (there / LOG).read_bytes() == (whole / LOG).read_bytes(), where
+    else:
+        assert "\n" not in refused, where
+        assert str(there) in refused, where
+    shutil.rmtree(there)
+    return refused is not None
+
+
+def test_a_flipped_digit_is_noticed_or_without_effect(tmp_path, runs):
+    assert sum(flip_and_use(runs, tmp_path, seed) for seed in range(30)) > 15
+
+
+@pytest.mark.slow
+def test_500_flipped_digits_are_noticed_or_without_effect(tmp_path, runs):
+    assert sum(flip_and_use(runs, tmp_path, seed) for seed in range(1000, 1500)) > 250
+
+
+def test_a_measurement_that_was_edited_in_the_log_is_refused_wherever_it_is_read(runs):
+    for path in runs:
+        log = path / LOG
+        log.write_bytes(log.read_bytes().replace(b'"distance":1.5', b'"distance":1.4', 1))
+        for use in (resume, draw_run):
+            with pytest.raises(RunFolderError, match=r"rounds\.jsonl: line 1 was changed or damaged"):
+                use(path)
+
+
+def test_what_the_message_about_a_damaged_line_says_helps(runs):
+    half, whole = runs
+    rows = (half / LOG).read_bytes().splitlines(keepends=True)
+    (half / LOG).write_bytes(b"".join([*rows[:2], rows[2].replace(b"1.5", b"1.6", 1)]))
+    with pytest.raises(RunFolderError, match=r"line 3 was changed or damaged.*delete it and what follows it"):
+        resume(half)
+    (half / LOG).write_bytes(b"".join(rows[:2]))
+    resume(half)
+    assert (half / LOG).read_bytes() == (whole / LOG).read_bytes()
+
+
+def test_lines_that_were_left_out_or_exchanged_are_noticed(tmp_path, bump_scenario):
+    folder = tmp_path / "run"
+    run(bump_scenario(), folder)
+    rows = (folder / LOG).read_bytes().splitlines(keepends=True)
+    run(bump_scenario(seed=7), tmp_path / "other")
+    other = (tmp_path / "other" / LOG).read_bytes().splitlines(keepends=True)
+    for changed in ([rows[0], *rows[2:]], [*rows[:2], other[2], *rows[3:]], other):
+        (folder / LOG).write_bytes(b"".join(changed))
+        with pytest.raises(RunFolderError, match=r"rounds\.jsonl: line"):
+            RunFolder.open(folder).records()
+
+
+def test_settings_that_were_edited_after_the_run_began_are_refused(runs):
+    for path in runs:
+        scenario = path / "scenario.toml"
+        text = scenario.read_text()
+        for before, after in (("exploration_scale = 1.0", "exploration_scale = 2.0"), ("restarts = 1", "restarts = 2")):
+            scenario.write_text(text.replace(before, after))
+            assert scenario.read_text() != text
+            for use in (resume, draw_run):
+                with pytest.raises(RunFolderError, match=r"scenario\.toml: was changed or damaged.*of their own"):
+                    use(path)
+        scenario.write_text("# formatted by hand\n\n" + text.replace(" = ", "="))
+        resume(path)
+
+
+def test_a_run_of_an_earlier_version_goes_on_without_digests(tmp_path, runs):
+    half, whole = runs
+    folder = RunFolder.open(half)
+    lines, timings = folder.lines(), (half / "timings.jsonl").read_bytes().splitlines()
+    (half / "scenario.toml").write_text(dump(folder.scenario(), {"numpy": "2.0"}))
+    (half / LOG).write_bytes(b"".join(line + b"\n" for line in lines))
+    (half / "timings.jsonl").write_bytes(b"".join(row.partition(b',"digest"')[0] + b"}\n" for row in timings))
+    for name in ("world.json", "checkpoint.json"):
+        text = (half / name).read_bytes()
+        (half / name).write_bytes(text[: text.rfind(b",")] + b"}")
+    resume(half)
+    assert RunFolder.open(half).lines() == RunFolder.open(whole).lines()
+    assert b"digest" not in (half / LOG).read_bytes()
+    assert len(RunFolder.open(half).timings()) == 5
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"PK\x05\x06" + b"\0" * 18, "text", "object", "claim", "packed"])
+def test_arrays_that_are_none_or_claim_to_be_huge_are_refused(tmp_path, content):
+    path = tmp_path / "x.npz"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+        if content.startswith(b"PK\x05"):
+            assert read_arrays(path) == {}
+            return
+    elif content == "packed":
+        np.savez_compressed(path, a=np.zeros(10**6))
+    elif content == "object":
+        np.savez(path, a=np.array([object()]))
+    else:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": "<f8", "fortran_order": False, "shape": (200_000_000_000,)}
+        )
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.npy", b"not an array" if content == "text" else header.getvalue() + b"\0" * 80)
+    with pytest.raises(ValueError, match=r"\w"):
+        read_arrays(path)
+
+
+@pytest.mark.parametrize("name", ["../world.npz", "/etc/passwd", "checkpoint-000001.npz", 7, None])
+def test_a_checkpoint_names_no_arrays_but_its_own(runs, name):
+    half, _ = runs
+    folder = RunFolder.open(half)
+    plain = json.loads(folder.read_sealed("checkpoint.json"))
+    (half / "checkpoint.json").write_bytes(seal(json.dumps(plain | {"arrays": name}).encode()))
+    with pytest.raises(
+        RunFolderError, match=r"checkpoint\.json: is damaged \(it names .*wanted checkpoint-000002\.npz"
+    ):
+        resume(half)
+
+
+OWN = ["scenario.toml", LOG, "timings.jsonl", "world.json", "checkpoint.json", "figures", "figures/regret.png", ".lock"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="making links needs rights there")
+@pytest.mark.parametrize("name", OWN)
+def test_a_link_in_a_run_folder_is_refused_and_what_it_leads_to_is_left_alone(tmp_path, runs, name):
+    half, _ = runs
+    (half / "figures").mkdir()
+    target = tmp_path / "precious"
+    place = half / name
+    if name == "figures":
+        place.rmdir()
+        target.mkdir()
+        (target / "regret.png").write_text("mine")
+    else:
+        target.write_bytes(place.read_bytes() if place.is_file() else b"mine")
+        place.unlink(missing_ok=True)
+    place.symlink_to(target)
+    before = [(file.name, file.read_bytes()) for file in (target.iterdir() if target.is_dir() else [target])]
+    for use in (resume, draw_run):
+        with pytest.raises(RunFolderError, match=f"{name}: got a link; wanted a (file|folder) of the run's own"):
+            use(half)
+    assert [(file.name, file.read_bytes()) for file in (target.iterdir() if target.is_dir() else [target])] == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+@pytest.mark.parametrize("name", [LOG, "checkpoint.json", "world.npz", "summary.json", "checkpoint-000002.npz"])
+def test_a_pipe_in_a_run_folder_is_refused_at_once(runs, name):
+    half, _ = runs
+    (half / name).unlink(missing_ok=True)
+    os.mkfifo(half / name)
+    for use in (resume, draw_run):
+        with pytest.raises(RunFolderError, match=f"{name}: got a pipe; wanted a file"):
+            use(half)
+
+
+def test_what_a_killed_process_left_half_written_is_removed(runs):
+    half, whole = runs
+    (half / "figures").mkdir()
+    for name in ("checkpoint.json.partial", "checkpoint-000003.npz.partial", "figures/run.gif.partial"):
+        (half / name).write_text("torn")
+    (half / "thesis.partial").write_text("mine")
+    resume(half)
+    assert [path.name for path in half.rglob("*.partial")] == ["thesis.partial"]
+    assert (half / LOG).read_bytes() == (whole / LOG).read_bytes()
+
+
+def test_a_run_that_was_killed_while_it_was_drawn_is_known_not_to_be_drawn(runs, monkeypatch):
+    _, whole = runs
+    saved, save = [], style.save
+
+    def dies(figure, path, dpi=150):
+        if saved:
+            raise KeyboardInterrupt
+        saved.append(path)
+        return save(figure, path, dpi)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(style, "save", dies)
+        with pytest.raises(KeyboardInterrupt):
+            draw_run(whole)
+    assert saved[0].is_file()
+    assert not is_drawn(whole)
+    files = draw_run(whole)
+    assert is_drawn(whole)
+    files[-1].unlink()
+    assert not is_drawn(whole)

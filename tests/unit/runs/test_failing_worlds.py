@@ -1,0 +1,307 @@
+"""Worlds that raise, end the process, hang or answer nonsense: the run ends with all its rounds recorded."""
+
+import dataclasses
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pettingzoo
+import pytest
+
+from swarmbo.compare.report import report_rows
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.rng import stream
+from swarmbo.runs import RunFolder, check, load, resume, run
+from swarmbo.runs.attended import _Failed, _portable
+from swarmbo.runs.figures import _in_step, world_of
+from swarmbo.runs.runner import _ignore, _no_beat, _resume
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.trial import _bound_memory, estimate
+from swarmbo_envs.sensor_field.sensor_field import SensorField
+
+
+def log(path):
+    return (path / "rounds.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+@pytest.mark.parametrize("error", [RuntimeError("the sea floor\nopened"), SystemExit(3), SystemExit()])
+def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(
+    tmp_path, mischief, bump_scenario, error, keeps_state
+):
+    mischief.raises = lambda steps: error if steps == 3 else None
+    scenario = bump_scenario(rounds=6, environment={"keeps_state": keeps_state})
+    summary = run(scenario, tmp_path / "run")
+    records = RunFolder(tmp_path / "run").records()
+    assert [record.round for record in records] == list(range(7))
+    failed = records[3]
+    name = f"{type(error).__name__}"
+    assert failed.failure.startswith(name)
+    assert failed.failure.endswith(")")
+    assert "\n" not in failed.failure
+    assert [sample.measurement for sample in failed.samples] == [None, None]
+    assert all(sample.target is not None for sample in failed.samples)
+    assert [record.failure for record in records if record.round != 3] == [None] * 6
+    assert (summary.measurements, summary.failures) == (12, 2)
+    assert mischief.made[-1].round == 5  # the world took part in five rounds, whole ones
+    assert dict(report_rows(summary))["rounds that the world failed"] == "1"
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_the_world_is_put_back_to_where_it_was_before_the_step_that_failed(
+    tmp_path, mischief, bump_scenario, keeps_state
+):
+    """With random places that do not depend on outcomes, the other rounds measure what a sound world's do."""
+    scenario = bump_scenario(rounds=5, environment={"keeps_state": keeps_state})
+    mischief.raises = lambda steps: RuntimeError() if steps == 3 else None
+    run(scenario, tmp_path / "run")
+    for number, record in enumerate(RunFolder(tmp_path / "run").records()[4:], start=3):  # the world's own count
+        for sample in record.samples:
+            noise = 0.01 * stream(0, "bump", "noise", agent=sample.agent, round=number).normal()
+            truth = np.exp(-4.0 * ((np.array(sample.location) - 0.7) ** 2).sum())
+            assert sample.measurement == pytest.approx(truth + noise, abs=1e-12)
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_again(
+    tmp_path, mischief, bump_scenario, keeps_state
+):
+    scenario = bump_scenario(rounds=6, environment={"keeps_state": keeps_state})
+
+    def fail_third(steps):
+        return RuntimeError("a wave") if steps == 3 else None
+
+    mischief.raises = fail_third
+    run(scenario, tmp_path / "whole")
+
+    def stop(record, was_logged):
+        if record.round == 4:
+            raise KeyboardInterrupt
+
+    mischief.steps = 0
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, tmp_path / "half", watch=stop)
+    mischief.raises = lambda steps: None
+    resume(tmp_path / "half")
+    assert log(tmp_path / "half") == log(tmp_path / "whole")
+
+
+def test_a_world_that_fails_in_every_round_comes_to_its_end(tmp_path, mischief, bump_scenario):
+    mischief.raises = lambda steps: SystemExit("no licence")
+    summary = run(bump_scenario(), tmp_path / "run")
+    assert (summary.rounds, summary.measurements, summary.failures) == (4, 2, 8)
+
+
+def test_a_run_can_be_told_to_stop_where_a_step_fails(tmp_path, mischief, bump_scenario):
+    mischief.raises = lambda steps: SystemExit(3) if steps == 2 else None
+    with pytest.raises(SystemExit):
+        run(bump_scenario(when_step_fails="stop"), tmp_path / "run")
+    assert len(RunFolder(tmp_path / "run").records()) == 2
+
+
+def test_an_interrupt_is_no_failure_of_the_world(tmp_path, mischief, bump_scenario):
+    mischief.raises = lambda steps: KeyboardInterrupt() if steps == 2 else None
+    with pytest.raises(KeyboardInterrupt):
+        run(bump_scenario(), tmp_path / "run")
+
+
+@pytest.mark.parametrize("value", [1e60, -1e60, np.inf, np.nan, 1e308])
+def test_a_world_that_measures_something_absurd_comes_to_its_end(tmp_path, mischief, bump_scenario, value):
+    mischief.outcome = lambda number: value if number in (2, 3) else None
+    summary = run(bump_scenario(coordination="exact"), tmp_path / "run")
+    assert summary.rounds == 4
+    assert len(RunFolder(tmp_path / "run").records()) == 5
+
+
+@pytest.mark.parametrize("use", [check, lambda scenario: run(scenario, Path("nowhere"))])
+def test_a_reset_that_would_end_the_process_is_refused(monkeypatch, tmp_path, mischief, bump_scenario, use):
+    def leave(self, seed=None, options=None):
+        raise SystemExit(1)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pettingzoo.spec("parallel", "tests/bump-v0").entry_point, "reset", leave)
+    with pytest.raises(ConfigError, match="its reset ended with SystemExit: 1") as caught:
+        use(bump_scenario())
+    assert caught.value.at == "$.environment"
+
+
+def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monkeypatch):
+    """Scores and figures show the world of its own round, which is behind by the one that failed."""
+    step, steps, truths = SensorField.step, [], []
+
+    def fails_once(self, actions):
+        steps.append(actions)
+        if len(steps) == 2:
+            raise RuntimeError
+        truths.append(self.unwrapped.ground_truth())
+        return step(self, actions)
+
+    monkeypatch.setattr(SensorField, "step", fails_once)
+    scenario = load("field-plume", ["rounds=3", "environment.sensors=3", "belief.kind=exact", "belief.restarts=0"])
+    summary = run(scenario, tmp_path / "run")
+    assert summary.maximum == truths[-1].at(2).maximum != truths[-1].at(3).maximum
+    folder = RunFolder(tmp_path / "run")
+    shown = _in_step(world_of(folder), folder.records())
+    assert [float(shown.at(number).maximum) for number in range(4)] == [
+        truths[-1].at(number).maximum for number in (0, 1, 1, 2)
+    ]
+
+
+HANGING = """
+import os, time
+import numpy as np
+from gymnasium.spaces import Box
+from pettingzoo import ParallelEnv
+
+class Hanging(ParallelEnv):
+    metadata = {"name": "hanging_v0"}
+    render_mode = None
+
+    def __init__(self, max_cycles=5, hangs=0, exits=0, keeps_state=True, resets=True):
+        self.possible_agents = ["a", "b"]
+        self.hangs, self.exits, self.resets = hangs, exits, resets
+        if keeps_state:
+            self.get_state = lambda: {"json": {"round": self.round}, "arrays": {}}
+
+    def set_state(self, state):
+        self.round = state["json"]["round"]
+
+    def action_space(self, agent):
+        return self.box
+
+    observation_space = action_space
+    box = Box(0.0, 1.0, (2,), dtype=np.float64)
+
+    def reset(self, seed=None, options=None):
+        while not self.resets:
+            pass
+        self.round, self.agents = 0, list(self.possible_agents)
+        return dict.fromkeys(self.agents), {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        if self.round + 1 == self.hangs and not os.path.exists(f"hung-{self.hangs}"):
+            open(f"hung-{self.hangs}", "w").close()
+            while True:
+                pass
+        if self.round + 1 == self.exits and not os.path.exists(f"left-{self.exits}"):
+            open(f"left-{self.exits}", "w").close()
+            os._exit(7)
+        self.round += 1
+        infos = {agent: {"measurement": float(place.sum()), "location": place} for agent, place in actions.items()}
+        flags = dict.fromkeys(self.agents, False)
+        return dict.fromkeys(self.agents), dict.fromkeys(self.agents, 0.0), flags, flags, infos
+"""
+
+
+@pytest.fixture
+def hanging(tmp_path, monkeypatch):
+    """A world that other processes can import, and that hangs or leaves once."""
+    (tmp_path / "hanging_world.py").write_text(textwrap.dedent(HANGING))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    pettingzoo.register("parallel", "tests/hanging-v0", "hanging_world:Hanging")
+    yield lambda **environment: scenario_of(
+        {
+            "name": "hanging",
+            "rounds": 5,
+            "step_timeout_s": 3.0,
+            "environment": {"id": "tests/hanging-v0", **environment},
+            "coordination": {"kind": "random"},
+            "belief": {"restarts": 0},
+        }
+    )
+    del pettingzoo.parallel_registry["tests/hanging-v0"]
+
+
+def test_a_step_that_hangs_and_one_that_ends_its_process_are_recorded_and_the_run_goes_on(tmp_path, hanging):
+    watched = []
+    scenario = hanging(hangs=2, exits=3)
+    summary = run(scenario, tmp_path / "run", watch=lambda record, was_logged: watched.append(record.round))
+    records = RunFolder(tmp_path / "run").records()
+    assert [record.round for record in records] == sorted(set(watched)) == list(range(6))
+    assert records[2].failure == "no answer within 3 s"
+    assert records[4].failure == "the world ended its process, with status 7"  # its third round
+    assert [len([s for s in record.samples if s.measurement is not None]) for record in records[1:]] == [2, 0, 2, 0, 2]
+    assert (summary.rounds, summary.failures) == (5, 4)
+    assert resume(tmp_path / "run") == summary
+
+
+def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging):
+    run(hanging(hangs=3, keeps_state=False), tmp_path / "run")
+    records = RunFolder(tmp_path / "run").records()
+    assert [record.failure for record in records] == [None, None, None, "no answer within 3 s", None, None]
+
+
+def test_a_reset_that_hangs_is_an_error_of_one_line(tmp_path, hanging):
+    with pytest.raises(ConfigError, match="its reset failed: no answer within 3 s") as caught:
+        run(hanging(resets=False), tmp_path / "run")
+    assert caught.value.at == "$.environment"
+
+
+def test_what_is_refused_in_the_other_process_is_refused_here(tmp_path, hanging):
+    with pytest.raises(ConfigError, match="refused its settings: TypeError") as caught:
+        run(hanging(colour="red"), tmp_path / "run")
+    assert caught.value.at == "$.environment"
+
+
+def test_a_time_limit_needs_a_world_that_another_process_can_make(tmp_path, hanging):
+    known = pettingzoo.parallel_registry
+    known["tests/hanging-v0"] = dataclasses.replace(known["tests/hanging-v0"], entry_point=lambda **settings: None)
+    with pytest.raises(ConfigError, match="cannot be made in a process of its own") as caught:
+        run(hanging(), tmp_path / "run")
+    assert caught.value.at == "$.step_timeout_s"
+
+
+def test_a_world_that_hangs_does_not_hang_who_asks_how_long_it_takes(hanging, monkeypatch):
+    monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 2.0)
+    assert estimate(hanging(resets=False)).text() == "more than 2 s"
+    assert estimate(hanging(hangs=1)).text() == "more than 2 s"  # five rounds of at least a quarter of that on average
+
+
+def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_says(tmp_path, bump_scenario):
+    scenario = bump_scenario(environment={"keeps_state": False})
+    run(scenario, tmp_path / "whole")
+
+    def stop(record, was_logged):
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, tmp_path / "half", watch=stop)
+    _resume(tmp_path / "half", _ignore, {2: "no answer within 3 s"}, _no_beat)
+    assert log(tmp_path / "half") == log(tmp_path / "whole")
+
+
+def test_a_logged_round_that_hangs_when_it_is_repeated_is_an_error_and_not_tried_for_ever(
+    tmp_path, hanging, monkeypatch
+):
+    ends = iter([_Failed(2, "no answer within 3 s")] * 2)
+    monkeypatch.setattr("swarmbo.runs.attended._attend", lambda *given: next(ends))
+    with pytest.raises(RunFolderError, match="round 2 is logged and did not come out again: no answer within 3 s"):
+        run(hanging(), tmp_path / "run")
+
+
+def test_an_exception_that_cannot_be_sent_still_says_where_it_was_raised():
+    class LocalError(Exception):
+        pass
+
+    try:
+        raise LocalError("the sea floor opened")
+    except LocalError as error:
+        sent = _portable(error)
+    assert str(sent) == "LocalError: the sea floor opened"
+    assert "in test_an_exception_that_cannot_be_sent" in sent.__notes__[0]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such limits")
+def test_memory_is_not_limited_where_the_system_refuses_to(monkeypatch):
+    """As macOS does: every process of it reserves more addresses than there is memory."""
+
+    def refuse(*given):
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("resource.setrlimit", refuse)
+    _bound_memory()

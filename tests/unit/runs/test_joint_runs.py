@@ -1,0 +1,327 @@
+"""Runs of teams that set the variables of one function together."""
+
+import io
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+import swarmbo as sb
+from swarmbo.acquisition import History, JointSituation, Learned
+from swarmbo.compare import compare, read_report
+from swarmbo.compare.report import report_rows, report_table
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.graph import FactorGraph
+from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
+from swarmbo.plotting import World, run_figures
+from swarmbo.runs import load, resume, run
+from swarmbo.runs.checkpoint import read_checkpoint
+from swarmbo.runs.figures import draw_run, world_of
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.joint_recording import evaluation_of
+from swarmbo.runs.runner import assemble, check
+from swarmbo.runs.scenario import available, scenario_of
+from swarmbo.runs.scopes_in_use import ScopeInUse
+from swarmbo.runs.world import make_environment
+from swarmbo.spaces import Domain
+from swarmbo_envs.functions import get
+
+POWELL = {"id": "swarmbo/function-v0", "function": "powell", "parameters": {"n_variables": 8}, "moved": True}
+
+
+def scenario(environment=None, **settings):
+    world = {**POWELL, **(environment or {})}
+    return scenario_of({"name": "function", "environment": world, "rounds": 13, "seed": 5, **settings})
+
+
+def outcomes_of(record):
+    return [] if record.joint is None else [record.joint.measurement]
+
+
+@pytest.fixture(scope="module", params=["total", "per-factor", "hidden"])
+def done(request, tmp_path_factory):
+    """A complete run: its scenario, folder, records and summary."""
+    told = {"structure": "hidden"} if request.param == "hidden" else {"outcomes": request.param}
+    wanted = scenario({**told, "noise_std": 0.5})
+    folder = tmp_path_factory.mktemp(request.param) / "run"
+    summary = run(wanted, folder)
+    return wanted, folder, RunFolder.open(folder).records(), summary
+
+
+def test_tables_that_are_not_stated_suit_the_world():
+    kinds = {
+        table: msgspec.to_builtins(getattr(scenario(), table))["kind"]
+        for table in ("belief", "acquisition", "coordination")
+    }
+    assert kinds == {"belief": "additive", "acquisition": "auto", "coordination": "admm"}
+
+
+def test_an_override_that_states_the_default_kind_of_the_world_keeps_the_table(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('[environment]\nid = "swarmbo/function-v0"\n[acquisition]\nweight = 0.5\n', encoding="utf-8")
+    assert load(file, ["acquisition.kind=auto"]).acquisition.weight == 0.5
+    assert load(file, ["acquisition.kind=thompson"]).acquisition == sb.Thompson()
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"), [("belief", "exact"), ("acquisition", "db-gp-ucb"), ("coordination", "max-sum")]
+)
+def test_kinds_of_a_team_in_a_field_are_refused_with_those_that_fit(table, kind):
+    with pytest.raises(ConfigError, match="is not for agents that set the variables") as caught:
+        check(scenario(**{table: {"kind": kind}}))
+    assert caught.value.at == f"$.{table}.kind"
+
+
+@pytest.mark.parametrize("name", ["powell", "hartmann", "michalewicz", "rastrigin", "camel"])
+def test_the_scenarios_of_functions_are_there_by_name_and_build(name):
+    assert name in available()
+    check(load(name))
+
+
+def test_a_record_has_the_joint_point_and_every_agents_part_of_it(done):
+    _, _, records, _ = done
+    assert records[0].samples == []
+    assert records[0].joint is None
+    for record in records[1:]:
+        own = [value for sample in record.samples for value in sample.location]
+        assert sorted(own) == sorted(record.joint.location)
+        assert all(sample.target == sample.location for sample in record.samples)
+        assert [evaluation.measurement for evaluation in record.evaluations] == outcomes_of(record)
+
+
+def test_scores_are_those_of_the_true_function_at_joint_points(done):
+    _, _, records, summary = done
+    function = get("powell", moved=True, n_variables=8)
+    truth = np.array([function.value(np.array([record.joint.location]))[0] for record in records[1:]])
+    regret = function.maximum - truth
+    assert records[0].score is None
+    np.testing.assert_allclose([r.score.batch_regret for r in records[1:]], regret, rtol=1e-12)
+    np.testing.assert_allclose(simple_regret(records)[1:], np.minimum.accumulate(regret), rtol=1e-12)
+    np.testing.assert_allclose(cumulative_regret(records)[1:], np.cumsum(regret), rtol=1e-12)
+    assert mean_regret(records) == pytest.approx(regret.mean(), rel=1e-12)
+    recommended = function.value(np.array([summary.recommendation.location]))[0]
+    assert summary.score.recommendation_regret == pytest.approx(function.maximum - recommended, rel=1e-12)
+    assert summary.score.map_rmse is None
+    assert (summary.measurements, summary.failures, summary.is_joint) == (13, 0, True)
+
+
+def test_the_best_is_the_largest_outcome_and_where(done):
+    _, _, records, summary = done
+    best = max((record.joint for record in records[1:]), key=lambda joint: joint.measurement)
+    assert (summary.best.location, summary.best.mean) == (best.location, best.measurement)
+    assert summary.best.std > 0.0
+
+
+def test_outcomes_of_factors_add_up(done):
+    wanted, _, records, _ = done
+    for record in records[1:]:
+        if wanted.environment.get("outcomes") == "per-factor":
+            assert sum(record.joint.factors.values()) == pytest.approx(record.joint.measurement, rel=1e-12)
+            assert len(record.joint.factors) == 2
+        else:
+            assert record.joint.factors is None
+            assert {sample.measurement for sample in record.samples} == {record.joint.measurement}
+
+
+def test_predictions_are_there_from_the_end_of_the_design_on(done):
+    _, _, records, _ = done
+    assert [record.joint.mean is None for record in records[1:]] == [True] * 10 + [False] * 3
+    assert all(record.joint.std > 0.0 for record in records[11:])
+
+
+def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned(done):
+    wanted, _, records, _ = done
+    team = sb.Team.for_env(make_environment(wanted), seed=wanted.seed)
+    for record in (records[7], records[-1]):
+        past = [r.joint for r in records[1 : record.round + 1]]
+        X, factors = np.array([joint.location for joint in past]), np.full((len(past), len(team.graph.factors)), np.nan)
+        if past[0].factors is not None:
+            factors = np.array([list(joint.factors.values()) for joint in past])
+        history = History(X, np.array([joint.measurement for joint in past]), factors)
+        situation = JointSituation(
+            team.graph,
+            team.domain,
+            history,
+            np.zeros((0, team.domain.n_dims)),
+            team.outcomes,
+            None,
+            record.round + 1,
+            wanted.rounds,
+            wanted.seed,
+            structure=team.space.structure,
+        )
+        learned = msgspec.convert(record.hyperparameters, Learned)
+        model = wanted.acquisition.learn(situation, wanted.belief, learned)
+        mean, std = model.posterior(np.array([record.recommendation.location]))
+        assert (record.recommendation.mean, record.recommendation.std) == pytest.approx((mean[0], std[0]), rel=1e-9)
+
+
+def test_totals_are_shared_by_all_and_factors_of_parts_that_share_nothing_by_nobody(done):
+    wanted, _, records, summary = done
+    alone = wanted.environment.get("outcomes") == "per-factor"
+    n_agents = len(records[1].samples)
+    assert {record.sharing.messages for record in records[1:]} == {0 if alone else n_agents * (n_agents - 1)}
+    assert summary.sharing.messages == sum(record.sharing.messages for record in records)
+
+
+def test_a_run_that_stops_after_any_round_resumes_to_the_same_bytes(done, tmp_path):
+    wanted, folder, _, _ = done
+    whole = (folder / "rounds.jsonl").read_bytes()
+
+    class Stopped(BaseException):
+        pass
+
+    for last in (0, 4, 10, 12):
+
+        def stop(record, was_logged, last=last):
+            if record.round == last:
+                raise Stopped
+
+        there = tmp_path / str(last)
+        with pytest.raises(Stopped):
+            run(wanted, there, watch=stop)
+        resume(there)
+        assert (there / "rounds.jsonl").read_bytes() == whole
+
+
+def test_a_run_without_its_checkpoint_is_run_again_and_held_against_its_log(done, tmp_path):
+    wanted, folder, _, _ = done
+    there = tmp_path / "run"
+    run(wanted, there)
+    (there / "checkpoint.json").unlink()
+    (there / "summary.json").unlink()
+    resume(there)
+    assert (there / "rounds.jsonl").read_bytes() == (folder / "rounds.jsonl").read_bytes()
+    lines = (there / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    forged = json.loads(lines[3])
+    forged["joint"]["location"][0] += 1e-9
+    lines[3] = json.dumps(forged, separators=(",", ":")).encode() + b"\n"
+    (there / "rounds.jsonl").write_bytes(b"".join(lines))
+    (there / "summary.json").unlink()
+    with pytest.raises(RunFolderError, match="line 4 was changed or damaged"):
+        resume(there)
+
+
+def test_figures_are_those_of_joint_points(done):
+    wanted, folder, _, _ = done
+    names = {path.name for path in draw_run(folder)}
+    expected = {"regret.png", "variables.png"}
+    if wanted.environment.get("outcomes") != "per-factor":  # else every agent has a part of the function to itself
+        expected.add("traffic.png")
+    assert names == (expected if wanted.environment.get("structure") == "hidden" else {*expected, "factor_graph.png"})
+    world = world_of(RunFolder.open(folder))
+    assert world.variables == tuple(f"x{i}" for i in range(8))
+    assert not world.has_map
+
+
+def test_the_closing_table_speaks_of_evaluations_and_shortens_long_points(done):
+    _, _, _, summary = done
+    rows = dict(report_rows(summary))
+    assert rows["evaluations"] == "13 in 13 rounds"
+    assert "distance travelled" not in rows
+    assert "map RMSE" not in rows
+    assert rows["recommendation"].endswith("… 8 values)")
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(report_table(summary))
+    assert "simple regret" in console.export_text()
+
+
+def test_failed_evaluations_are_logged_as_such_and_leave_no_regret(tmp_path):
+    run(scenario({"failure_rate": 0.5}, rounds=16, acquisition={"kind": "thompson"}), tmp_path / "run")
+    records = RunFolder.open(tmp_path / "run").records()[1:]
+    failed = [record for record in records if record.joint.measurement is None]
+    assert 3 < len(failed) < 13
+    assert all(record.score is None or record.score.batch_regret is None for record in failed)
+    assert all(record.score.batch_regret is not None for record in records if record.joint.measurement is not None)
+
+
+def test_methods_on_one_function_share_the_design_and_are_compared(tmp_path):
+    for kind in ("sobol", "random"):
+        for seed in (0, 1):
+            run(scenario(coordination={"kind": kind}, seed=seed, rounds=12), tmp_path / f"{kind}-{seed}")
+    logs = {
+        kind: [r.joint.location for r in RunFolder.open(tmp_path / f"{kind}-1").records()[1:]]
+        for kind in ("sobol", "random")
+    }
+    assert logs["sobol"][:10] == logs["random"][:10]
+    assert logs["sobol"][10:] != logs["random"][10:]
+    comparison = compare([tmp_path], "sobol")
+    assert {row.metric for row in comparison.rows} == {"simple_regret", "mean_regret"}
+    assert [trace.measurements[-1] for trace in comparison.traces] == [12] * 4
+
+
+def test_a_sum_is_logged_only_where_all_its_factors_came():
+    env = make_environment(scenario({"outcomes": "per-factor"}))
+    team = sb.Team.for_env(env)
+    observations, infos = env.reset(seed=0)
+    *step, infos = env.step(team.act(observations, infos))
+    team.observe(*step, infos)
+    whole = evaluation_of(team, infos)
+    infos["agent_1"]["factors"] = {"f1": np.nan}
+    part = evaluation_of(team, infos)
+    assert whole.measurement == pytest.approx(sum(whole.factors.values()), rel=1e-12)
+    assert part.measurement is None
+    assert part.factors == {"f0": whole.factors["f0"], "f1": None}
+    del infos["agent_1"]["factors"]
+    assert evaluation_of(team, infos) == part
+
+
+SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 4}, "max_iterations": 10}
+LEARNING = {
+    "told": {"belief": SAMPLED},
+    "hidden": {"environment": {"structure": "hidden"}, "belief": SAMPLED},
+    "drawn": {"belief": {"kind": "additive", "structure": {"kind": "random-forest"}}},
+    "add-gp-ucb": {"acquisition": {"kind": "add-gp-ucb", "groups": "learned", "group_size": 3}},
+}
+
+
+@pytest.mark.parametrize("case", LEARNING)
+def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch):
+    drawn = dict[str, FactorGraph]()
+    monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
+    wanted, folder = scenario(**{"rounds": 12, **LEARNING[case]}), tmp_path / "run"
+    summary = run(wanted, folder)
+    env, team = assemble(wanted)
+    env.reset(seed=wanted.seed)
+    team.load_state_dict(read_checkpoint(RunFolder.open(folder)).team)
+    belief = team.model.belief
+    assert len(belief.graph.scopes) > 1
+    assert [tuple(scope.variables) for scope in summary.scopes] == list(belief.graph.scopes)
+    outputscales = np.array(belief.hyperparameters.outputscales)
+    np.testing.assert_allclose([scope.share for scope in summary.scopes], outputscales / outputscales.sum())
+    largest = max(summary.scopes, key=lambda scope: scope.share)
+    text = dict(report_rows(summary))["scopes in use at the end"]
+    assert text.startswith(f"{' '.join(largest.variables)} ({largest.share:.0%})")
+    assert read_report(folder) == summary
+    assert "factor_graph.png" in {path.name for path in draw_run(folder)}
+    stated = [] if case == "hidden" else [team.graph]
+    assert list(drawn) == ["Scopes as told"] * len(stated) + ["Scopes in use after round 12"]
+    for graph, wanted_graph in zip(drawn.values(), [*stated, belief.graph], strict=True):
+        assert graph.scopes == wanted_graph.scopes
+        assert graph.factor_owners == wanted_graph.factor_owners
+        assert graph.agents == wanted_graph.agents
+
+
+def test_scopes_that_are_those_told_are_drawn_once(tmp_path, monkeypatch, done):
+    drawn = dict[str, FactorGraph]()
+    monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
+    told = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
+    used = FactorGraph.from_scopes({"group_0": ["z"], "group_1": ["y", "x"]})
+    _, _, records, summary = done
+    world = World(Domain(np.zeros(3), np.ones(3)), variables=("x", "y", "z"), graph=told, graph_in_use=used)
+    joint = msgspec.structs.replace(records[-1].joint, location=[0.5, 0.5, 0.5])
+    shown = msgspec.structs.replace(records[-1], joint=joint, best=None, recommendation=None)
+    run_figures.write_figures([shown], world, None, tmp_path)
+    assert drawn == {"Scopes as told, and in use after round 13": told}
+    assert summary.scopes == []
+    assert "scopes in use at the end" not in dict(report_rows(summary))
+
+
+def test_many_scopes_are_shortened_in_the_closing_table(done):
+    scopes = [ScopeInUse([f"x{i}"], 0.05) for i in range(19)] + [ScopeInUse(["y", "z"], 0.05)]
+    text = dict(report_rows(msgspec.structs.replace(done[3], scopes=scopes)))["scopes in use at the end"]
+    assert text.startswith("x0 (5%), x1 (5%), ")
+    assert text.endswith("x10 (5%), … 20 scopes")

@@ -1,0 +1,354 @@
+import errno
+import math
+import os
+import shutil
+
+import msgspec
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
+from swarmbo.runs import RunFolder, check, resume, run
+from swarmbo.runs.checkpoint import read_checkpoint
+from swarmbo.runs.figures import draw_run
+from swarmbo.runs.lock import locked
+from swarmbo.runs.runner import assemble
+from swarmbo.runs.world_record import read_world
+
+
+def log(path):
+    return (path / "rounds.jsonl").read_bytes()
+
+
+@pytest.fixture
+def crashed(tmp_path, mischief, bump_scenario):
+    """A run of 6 rounds that its world stopped in the 4th, and the log of the same run without a crash."""
+
+    def make(**environment):
+        scenario = bump_scenario(rounds=6, environment=environment, when_step_fails="stop")
+        run(scenario, tmp_path / "whole")
+        mischief.crash_at = 4
+        with pytest.raises(RuntimeError, match="sea floor"):
+            run(scenario, tmp_path / "crashed")
+        mischief.crash_at = None
+        return tmp_path / "crashed", log(tmp_path / "whole")
+
+    return make
+
+
+def test_the_same_scenario_writes_the_same_bytes_and_another_seed_does_not(tmp_path, bump_scenario):
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        run(bump_scenario(seed=seed), tmp_path / name)
+    assert log(tmp_path / "a") == log(tmp_path / "b")
+    assert log(tmp_path / "a") != log(tmp_path / "c")
+
+
+def test_the_seed_of_the_scenario_is_that_of_world_and_team(tmp_path, mischief, bump_scenario):
+    run(bump_scenario(seed=17), tmp_path / "run")
+    assert mischief.made[-1].seed == 17
+    assert assemble(bump_scenario(seed=17))[1].seed == 17
+
+
+def test_methods_at_one_seed_share_the_field_the_starts_and_the_noise(tmp_path, bump_scenario):
+    for kind in ("random", "independent"):
+        run(bump_scenario(coordination=kind, seed=5), tmp_path / kind)
+    first, second = (RunFolder(tmp_path / kind).records() for kind in ("random", "independent"))
+    assert first[0].samples == second[0].samples
+    one, two = ([sample for record in records[1:] for sample in record.samples] for records in (first, second))
+    assert [sample.location for sample in one] != [sample.location for sample in two]
+    noise = [
+        [s.measurement - math.exp(-4 * sum((x - 0.7) ** 2 for x in s.location)) for s in part] for part in (one, two)
+    ]
+    np.testing.assert_allclose(noise[0], noise[1], atol=1e-12)
+
+
+def test_records_say_what_happened(tmp_path, bump_scenario):
+    summary = run(bump_scenario(rounds=3), tmp_path / "run")
+    records = RunFolder(tmp_path / "run").records()
+    assert [record.round for record in records] == [0, 1, 2, 3]
+    samples = [sample for record in records for sample in record.samples]
+    best = max(samples, key=lambda sample: sample.measurement)
+    assert (records[-1].best.location, records[-1].best.mean) == (best.location, best.measurement)
+    assert summary.best == records[-1].best
+    truths = [math.exp(-4 * sum((x - 0.7) ** 2 for x in sample.location)) for sample in samples]
+    assert records[-1].score.simple_regret == pytest.approx(1.0 - max(truths))
+    assert summary.mean_regret == pytest.approx(1.0 - np.mean(truths[2:]))
+    assert summary.distance == {"agent_0": 6.0, "agent_1": 6.0}
+    assert (summary.rounds, summary.measurements, summary.failures) == (3, 8, 0)
+    assert records[0].query is None
+    assert [sample.target for sample in records[0].samples] == [None, None]
+    assert all(sample.target == sample.location for record in records[1:] for sample in record.samples)
+    assert len({record.query for record in records[1:]}) == 3
+    assert records[0].sharing.messages == 2
+
+
+def test_predictions_are_those_of_the_belief_before_the_measurement(tmp_path, bump_scenario):
+    from swarmbo.belief import ExactGP, Hyperparameters
+    from swarmbo.spaces import Domain
+
+    scenario = bump_scenario(rounds=3)
+    run(scenario, tmp_path / "run")
+    records = RunFolder(tmp_path / "run").records()
+    for number in (1, 2, 3):
+        data = [sample for record in records[:number] for sample in record.samples]
+        hyperparameters = msgspec.convert(records[number - 1].hyperparameters, Hyperparameters)
+        belief = ExactGP.from_hyperparameters(
+            scenario.belief,
+            Domain(np.zeros(2), np.ones(2)),
+            hyperparameters,
+            np.array([sample.location for sample in data]),
+            np.array([sample.measurement for sample in data]),
+        )
+        mean, var = belief.posterior(np.array([sample.target for sample in records[number].samples]))
+        np.testing.assert_allclose([sample.mean for sample in records[number].samples], mean, rtol=1e-6)
+        np.testing.assert_allclose([sample.std for sample in records[number].samples], np.sqrt(var), rtol=1e-6)
+
+
+def test_nothing_in_the_log_depends_on_the_clock(tmp_path, monkeypatch, bump_scenario):
+    run(bump_scenario(), tmp_path / "a")
+    monkeypatch.setattr("time.perf_counter", iter(range(0, 10**6, 37)).__next__)
+    run(bump_scenario(), tmp_path / "b")
+    assert log(tmp_path / "a") == log(tmp_path / "b")
+    assert RunFolder(tmp_path / "b").timings()[1].total == 4 * 37
+
+
+def test_failed_measurements_are_recorded_as_none_and_survived(tmp_path, mischief, bump_scenario):
+    mischief.fails = lambda agent, number: number == 2 or (agent == "agent_1" and number < 2)
+    summary = run(bump_scenario(), tmp_path / "run")
+    records = RunFolder(tmp_path / "run").records()
+    assert [s.measurement for s in records[2].samples] == [None, None]
+    assert records[2].score.batch_regret is None
+    assert records[2].score.simple_regret == records[1].score.simple_regret
+    assert (summary.measurements, summary.failures) == (6, 4)
+
+
+def test_a_run_whose_measurements_all_fail_comes_to_its_end(tmp_path, mischief, bump_scenario):
+    mischief.fails = lambda agent, number: True
+    summary = run(bump_scenario(), tmp_path / "run")
+    assert (summary.measurements, summary.best, summary.recommendation, summary.score) == (0, None, None, None)
+
+
+def test_an_agent_that_does_not_report_is_recorded_where_it_was(tmp_path, mischief, bump_scenario):
+    mischief.silent = lambda agent, number: agent == "agent_0" and number in (2, 3)
+    run(bump_scenario(), tmp_path / "run")
+    records = RunFolder(tmp_path / "run").records()
+    there = records[1].samples[0].location
+    for number in (2, 3):
+        silent, other = records[number].samples
+        assert (silent.measurement, silent.location) == (None, there)
+        assert other.measurement is not None
+    assert records[4].samples[0].measurement is not None
+
+
+def test_a_world_that_ends_early_ends_the_run(tmp_path, bump_scenario):
+    summary = run(bump_scenario(environment={"ends_at": 2}), tmp_path / "run")
+    assert summary.rounds == 2
+    assert resume(tmp_path / "run") == summary
+
+
+def test_a_world_without_truth_has_no_scores(tmp_path, bump_scenario):
+    summary = run(bump_scenario(environment={"tells_truth": False}), tmp_path / "run")
+    assert (summary.score, summary.maximum, summary.mean_regret) == (None, None, None)
+    assert summary.best is not None
+    assert read_world(RunFolder(tmp_path / "run")).maximum is None
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_a_run_that_its_world_stopped_goes_on_as_if_it_had_not(crashed, keeps_state):
+    folder, whole = crashed(keeps_state=keeps_state)
+    assert whole.startswith(log(folder))
+    assert len(RunFolder(folder).records()) == 4
+    watched = []
+    resume(folder, watch=lambda record, was_logged: watched.append((record.round, was_logged)))
+    assert log(folder) == whole
+    replayed = [] if keeps_state else [(n, True) for n in range(4)]
+    assert watched == [*replayed, (4, False), (5, False), (6, False)]
+
+
+def test_rounds_after_an_old_checkpoint_are_run_again_and_held_against_the_log(tmp_path, crashed, mischief):
+    folder, whole = crashed()
+    old = tmp_path / "old"
+    shutil.copytree(folder, old)
+    resume(folder)
+    for name in ("rounds.jsonl", "timings.jsonl"):  # the log of the whole run beside the checkpoint of its third round
+        shutil.copy(folder / name, old / name)
+    watched = []
+    resume(old, watch=lambda record, was_logged: watched.append((record.round, was_logged)))
+    assert watched == [(4, True), (5, True), (6, True)]
+    assert log(old) == whole
+
+
+def test_without_a_checkpoint_the_run_starts_over_and_checks_every_logged_line(crashed):
+    folder, whole = crashed()
+    (folder / "checkpoint.json").unlink()
+    watched = []
+    resume(folder, watch=lambda record, was_logged: watched.append((record.round, was_logged)))
+    assert watched == [(n, n < 4) for n in range(7)]
+    assert log(folder) == whole
+
+
+def test_a_checkpoint_that_the_log_does_not_reach_is_not_used(crashed):
+    folder, whole = crashed()
+    lines = log(folder).splitlines(keepends=True)
+    (folder / "rounds.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:9])
+    resume(folder)
+    assert log(folder) == whole
+
+
+def test_a_logged_line_that_does_not_come_out_again_stops_the_resume(crashed, mischief):
+    folder, _ = crashed()
+    (folder / "checkpoint.json").unlink()
+    mischief.fails = lambda agent, number: number == 2
+    with pytest.raises(RunFolderError, match="round 2 came out different"):
+        resume(folder)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK", b"\x7fELF\x02\x01"])
+def test_a_damaged_truth_says_what_to_do_and_that_helps(crashed, content):
+    folder, whole = crashed()
+    if content is None:
+        (folder / "world.npz").unlink()
+    else:
+        (folder / "world.npz").write_bytes(content)
+    for use in (resume, draw_run):
+        with pytest.raises(RunFolderError, match=r"world\.npz: cannot be read .*; delete world\.json"):
+            use(folder)
+    (folder / "world.json").unlink()
+    resume(folder)
+    assert log(folder) == whole
+
+
+def test_a_damaged_world_of_a_complete_run_says_what_to_do_and_that_helps(tmp_path, bump_scenario):
+    folder = tmp_path / "run"
+    run(bump_scenario(), folder)
+    whole, world = log(folder), (folder / "world.json").read_bytes()
+    (folder / "world.json").write_bytes(b"{")
+    with pytest.raises(RunFolderError, match=r"delete world\.json and summary\.json there, and `swarmbo resume"):
+        draw_run(folder)
+    for name in ("world.json", "summary.json"):
+        (folder / name).unlink()
+    resume(folder)
+    assert (log(folder), (folder / "world.json").read_bytes()) == (whole, world)
+
+
+def test_figures_that_cannot_be_written_are_an_error_of_one_line(crashed, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder, _ = crashed()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(RunFolderError, match="figures cannot be written: No space left"):
+            draw_run(folder)
+    shutil.rmtree(folder / "figures")
+    (folder / "figures").write_text("")
+    with pytest.raises(RunFolderError, match="figures: got a file; wanted a folder"):
+        draw_run(folder)
+
+
+def test_the_truth_is_that_of_the_world_after_its_reset(tmp_path, bump_scenario):
+    run(bump_scenario(seed=17), tmp_path / "run")
+    assert read_world(RunFolder(tmp_path / "run")).name == "bump of seed 17"
+
+
+def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(crashed, mischief, monkeypatch):
+    folder, _ = crashed()
+    (folder / "checkpoint.json").unlink()
+    mischief.fails = lambda agent, number: number == 2
+    monkeypatch.setattr("swarmbo.runs.rounds.versions", lambda: {"numpy": "99.0"})
+    with pytest.raises(RunFolderError, match=rf"numpy {np.__version__} -> 99\.0"):
+        resume(folder)
+
+
+def test_a_world_that_changed_since_stops_the_resume(crashed, mischief):
+    folder, _ = crashed()
+    mischief.shift = 0.5
+    with pytest.raises(RunFolderError, match="world of this run is another one"):
+        resume(folder)
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[]", b'{"version": 1}'])
+def test_a_damaged_checkpoint_says_what_to_do(crashed, damage):
+    folder, whole = crashed()
+    (folder / "checkpoint.json").write_bytes(damage)
+    with pytest.raises(RunFolderError, match="delete it"):
+        resume(folder)
+    (folder / "checkpoint.json").unlink()
+    resume(folder)
+    assert log(folder) == whole
+
+
+def test_a_checkpoint_of_another_version_is_refused(crashed):
+    folder, _ = crashed()
+    file = folder / "checkpoint.json"
+    file.write_text(file.read_text().replace('"version": 1', '"version": 99', 1))
+    with pytest.raises(StateVersionError, match="version 99"):
+        resume(folder)
+
+
+def test_only_the_last_checkpoint_is_kept(tmp_path, bump_scenario):
+    run(bump_scenario(), tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").glob("*.npz")].count("checkpoint-000004.npz") == 1
+    assert len(list((tmp_path / "run").glob("checkpoint-*.npz"))) == 1
+    assert not list((tmp_path / "run").glob("*.partial"))
+    assert read_checkpoint(RunFolder(tmp_path / "run")).round == 4
+
+
+def test_a_complete_run_is_left_alone(tmp_path, mischief, bump_scenario):
+    scenario, folder = bump_scenario(), tmp_path / "run"
+    summary = run(scenario, folder)
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    mischief.crash_at = 1
+    assert run(scenario, folder) == summary
+    assert resume(folder) == summary
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_a_complete_run_whose_log_was_torn_measures_the_last_round_again(tmp_path, bump_scenario):
+    folder = tmp_path / "run"
+    run(bump_scenario(), folder)
+    whole = log(folder)
+    (folder / "rounds.jsonl").write_bytes(whole[:-20])
+    resume(folder)
+    assert log(folder) == whole
+
+
+def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
+    folder = tmp_path / "run"
+    run(bump_scenario(rounds=2), folder)
+    with pytest.raises(RunFolderError, match="differs in rounds"):
+        run(bump_scenario(rounds=3), folder)
+    assert len(RunFolder(folder).records()) == 3
+
+
+def test_force_starts_over(tmp_path, bump_scenario):
+    folder = tmp_path / "run"
+    run(bump_scenario(rounds=2), folder)
+    (folder / "notes.txt").write_text("mine")
+    assert run(bump_scenario(rounds=3), folder, force=True).rounds == 3
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
+def test_an_unfinished_run_is_not_started_again_silently(crashed):
+    folder, _ = crashed()
+    with pytest.raises(RunFolderError, match=r"holds 4 of 7 rounds of this run; `swarmbo resume"):
+        run(RunFolder(folder).scenario(), folder)
+
+
+def test_a_run_that_another_process_writes_is_refused(crashed):
+    folder, _ = crashed()
+    with locked(folder), pytest.raises(RunFolderError, match="another process"):
+        resume(folder)
+
+
+def test_nothing_is_written_when_the_world_refuses_its_settings(tmp_path, bump_scenario):
+    with pytest.raises(ConfigError, match="refused its settings: TypeError"):
+        run(bump_scenario(environment={"colour": "red"}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_check_refuses_what_only_shows_at_reset(mischief, bump_scenario):
+    check(bump_scenario())
+    assert mischief.made[-1].round == 0
+    with pytest.raises(ConfigError, match="no agents"):
+        check(bump_scenario(environment={"agents": 0}))

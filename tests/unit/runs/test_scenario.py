@@ -1,0 +1,149 @@
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import swarmbo
+from swarmbo.errors import ConfigError
+from swarmbo.runs import scenario as module
+from swarmbo.runs.scenario import available, dump, find, load, locate, scenario_of, summary_line
+
+MINIMAL = {"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}}
+
+
+def test_missing_tables_and_kinds_take_their_defaults():
+    scenario = scenario_of({**MINIMAL, "belief": {"kernel": "rbf"}})
+    kinds = {table: msgspec.to_builtins(getattr(scenario, table))["kind"] for table in module.DEFAULT_KINDS}
+    assert kinds == module.DEFAULT_KINDS
+    assert scenario.belief.kernel == "rbf"
+    assert (scenario.rounds, scenario.seed) == (25, 0)
+
+
+def test_a_scenario_built_in_code_has_the_same_defaults():
+    assert module.Scenario(name="mine", environment={"id": "swarmbo/robot_team-v0"}) == scenario_of(MINIMAL)
+
+
+def test_a_dumped_scenario_is_read_back_equal(tmp_path):
+    nasty = 'soil "pH"\\ über\u2028'
+    scenario = scenario_of(
+        {
+            **MINIMAL,
+            "rounds": 7,
+            "seed": 2**60,
+            "environment": {
+                "id": "x/y-v0",
+                "nested": {"a": [1, 2.5, {"b": nasty}], "c": True},
+                "empty": {},
+                "half": 0.1,
+            },
+            "coordination": {"kind": "max-sum", "damping": 0.1 + 0.2},
+        }
+    )
+    file = tmp_path / "again.toml"
+    file.write_text(dump(scenario, {"numpy": "2"}), encoding="utf-8")
+    assert load(file) == scenario
+
+
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        ({"rounds": 0}, "$.rounds"),
+        ({"rounds": 100_001}, "$.rounds"),
+        ({"seed": -1}, "$.seed"),
+        ({"name": "  "}, "$.name"),
+        ({"name": "a\nb"}, "$.name"),
+        ({"environment": {}}, "$.environment.id"),
+        ({"environment": {"id": 3}}, "$.environment.id"),
+        ({"environment": {"id": "a", "max_cycles": 3}}, "$.environment.max_cycles"),
+        ({"belief": {"kernel": "matern12 "}}, "$.belief.kernel"),
+        ({"coordination": {"kind": "nobody"}}, "$.coordination.kind"),
+        ({"transport": 3}, "$.transport"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_path_of_its_key(change, at):
+    with pytest.raises(ConfigError) as caught:
+        scenario_of({**MINIMAL, **change})
+    assert caught.value.at == at
+
+
+@pytest.mark.parametrize("key", ["name", "environment"])
+def test_a_missing_key_is_named(key):
+    with pytest.raises(ConfigError, match="missing") as caught:
+        scenario_of({k: v for k, v in MINIMAL.items() if k != key})
+    assert caught.value.at == f"$.{key}"
+
+
+def test_the_name_defaults_to_that_of_the_file(tmp_path):
+    file = tmp_path / "soil.toml"
+    file.write_text('[environment]\nid = "a"')
+    assert load(file).name == "soil"
+
+
+def test_csv_paths_of_a_file_are_relative_to_it_and_those_of_overrides_to_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").mkdir()
+    file = tmp_path / "there" / "soil.toml"
+    file.write_text('[environment]\nid = "a"\nfield = { csv = "data/soil.csv", x = "e" }')
+    monkeypatch.chdir(tmp_path / "here")
+    assert load(file).environment["field"] == {"csv": str(tmp_path / "there" / "data" / "soil.csv"), "x": "e"}
+    moved = load(file, ["environment.field.csv=mine.csv"])
+    assert moved.environment["field"]["csv"] == str(tmp_path / "here" / "mine.csv")
+    absolute = os.path.abspath(os.sep + "data.csv")
+    assert load(file, [f"environment.field.csv={absolute}"]).environment["field"]["csv"] == absolute
+
+
+def test_every_scenario_that_is_brought_along_loads_under_its_name_and_says_what_it_is():
+    assert {"robots", "robots-window", "robots-topobathy", "measured"} <= available().keys()
+    for name, path in available().items():
+        assert load(name).name == name
+        assert len(summary_line(path)) > 20
+
+
+def test_a_name_is_looked_up_inside_the_package_first_and_then_beside_it(tmp_path, monkeypatch):
+    package = tmp_path / "swarmbo"
+    monkeypatch.setattr(swarmbo, "__file__", str(package / "__init__.py"))
+    beside, inside = tmp_path / "scenarios", package / "_scenarios"
+    for folder in (beside, inside):
+        folder.mkdir(parents=True)
+    (beside / "one.toml").write_text("")
+    assert find("one") == beside / "one.toml"
+    (inside / "one.toml").write_text("")
+    assert find("one") == inside / "one.toml"
+    assert find("two") is None
+    (inside / "papers").mkdir()
+    (inside / "papers" / "two.toml").write_text("")
+    assert list(available()) == ["one", "papers/two"]
+    assert find("papers/two") == inside / "papers" / "two.toml"
+
+
+def test_a_file_without_suffix_is_found_and_a_folder_of_the_same_name_does_not_hide_a_scenario(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine").write_text("")
+    Path("robots").mkdir()
+    assert locate("mine") == Path("mine")
+    assert locate("robots").name == "robots.toml"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"rounds = = 3", "not TOML"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"a = " + b"[" * 5000, "nested|not TOML"),
+        (b"a = " + b"9" * 5000, "not TOML"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_refused_with_its_name(tmp_path, content, words):
+    file = tmp_path / "bad.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=words) as caught:
+        load(file)
+    assert caught.value.at == str(file)
+
+
+@pytest.mark.parametrize("name", ["missing.toml", ".", "no-such-scenario"])
+def test_a_missing_file_or_a_folder_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError):
+        load(name)

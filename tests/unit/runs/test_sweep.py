@@ -1,0 +1,270 @@
+import importlib
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import msgspec
+import pytest
+from threadpoolctl import threadpool_limits
+
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.runs import RunFolder, load, plan, run, sweep
+from swarmbo.runs.lock import locked
+from swarmbo.runs.sweep import Trial, _execute, folder_name, setting_slug
+
+FILE = """
+name = "small"
+rounds = 2
+seed = 5
+[environment]
+id = "swarmbo/robot_team-v0"
+robots = 2
+field = { gp = { lengthscale_m = 800.0 } }
+[belief]
+restarts = 1
+[coordination]
+kind = "random"
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    file = tmp_path / "small.toml"
+    file.write_text(FILE)
+    return file
+
+
+def test_every_combination_is_planned_with_seeds_from_the_scenarios_on(tmp_path, small):
+    alternatives = ["coordination.kind=random,independent", "environment.noise_std=0.1,0.2", "rounds=3"]
+    trials = plan(small, 3, ["belief.kernel=rbf", *alternatives], tmp_path)
+    found = {
+        (t.scenario.coordination.__class__.__name__, t.scenario.environment["noise_std"], t.scenario.seed)
+        for t in trials
+    }
+    assert found == {
+        (kind, noise, seed) for kind in ("Random", "Independent") for noise in (0.1, 0.2) for seed in (5, 6, 7)
+    }
+    assert {trial.scenario.rounds for trial in trials} == {3}
+    assert len({trial.out for trial in trials}) == 12
+    first = (
+        tmp_path
+        / "small"
+        / "coordination.kind=random,environment.noise_std=0.1,belief.kernel=rbf,rounds=3"
+        / "seed-005"
+    )
+    assert trials[0].out == first
+
+
+def test_a_setting_that_is_refused_is_found_before_anything_runs(tmp_path, small):
+    with pytest.raises(ConfigError) as caught:
+        plan(small, 2, ["environment.noise_std=0.1,-1"], tmp_path / "out")
+    assert caught.value.at == "$.environment.noise_std"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("n_seeds", [0, -3])
+def test_less_than_one_seed_is_refused(small, n_seeds):
+    with pytest.raises(ConfigError, match="wanted an integer >= 1"):
+        plan(small, n_seeds)
+
+
+def test_less_than_one_job_is_refused():
+    with pytest.raises(ConfigError, match="wanted an integer >= 1"):
+        sweep([], jobs=0)
+
+
+def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch_other_runs(tmp_path, small):
+    trials = plan(small, 4, out=tmp_path)
+    half, done, other, fresh = (trial.out for trial in trials)
+    run(trials[1].scenario, done)
+    run(load(small, ["rounds=1", "seed=7"]), other)
+
+    def stop(record, was_logged):
+        if record.round == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(trials[0].scenario, half, watch=stop)
+    watched = []
+    outcomes = sweep(trials, jobs=2, watch=watched.append)
+    assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
+        outcome.message for outcome in outcomes
+    ]
+    assert "holds another run" in outcomes[2].message
+    assert sorted(outcome.status for outcome in watched) == ["done", "failed", "resumed", "skipped"]
+    assert [len(RunFolder(path).records()) for path in (half, done, other, fresh)] == [3, 3, 2, 3]
+    assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
+
+
+def kill_workers():
+    for process in multiprocessing.active_children():
+        process.kill()
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 120
+    while not path.is_file() and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+
+def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small):
+    first, killed, last = plan(small, 3, out=tmp_path)
+    killed = Trial(msgspec.structs.replace(killed.scenario, rounds=60), killed.out)
+
+    def kill_in_mid_run():
+        wait_for(killed.out / "rounds.jsonl")
+        kill_workers()
+
+    killer = threading.Thread(target=kill_in_mid_run)
+    killer.start()
+    watched = []
+    outcomes = sweep([first, killed, last], watch=watched.append)
+    killer.join()
+    assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
+    assert watched == outcomes
+    assert "was killed" in outcomes[1].message
+    assert "the same command goes on" in outcomes[1].message
+    assert 0 < len(RunFolder(killed.out).records()) < 61
+    assert [outcome.status for outcome in sweep([first, killed, last])] == ["skipped", "resumed", "skipped"]
+    assert len(RunFolder(killed.out).records()) == 61
+
+
+def test_a_process_that_is_killed_between_two_trials_fails_none(tmp_path, small):
+    def kill_once(outcome):
+        if outcome.trial == trials[0]:
+            kill_workers()
+            time.sleep(1.0)  # the pool takes notice
+
+    trials = plan(small, 2, ["rounds=1"], tmp_path)
+    assert [outcome.status for outcome in sweep(trials, watch=kill_once)] == ["done", "done"]
+
+
+HELD = """
+import sys, time
+from functools import partial
+from swarmbo.runs import run
+module = sys.modules["swarmbo.runs.sweep"]
+execute = module._execute
+
+def hold(out, record, was_logged):
+    deadline = time.monotonic() + 120
+    while not (out.parent / "go").exists() and time.monotonic() < deadline:
+        time.sleep(0.002)
+
+def execute_when_told(trial):
+    module.run = partial(run, watch=partial(hold, trial.out))
+    return execute(trial)
+"""
+
+
+def test_a_trial_that_only_ran_beside_one_whose_process_was_killed_is_resumed(tmp_path, small, monkeypatch):
+    """Both wait after their first round until their processes have gone: both are under way, whatever the load."""
+    (tmp_path / "held.py").write_text(HELD)
+    monkeypatch.syspath_prepend(tmp_path)
+    held = importlib.import_module("held")
+    monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_execute", held.execute_when_told)
+    trials = plan(small, 2, ["rounds=4"], tmp_path)
+
+    def kill_one_in_mid_run():
+        for trial in trials:
+            wait_for(trial.out / "rounds.jsonl")
+        processes = multiprocessing.active_children()
+        processes[0].kill()
+        for process in processes:  # the pool ends the other
+            process.join()
+        (trials[0].out.parent / "go").touch()
+
+    killer = threading.Thread(target=kill_one_in_mid_run)
+    killer.start()
+    outcomes = sweep(trials, jobs=2)
+    killer.join()
+    assert [outcome.status for outcome in outcomes] == ["resumed", "resumed"]
+    assert [len(RunFolder(trial.out).records()) for trial in trials] == [5, 5]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
+    """What they hold is free again: the locks of their folders."""
+    settings = ["--set", "rounds=500", "--seeds", "2", "--jobs", "2", "--out", tmp_path, "--quiet"]
+    command = [sys.executable, "-m", "swarmbo", "sweep", small, *settings]
+    parent = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folders = [tmp_path / "small" / "rounds=500" / f"seed-00{seed}" for seed in (5, 6)]
+    for folder in folders:
+        wait_for(folder / "rounds.jsonl")
+    parent.kill()
+    parent.wait()
+    for folder in folders:
+        assert len(RunFolder(folder).lines()) < 501
+        wait_until_free(folder)
+
+
+def wait_until_free(folder):
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            with locked(folder):
+                return
+        except RunFolderError:
+            assert time.monotonic() < deadline, "a process of the sweep is still there"
+            time.sleep(0.05)
+
+
+def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, monkeypatch):
+    def leave(scenario, out):
+        raise SystemExit(3)
+
+    trial = plan(small, 1, out=tmp_path)[0]
+    monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "run", leave)
+    outcome = _execute(trial)
+    assert outcome.status == "failed"
+    assert outcome.message.startswith("SystemExit: 3")
+
+
+def test_results_depend_neither_on_the_number_of_jobs_nor_on_the_sweep(tmp_path, small):
+    for jobs in (1, 2):
+        sweep(plan(small, 2, ["coordination.kind=independent"], tmp_path / str(jobs)), jobs)
+    run(load(small, ["coordination.kind=independent"]), tmp_path / "alone")
+    seed_5, seed_6 = "seed-005", "seed-006"
+    folder = "small/coordination.kind=independent"
+    logs = [
+        [(tmp_path / jobs / folder / seed / "rounds.jsonl").read_bytes() for seed in (seed_5, seed_6)]
+        for jobs in ("1", "2")
+    ]
+    assert logs[0] == logs[1]
+    assert logs[0][0] == (tmp_path / "alone" / "rounds.jsonl").read_bytes()
+
+
+def test_a_run_does_not_depend_on_the_number_of_threads(tmp_path, small):
+    scenario = load(small, ["environment.field.gp.lengthscale_m=300", "coordination.kind=independent"])
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            run(scenario, tmp_path / str(threads))
+    logs = [(tmp_path / threads / "rounds.jsonl").read_bytes() for threads in ("1", "2")]
+    assert logs[0] == logs[1]
+
+
+def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
+    odd = [
+        "environment.field.csv=/data/a b.csv",
+        "environment.field.csv=/data/a:b.csv",
+        "x=" + "y" * 300,
+        "x=" + "y" * 301,
+    ]
+    slugs = [setting_slug([text]) for text in odd]
+    assert len(set(slugs)) == 4
+    assert all(len(slug) <= 96 and "/" not in slug and " " not in slug for slug in slugs)
+    assert setting_slug([]) == "default"
+    assert folder_name("..") not in {"", ".", ".."}
+
+
+def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path, small):
+    strange, sound = plan(small, 2, out=tmp_path)
+    run(sound.scenario, sound.out)
+    RunFolder.create(RunFolder.make(strange.out), strange.scenario)
+    (strange.out / "rounds.jsonl").mkdir()
+    outcomes = sweep([strange, sound])
+    assert [outcome.status for outcome in outcomes] == ["failed", "skipped"]
+    assert "rounds.jsonl: got a folder; wanted a file of the run's own" in outcomes[0].message

@@ -1,0 +1,212 @@
+"""Runs whose agents each have a belief of their own: what is logged of it, rebuilt from the folder, and drawn."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from swarmbo.belief import Views
+from swarmbo.compare.report import read_report, report_rows
+from swarmbo.metrics import map_rmse
+from swarmbo.plotting import agent_maps, agent_maps_figure
+from swarmbo.runs import load, resume, run
+from swarmbo.runs.figures import draw_run, world_of
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.runner import assemble
+from swarmbo.runs.views import views_of
+
+LOSSY = ["belief.loss=0.5", "belief.steps=1", "belief.prior.restarts=0"]
+SMALL = ["rounds=4", "environment.sensors=6", *LOSSY]
+
+
+def scenario_of(method):
+    return load("field", [*SMALL, f"belief.method={method}", "belief.n_features=20"])
+
+
+def views_in(belief):
+    """Asked of every agent itself."""
+    return Views({name: agent.belief.at(belief.now) for name, agent in belief.agents.items()}, belief.spokesman)
+
+
+def live_views(scenario):
+    """The views of the very team, after each round, without a runner; and the truth."""
+    env, team = assemble(scenario)
+    observations, infos = env.reset(seed=scenario.seed)
+    truth = env.unwrapped.ground_truth()
+    team.begin(infos)
+    views = [views_in(team.belief)]
+    for _ in range(scenario.rounds):
+        team.observe(*env.step(team.act(observations, infos)))
+        views.append(views_in(team.belief))
+    return views, truth
+
+
+def played(folder, method):
+    """A short run with lost messages: its scenario, its folder, and what its agents believed after each round."""
+    scenario = scenario_of(method)
+    run(scenario, folder)
+    return scenario, folder, *live_views(scenario)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return played(tmp_path_factory.mktemp("views") / "run", "readings")
+
+
+@pytest.fixture(scope="module", params=["readings", "covariance-intersection"])
+def any_done(request, done, tmp_path_factory):
+    if request.param == "readings":
+        return done
+    return played(tmp_path_factory.mktemp("views") / "run", request.param)
+
+
+def errors_of(views, truth):
+    """From every agent's own view by itself."""
+    return {a: map_rmse(view.posterior(truth.points)[0], truth.values) for a, view in views.by_agent.items()}
+
+
+def test_every_round_tells_the_error_of_every_agents_view(any_done):
+    _, path, views, truth = any_done
+    records = RunFolder(path).records()
+    assert len(records) == len(views) == 5
+    for record, then in zip(records, views, strict=True):
+        assert record.score.view_rmse == pytest.approx(errors_of(then, truth.at(record.round)), rel=1e-9)
+        assert record.score.map_rmse == record.score.view_rmse[then.spokesman]
+    assert len(set(records[-1].score.view_rmse.values())) > 1  # messages were lost
+
+
+def test_the_folder_gives_back_what_every_agent_believed_to_the_bit(any_done):
+    _, path, views, truth = any_done
+    kept = views_of(RunFolder(path))
+    assert kept is not None
+    assert (kept.round, kept.views.spokesman) == (4, views[-1].spokesman)
+    assert list(kept.views.by_agent) == list(views[-1].by_agent)
+    for agent, view in kept.views.by_agent.items():
+        for got, wanted in zip(
+            view.posterior(truth.points), views[-1].by_agent[agent].posterior(truth.points), strict=True
+        ):
+            np.testing.assert_array_equal(got, wanted)
+
+
+def drawn(path, monkeypatch):
+    """Draw the run; the figure of agents itself."""
+    made = []
+
+    def catches(*arguments):
+        made.append(agent_maps_figure(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr("swarmbo.plotting.run_figures.agent_maps_figure", catches)
+    for slow in ("write_animation", "style.save"):
+        monkeypatch.setattr(f"swarmbo.plotting.run_figures.{slow}", lambda *given: given[-1])
+    assert {"agents.png", "error_traffic.png"} <= {file.name for file in draw_run(path)}
+    return made[0]
+
+
+def fused_in(figure):
+    """Errors of the fused views in the panel below the maps."""
+    (panel,) = [ax for ax in figure.axes if ax.get_title(loc="left").startswith("Map error")]
+    return next((line.get_ydata() for line in panel.lines if line.get_label() == "fused"), None)
+
+
+def test_the_figure_shows_the_errors_of_the_live_views(done, monkeypatch):
+    _, path, views, truth = done
+    figure, wanted = drawn(path, monkeypatch), errors_of(views[-1], truth.at(4))
+    np.testing.assert_allclose(fused_in(figure), list(wanted.values()))
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    for agent, error in wanted.items():
+        assert f"{agent}, fused\nRMSE {error:.3g}" in titles
+
+
+def test_the_closing_table_tells_the_range_over_agents(done):
+    _, path, *_ = done
+    rows = dict(report_rows(read_report(path)))
+    errors = RunFolder(path).records()[-1].score.view_rmse.values()
+    told = f"{min(errors):.4g} to {max(errors):.4g}; of who knows most"
+    assert rows["map RMSE of 6 agents, last round"].startswith(told)
+
+
+class Stop(BaseException):
+    """Ends a run."""
+
+
+@pytest.mark.parametrize("stopped_before_checkpoint", [False, True])
+def test_an_interrupted_run_is_drawn_at_its_checkpoint_and_goes_on_to_the_same_bytes(
+    done, tmp_path, monkeypatch, stopped_before_checkpoint
+):
+    scenario, path, views, truth = done
+    whole = (path / "rounds.jsonl").read_bytes()
+
+    def stops(record, was_logged):
+        if record.round == 2:
+            raise Stop
+
+    def fails(*arguments):
+        raise Stop
+
+    with pytest.raises(Stop):
+        run(scenario, tmp_path / "run", watch=stops)
+    if stopped_before_checkpoint:  # of round 3, which is logged
+        with monkeypatch.context() as patch:
+            patch.setattr("swarmbo.runs.rounds.write_checkpoint", fails)
+            with pytest.raises(Stop):
+                resume(tmp_path / "run")
+    n_logged = 4 if stopped_before_checkpoint else 3
+    assert len(RunFolder(tmp_path / "run").lines()) == n_logged
+    figure = drawn(tmp_path / "run", monkeypatch)
+    np.testing.assert_allclose(fused_in(figure), list(errors_of(views[2], truth.at(2)).values()))
+    assert ("the log goes to 3" in figure.subfigs[0].texts[0].get_text()) == stopped_before_checkpoint
+    resume(tmp_path / "run")
+    assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole
+
+
+def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, monkeypatch):
+    scenario, *_ = done
+    with pytest.raises(Stop):
+        run(scenario, tmp_path / "run", watch=lambda record, was_logged: (_ for _ in ()).throw(Stop))
+    assert views_of(RunFolder(tmp_path / "run")) is None  # round 0 has none
+    figure = drawn(tmp_path / "run", monkeypatch)
+    logged = RunFolder(tmp_path / "run").records()[0].score.view_rmse
+    np.testing.assert_array_equal(fused_in(figure), list(logged.values()))
+    assert agent_maps.NO_VIEWS in [text.get_text() for ax in figure.axes for text in ax.texts]
+
+
+def test_a_checkpoint_that_is_damaged_or_ahead_of_the_log_is_no_reason_to_draw_nothing(done, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(done[1], folder.path)
+    log = folder.path / "rounds.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:-1]))
+    assert views_of(folder) is None
+    log.write_bytes(b"".join(lines))
+    assert views_of(folder) is not None
+    (folder.path / "checkpoint.json").write_text("{")
+    assert views_of(folder) is None
+    assert (folder.path / "figures" / "agents.png") in draw_run(folder.path)
+    folder.clear()
+    assert not (folder.path / "figures").exists()
+
+
+def test_a_world_that_keeps_no_state_has_errors_and_no_views(bump_scenario, tmp_path, monkeypatch):
+    scenario = bump_scenario(
+        rounds=2, environment={"keeps_state": False}, belief={"kind": "fused", "prior": {"restarts": 0}}
+    )
+    run(scenario, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    assert views_of(folder) is None
+    logged = [record.score.view_rmse for record in folder.records()]
+    assert all(set(errors) == {"agent_0", "agent_1"} for errors in logged)
+    figure = drawn(folder.path, monkeypatch)
+    np.testing.assert_array_equal(fused_in(figure), list(logged[-1].values()))
+    assert not any("fused" in ax.get_title(loc="left") for ax in figure.axes)
+
+
+def test_a_shared_belief_has_no_views(bump_scenario, tmp_path, monkeypatch):
+    run(bump_scenario(rounds=1), tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    assert views_of(folder) is None
+    assert all(record.score.view_rmse is None for record in folder.records())
+    assert "map RMSE" in dict(report_rows(read_report(folder.path)))
+    assert world_of(folder).has_map
+    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path: path)
+    assert not any(file.name in {"agents.png", "error_traffic.png"} for file in draw_run(folder.path))

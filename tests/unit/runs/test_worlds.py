@@ -1,0 +1,83 @@
+from importlib.metadata import EntryPoint
+
+import pettingzoo
+import pytest
+
+from swarmbo.errors import ConfigError
+from swarmbo.runs import world
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.world import environment_ids, load_plug_ins, make_environment, plug_in_ids
+
+
+def make(**environment):
+    return make_environment(scenario_of({"name": "n", "environment": environment, "rounds": 7}))
+
+
+@pytest.fixture
+def plug_ins(monkeypatch):
+    """Sets the installed plug-ins: name -> what the entry point loads as."""
+
+    def install(**loaded):
+        points = [EntryPoint(name, "nowhere:nothing", world.ENTRY_POINT_GROUP) for name in loaded]
+        monkeypatch.setattr(EntryPoint, "load", lambda point: loaded[point.name])
+        monkeypatch.setattr(world, "entry_points", lambda group: points)
+        load_plug_ins.cache_clear()
+
+    yield install
+    load_plug_ins.cache_clear()
+    monkeypatch.undo()
+
+
+def test_the_rounds_are_the_max_cycles_and_the_rest_goes_to_the_environment():
+    env = make(id="swarmbo/robot_team-v0", robots=3)
+    assert (env.max_cycles, len(env.possible_agents)) == (7, 3)
+
+
+def test_an_unknown_id_names_one_that_there_is():
+    with pytest.raises(ConfigError, match="perhaps 'swarmbo/robot_team-v0'") as caught:
+        make(id="swarmbo/robot_tem-v0")
+    assert caught.value.at == "$.environment.id"
+
+
+def test_an_id_like_none_is_answered_with_a_world_that_measures_not_with_a_game():
+    with pytest.raises(ConfigError) as caught:
+        make(id="nope")
+    assert "; wanted an environment of `swarmbo list`" in caught.value.message
+    assert "perhaps 'atari" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["", "a b c!", "x" * 1000, "swarmbo/robot_team-v99"])
+def test_a_malformed_id_is_refused_alike(name):
+    with pytest.raises(ConfigError) as caught:
+        make(id=name)
+    assert caught.value.at == "$.environment.id"
+
+
+def test_the_environments_own_errors_keep_their_path_below_the_table():
+    with pytest.raises(ConfigError) as caught:
+        make(id="swarmbo/robot_team-v0", robots=0)
+    assert caught.value.at == "$.environment.robots"
+
+
+def test_a_plug_in_registers_its_worlds_and_a_broken_one_does_not_stop_it(plug_ins):
+    def register():
+        pettingzoo.register("parallel", "plugged/in-v3", lambda max_cycles: make(id="swarmbo/robot_team-v0"))
+
+    def break_down():
+        raise ImportError("no such simulator")
+
+    plug_ins(broken=break_down, good=register)
+    try:
+        assert "plugged/in-v3" in environment_ids()
+        assert load_plug_ins() == {"broken": "ImportError: no such simulator"}
+        assert make(id="plugged/in-v3").possible_agents
+        with pytest.raises(ConfigError, match="plug-in 'broken' failed: ImportError: no such simulator"):
+            make(id="simulator/sea-v0")
+    finally:
+        del pettingzoo.parallel_registry["plugged/in-v3"]
+
+
+def test_worlds_of_plug_ins_are_told_from_games():
+    ids = plug_in_ids()
+    assert "swarmbo/robot_team-v0" in ids
+    assert not any(identifier.startswith(("atari/", "classic/", "sisl/", "butterfly/")) for identifier in ids)
