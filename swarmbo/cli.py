@@ -141,8 +141,9 @@ def check(
 
 @app.command("list")
 def list_known() -> None:
-    """List the scenarios that swarmbo brings, and the environments that scenarios can name."""
+    """List the scenarios that swarmbo brings, and the environments and kinds that scenarios can name."""
     with _one_line_errors():
+        from swarmbo.registry import SLOTS, TEAMS, kinds, summary_of
         from swarmbo.runs.scenario import available, summary_line
         from swarmbo.runs.world import load_plug_ins, plug_in_ids
 
@@ -152,6 +153,11 @@ def list_known() -> None:
         typer.secho("environments", bold=True)
         for identifier in plug_in_ids():
             typer.echo(f"  {identifier}")
+        for slot in SLOTS:
+            typer.secho(f"{slot}: kind", bold=True)
+            for name, settings in kinds(slot).items():
+                teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
+                typer.echo(f"  {name:<20} {teams:<15} {summary_of(settings)}")
         for name, why in load_plug_ins().items():
             typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
 

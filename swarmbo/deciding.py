@@ -8,7 +8,16 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import BoxFunctions, Decision, JointAcquisition, JointSituation, Learned, Model, Situation
+from swarmbo.acquisition import (
+    BoxFunctions,
+    ChainAcquisition,
+    Decision,
+    JointAcquisition,
+    JointSituation,
+    Learned,
+    Model,
+    Situation,
+)
 from swarmbo.acquisition.ensemble_model import learn_ensemble
 from swarmbo.acquisition.structured import in_structure, learn_model
 from swarmbo.acquisition.success_bound import (
@@ -28,25 +37,18 @@ from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.kinds import (
-    FieldAcquisition,
-    FieldCoordination,
-    JointBelief,
-    JointPolicy,
-    Maximiser,
-    TransportSettings,
-)
+from swarmbo.kinds import JointBelief, JointPolicy, Maximiser, Planner
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
 from swarmbo.sharing import check_traffic, draw_traffic, spread_traffic
-from swarmbo.transport import Routes
+from swarmbo.transport import InProcess, Routes
 
 
 def decide(
     situation: Situation,
-    acquisition: FieldAcquisition,
-    coordination: FieldCoordination,
-    transport: TransportSettings,
+    acquisition: ChainAcquisition,
+    coordination: Exact | MaxSum | Planner,
+    transport: InProcess,
 ) -> Decision:
     """Where everybody measures next: by messages over the local acquisitions, or as a baseline has it.
 
@@ -115,7 +117,7 @@ def decide_joint(
     model: Model,
     acquisition: JointAcquisition,
     coordination: Maximiser | JointPolicy,
-    transport: TransportSettings,
+    transport: InProcess,
 ) -> tuple[Float[np.ndarray, " n"], SolveReport]:
     """The next joint point: by messages over the local functions, or as a baseline has it.
 
@@ -159,7 +161,7 @@ class _Agree:
     """How agents agree in this round."""
 
     coordination: Maximiser
-    transport: TransportSettings
+    transport: InProcess
     links: "nx.Graph[str] | None"
     seed: int
     round: int

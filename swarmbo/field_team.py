@@ -36,14 +36,7 @@ from swarmbo.field_belief import (
     with_survey,
 )
 from swarmbo.field_logbook import FieldLogbook
-from swarmbo.kinds import (
-    AcquisitionSettings,
-    BeliefSettings,
-    CoordinationSettings,
-    TransportSettings,
-    field_kinds,
-    to_plain,
-)
+from swarmbo.kinds import Given, field_kinds, to_plain
 from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
 from swarmbo.readings import Outcome, Reading, reported
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
@@ -80,10 +73,10 @@ class FieldTeam(OneAtATime):
         agents: Sequence[str],
         domain: Domain,
         *,
-        belief: BeliefSettings | str | dict[str, Any] = "exact",
-        acquisition: AcquisitionSettings | str | dict[str, Any] = "db-gp-ucb",
-        coordination: CoordinationSettings | str | dict[str, Any] = "exact",
-        transport: TransportSettings | str | dict[str, Any] = "in-process",
+        belief: Given = "exact",
+        acquisition: Given = "db-gp-ucb",
+        coordination: Given = "exact",
+        transport: Given = "in-process",
         seed: int = 0,
         rounds: int | None = None,
     ) -> None:

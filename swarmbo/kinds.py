@@ -1,81 +1,38 @@
-"""The kinds that teams can be made of, which fit which team, and what a user's own must be."""
+"""What the parts of a team must be: kinds that swarmbo knows, or objects of a user's own."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import (
-    DBGPUCB,
-    DECHBO,
-    EGPEI,
-    EGPTS,
-    AddGPUCB,
-    Auto,
-    DuMBO,
-    ExpectedImprovement,
-    Information,
-    JointAcquisition,
-    JointSituation,
-    OutcomeMode,
-    Straddle,
-    Thompson,
-)
+from swarmbo.acquisition import EGPEI, EGPTS, ChainAcquisition, Decision, JointAcquisition, JointSituation, OutcomeMode
+from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.structured import check_structure
-from swarmbo.baselines import (
-    CMAES,
-    AxDefault,
-    BoTorchLogNEI,
-    Centralised,
-    Greedy,
-    Independent,
-    IsotropicGP,
-    LawnMower,
-    OptunaGP,
-    OptunaTPE,
-    Random,
-    Sobol,
-    Turbo1,
-)
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.belief.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.coordination import Exact, MaxSum
-from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
-from swarmbo.coordination.refined_max_sum import RefinedMaxSum
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
-from swarmbo.settings import Settings, resolve
+from swarmbo.registry import FIELD, FUNCTION, Slot, Team, name_of, settings_of
+from swarmbo.settings import Settings
 from swarmbo.transport import InProcess
 
-TransportSettings = InProcess
+DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
+    FIELD: {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"},
+    FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
+}
 
+Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table
 FieldBelief = ExactGPSettings | FusedSettings
-FieldAcquisition = DBGPUCB | Information | Straddle
-FieldCoordination = Exact | MaxSum | Independent | Greedy | Random | LawnMower
-
 JointBelief = AdditiveGPSettings | EnsembleSettings
-JointAcquisitions = AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement | EGPTS | EGPEI | Auto
-Peers = CMAES | BoTorchLogNEI | Turbo1 | OptunaGP | OptunaTPE | AxDefault
-JointCoordination = ADMM | RefinedMaxSum | Centralised | Random | Sobol | IsotropicGP | Peers
-
-BeliefSettings = FieldBelief | JointBelief
-AcquisitionSettings = FieldAcquisition | JointAcquisitions
-CoordinationSettings = FieldCoordination | JointCoordination
-
-DEFAULT_KINDS = {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"}
-JOINT_DEFAULT_KINDS = {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"}
-
-FIELD_TEAM = "agents that each measure a place of their own in one field"
-JOINT_TEAM = "agents that set the variables of one function together"
-
-Kind = TypeVar("Kind")
 
 
 @runtime_checkable
@@ -104,55 +61,54 @@ class JointPolicy(Protocol):
         ...
 
 
-class Own(NamedTuple):
+@runtime_checkable
+class Planner(Protocol):
+    """Who sends agents to places from what is known alone: ``Greedy()`` is one."""
+
+    def decide(self, situation: Situation, acquisition: Any, /) -> Decision:
+        """Where each agent that has somewhere to go measures next, and how that came about."""
+        ...
+
+
+@dataclass(frozen=True)
+class Own:
     """What an object of a user's own must be an instance of, and the same in words."""
 
-    classes: tuple[type, ...] = ()
-    in_words: str = ""
+    classes: tuple[type, ...]
+    in_words: str
 
 
-NO_OWN = Own()
-OWN_ACQUISITION = Own((JointAcquisition,), "an instance of your subclass of swarmbo.JointAcquisition")
-OWN_COORDINATION = Own(
-    (Maximiser, JointPolicy),
-    "an object with maximise(functions, links, seed) or decide_joint(situation, acquisition)",
-)
+OWN: Mapping[tuple[Slot, Team], Own] = {
+    ("acquisition", FUNCTION): Own((JointAcquisition,), "an instance of your subclass of swarmbo.JointAcquisition"),
+    ("coordination", FUNCTION): Own(
+        (Maximiser, JointPolicy),
+        "an object with maximise(functions, links, seed) or decide_joint(situation, acquisition)",
+    ),
+}
 
 
-def fitting(given: object, fits: type[Kind] | Any, known: Any, team: str, at: str, own: Own = NO_OWN) -> Any:
-    """Settings of a kind that fits a team, from what a user gave for them.
+def part(slot: Slot, given: object, team: Team) -> Any:
+    """A part of a team, from what a user gave for it.
 
     Args:
-        given: A Settings instance, a kind's name, a table, or an object of the user's own.
-        fits: The class, or union of classes, that fit.
-        known: The union of all kinds.
-        team: What it must fit, in words.
-        at: Path for messages.
-        own: What objects of the user's own must be; by default there can be none.
+        slot: Which part.
+        given: A Settings instance, a kind's name, a table, or an object of the user's own, as ``OWN`` has it.
+        team: What it must suit.
 
     Raises:
-        ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
+        ConfigError: If there is no such kind, it does not suit the team, or a setting of it is refused.
 
     Example:
-        >>> fitting("max-sum", FieldCoordination, CoordinationSettings, FIELD_TEAM, "$.coordination").rounds
+        >>> part("coordination", "max-sum", FIELD).rounds
         50
     """
-    if isinstance(given, own.classes) and not isinstance(given, type):
+    own, at = OWN.get((slot, team)), f"$.{slot}"
+    if own is not None and isinstance(given, own.classes) and not isinstance(given, type):
         return given
-    if own.classes and not isinstance(given, str | Mapping | Settings):
+    if own is not None and not isinstance(given, str | Mapping | Settings):
         got = f"the class {given.__name__}" if isinstance(given, type) else f"an instance of {type(given).__name__}"
         raise ConfigError(f"got {got}; wanted a kind's name, its settings, or {own.in_words}", at=at)
-    members: tuple[Any, ...] = getattr(fits, "__args__", (fits,))
-    settings: Any = resolve(given, known, at)
-    if not isinstance(settings, members):
-        names = ", ".join(repr(member.__struct_config__.tag) for member in members)
-        got = settings.__struct_config__.tag
-        raise ConfigError(f"got {got!r}, which is not for {team}; wanted {_one_of(names)}", at=f"{at}.kind")
-    return settings
-
-
-def _one_of(names: str) -> str:
-    return f"one of {names}" if "," in names else names
+    return settings_of(slot, given, at, team)
 
 
 def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> None:
@@ -161,23 +117,22 @@ def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> Non
     Raises:
         ConfigError: If it needs an ensemble and there is none, or makes models of its own of what must be one.
     """
-    kind = type(acquisition).__struct_config__.tag
     if isinstance(belief, EnsembleSettings):
         if type(acquisition).learn is not JointAcquisition.learn:
             raise ConfigError(
-                f"got {kind!r}, which makes models of its own, with belief = 'ensemble'; wanted one that reads the "
-                "belief: 'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'",
+                f"got {name_of(acquisition)!r}, which makes models of its own, with belief = 'ensemble'; wanted one "
+                "that reads the belief: 'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'",
                 at="$.acquisition.kind",
             )
     elif isinstance(acquisition, EGPTS | EGPEI):
-        got = type(belief).__struct_config__.tag
-        raise ConfigError(f"got {got!r} with acquisition {kind!r}; wanted 'ensemble'", at="$.belief.kind")
+        got = f"got {name_of(belief)!r} with acquisition {name_of(acquisition)!r}"
+        raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
 
 
 def field_kinds(
     belief: object, acquisition: object, coordination: object, transport: object
-) -> tuple[FieldBelief, FieldAcquisition, FieldCoordination, TransportSettings]:
-    """The settings that a team in a field is made of, from what a user gave for them.
+) -> tuple[FieldBelief, ChainAcquisition, Exact | MaxSum | Planner, InProcess]:
+    """The parts that a team in a field is made of, from what a user gave for them.
 
     Args:
         belief: A kind's name, its settings, or a table. So are the others.
@@ -188,17 +143,18 @@ def field_kinds(
     Raises:
         ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
     """
-    own_acquisition = fitting(acquisition, FieldAcquisition, AcquisitionSettings, FIELD_TEAM, "$.acquisition")
-    own_coordination = fitting(coordination, FieldCoordination, CoordinationSettings, FIELD_TEAM, "$.coordination")
-    own_transport = resolve(transport, TransportSettings, "$.transport")
-    own_belief = fitting(belief, FieldBelief, BeliefSettings, FIELD_TEAM, "$.belief")
-    return own_belief, own_acquisition, own_coordination, own_transport
+    return (
+        part("belief", belief, FIELD),
+        part("acquisition", acquisition, FIELD),
+        part("coordination", coordination, FIELD),
+        part("transport", transport, FIELD),
+    )
 
 
 def joint_kinds(
     belief: object, acquisition: object, coordination: object, transport: object, outcomes: OutcomeMode
-) -> tuple[JointBelief, JointAcquisition, Maximiser | JointPolicy, TransportSettings]:
-    """The settings, or objects of a user's own, that a team with a factor graph is made of.
+) -> tuple[JointBelief, JointAcquisition, Maximiser | JointPolicy, InProcess]:
+    """The parts that a team with a factor graph is made of, from what a user gave for them.
 
     Args:
         belief: A kind's name, its settings, or a table. So are the others.
@@ -210,24 +166,21 @@ def joint_kinds(
     Raises:
         ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
     """
-    own_belief: JointBelief = fitting(belief, JointBelief, BeliefSettings, JOINT_TEAM, "$.belief")
-    own_acquisition: JointAcquisition = fitting(
-        acquisition, JointAcquisitions, AcquisitionSettings, JOINT_TEAM, "$.acquisition", OWN_ACQUISITION
-    )
+    own_belief: JointBelief = part("belief", belief, FUNCTION)
+    own_acquisition: JointAcquisition = part("acquisition", acquisition, FUNCTION)
     check_belief_fits(own_belief, own_acquisition)
-    own_coordination: Maximiser | JointPolicy = fitting(
-        coordination, JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination", OWN_COORDINATION
-    )
+    own_coordination: Maximiser | JointPolicy = part("coordination", coordination, FUNCTION)
     if isinstance(own_belief, AdditiveGPSettings):
         check_structure(own_belief, own_acquisition, outcomes)
-    return own_belief, own_acquisition, own_coordination, resolve(transport, TransportSettings, "$.transport")
+    return own_belief, own_acquisition, own_coordination, part("transport", transport, FUNCTION)
 
 
-def to_plain(kind: object) -> Any:
-    """A kind's settings as plain data; of an object of a user's own only its name.
+def to_plain(part: object) -> Any:
+    """A part's settings as plain data; of an object of a user's own only its name.
 
     Example:
+        >>> from swarmbo.coordination.admm import ADMM
         >>> to_plain(ADMM(penalty=2.0))["penalty"]
         2.0
     """
-    return msgspec.to_builtins(kind) if isinstance(kind, msgspec.Struct) else {"kind": type(kind).__name__}
+    return msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else {"kind": type(part).__name__}

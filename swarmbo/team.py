@@ -21,16 +21,7 @@ from swarmbo.field_team import FieldTeam
 from swarmbo.graph import FactorGraph
 from swarmbo.joint_space import JointSpace
 from swarmbo.joint_world import JointWorld
-from swarmbo.kinds import (
-    AcquisitionSettings,
-    BeliefSettings,
-    CoordinationSettings,
-    JointPolicy,
-    Maximiser,
-    TransportSettings,
-    joint_kinds,
-    to_plain,
-)
+from swarmbo.kinds import Given, JointPolicy, Maximiser, joint_kinds, to_plain
 from swarmbo.logbook import Logbook
 from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
 from swarmbo.one_shot_world import Measurement, OneShotWorld, Scopes
@@ -95,10 +86,10 @@ class Team(OneAtATime):
         graph: FactorGraph | None,
         bounds: Mapping[str, Sequence[float]],
         *,
-        belief: BeliefSettings | str | dict[str, Any] = "additive",
-        acquisition: AcquisitionSettings | JointAcquisition | str | dict[str, Any] = "auto",
-        coordination: CoordinationSettings | Maximiser | JointPolicy | str | dict[str, Any] = "admm",
-        transport: TransportSettings | str | dict[str, Any] = "in-process",
+        belief: Given = "additive",
+        acquisition: Given = "auto",
+        coordination: Given | Maximiser | JointPolicy = "admm",
+        transport: Given = "in-process",
         seed: int = 0,
         rounds: int | None = None,
         outcomes: OutcomeMode = "total",

@@ -13,10 +13,12 @@ from swarmbo.acquisition.model import JointAcquisition, Learned, Model, given_ou
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.errors import ConfigError
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import require
 
 
+@kind("acquisition", FUNCTION)
 class AddGPUCB(JointAcquisition, frozen=True, tag="add-gp-ucb"):
     """Sum over disjoint groups of mu_j + sqrt(beta) sigma_j (Kandasamy et al. 2015, eq. (9) and algorithm 1).
 

@@ -20,6 +20,7 @@ from swarmbo.acquisition.trust_box import Restarts, TrustBox, box_around
 from swarmbo.belief.additive import AdditiveGP
 from swarmbo.belief.additive_settings import AdditiveGPSettings
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import require
 
@@ -34,6 +35,7 @@ _GATHERED = 1.5  # growth of the evaluations after which the best of all parts i
 _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
 
 
+@kind("acquisition", FUNCTION)
 class Auto(JointAcquisition, frozen=True, tag="auto"):
     """Outcomes made easier to model, a trust box around the incumbent, and a rule that suits what is observed.
 

@@ -6,9 +6,11 @@ from swarmbo.acquisition.local_problem import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.situation import Situation
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import require
 
 
+@kind("acquisition", FIELD)
 class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     """Distributed batch GP-UCB (Daxberger & Low 2017, eq. (5)): for the peak of a field.
 

@@ -15,9 +15,11 @@ from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import JointAcquisition, Model
 from swarmbo.belief.additive import AdditiveGP
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import require
 
 
+@kind("acquisition", FUNCTION)
 class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
     """Sum over factors of mu_i + sqrt(beta) sigma_i (Hoang et al. 2018, eq. (2)).
 

@@ -13,6 +13,7 @@ from swarmbo.acquisition.box_functions import Received
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import JointAcquisition, Model
 from swarmbo.graph import FactorStack
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import require
 
 
@@ -83,6 +84,7 @@ class NeighbourhoodBounds(BeliefFunctions):
         return {factor: 1.0 + len(self.graph.neighbours(factor)) for factor in self.graph.factors}
 
 
+@kind("acquisition", FUNCTION)
 class DuMBO(JointAcquisition, frozen=True, tag="dumbo"):
     """mu + sqrt(beta) sum_i sqrt(sum over k in N_i of sigma_k² / |N_k|²) (Bardou et al. 2024, eqs. (8) and (9)).
 

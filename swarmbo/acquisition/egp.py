@@ -9,9 +9,11 @@ from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.model import JointAcquisition, Model
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.errors import ConfigError
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 
 
+@kind("acquisition", FUNCTION)
 class EGPTS(JointAcquisition, frozen=True, tag="egp-ts"):
     """Thompson sampling from an ensemble: draw a member by weight, then a function from its posterior.
 
@@ -46,6 +48,7 @@ class EGPTS(JointAcquisition, frozen=True, tag="egp-ts"):
         return SampledFunctions(graph=graph, low=low, high=high, starts=starts, sample=sample)
 
 
+@kind("acquisition", FUNCTION)
 class EGPEI(ExpectedImprovement, frozen=True, tag="egp-ei"):
     """Expected improvement under one model of an ensemble, drawn by weight.
 

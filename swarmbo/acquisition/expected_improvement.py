@@ -12,6 +12,7 @@ from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.model import JointAcquisition, Model
 from swarmbo.graph import FactorStack
+from swarmbo.registry import FUNCTION, kind
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,6 +47,7 @@ class LogImprovements(BeliefFunctions):
         return value, by_mean[..., None] * moments.dmean + (0.5 * by_std / std)[..., None] * moments.dvar
 
 
+@kind("acquisition", FUNCTION)
 class ExpectedImprovement(JointAcquisition, frozen=True, tag="expected-improvement"):
     """Sum over factors of the log expected improvement of f_i(x_i) over f_i at the incumbent.
 

@@ -8,8 +8,10 @@ from jaxtyping import Float
 from swarmbo.acquisition.local_problem import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
+from swarmbo.registry import FIELD, kind
 
 
+@kind("acquisition", FIELD)
 class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="information"):
     """The information term of distributed batch GP-UCB alone (Daxberger & Low 2017, eq. (5)).
 

@@ -10,9 +10,11 @@ from swarmbo.acquisition.local_problem import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
 from swarmbo.errors import ConfigError
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import require
 
 
+@kind("acquisition", FIELD)
 class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     """The straddle score, 1.96 std - |mean - level|, split over the chain (Bryan et al. 2005, section 4).
 

@@ -12,6 +12,7 @@ from swarmbo.acquisition.model import JointAcquisition, Model
 from swarmbo.belief.feature_sample import FeatureSample
 from swarmbo.belief.path_sample import PathSample
 from swarmbo.graph import FactorStack
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import require
 
@@ -39,6 +40,7 @@ class SampledFunctions(BoxFunctions):
         return self.sample.value_and_gradient(stack, U)
 
 
+@kind("acquisition", FUNCTION)
 class Thompson(JointAcquisition, frozen=True, tag="thompson"):
     """Additive Thompson sampling (Thompson 1933) by pathwise conditioning (Wilson et al. 2020, eq. (9)).
 

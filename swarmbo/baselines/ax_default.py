@@ -10,12 +10,14 @@ from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings
 
 _KIND = "ax"
 
 
+@kind("coordination", FUNCTION)
 class AxDefault(Settings, frozen=True, tag_field="kind", tag=_KIND):
     """Ax's ``Client`` with the generation strategy that it chooses by itself, centralised.
 

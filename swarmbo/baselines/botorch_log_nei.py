@@ -9,12 +9,14 @@ from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import known_totals, n_asked
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings, require
 
 _KIND = "botorch-log-nei"
 
 
+@kind("coordination", FUNCTION)
 class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_KIND):
     """BoTorch's single Gaussian process with its defaults, and log noisy expected improvement, centralised.
 

@@ -10,6 +10,7 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings, require
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _DIFFERENCE = 1e-6  # of a side of the box, where slopes come from differences
 
 
+@kind("coordination", FUNCTION)
 class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
     """Multi-start L-BFGS-B on the whole sum: what agreement by messages is measured against.
 
@@ -37,8 +39,9 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         steps: Iterations of one search, >= 1.
 
     Example:
-        >>> from swarmbo.kinds import fitting, JointCoordination, CoordinationSettings, JOINT_TEAM
-        >>> fitting("centralised", JointCoordination, CoordinationSettings, JOINT_TEAM, "$.coordination").starts
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+        >>> sb.Team(graph, {"x": (0.0, 1.0)}, coordination="centralised").coordination.starts
         20
     """
 

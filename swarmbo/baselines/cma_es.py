@@ -9,12 +9,14 @@ from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import seen_totals
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings, require
 
 _SAME = 1e-9  # of a side: a coordinate that went through physical units and back
 
 
+@kind("coordination", FUNCTION)
 class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     """Covariance matrix adaptation, centralised, by its authors' package ``cma`` with its defaults and bounds.
 

@@ -2,10 +2,12 @@
 
 from swarmbo.acquisition import ChainAcquisition, Decision, Situation, choose_in_turn
 from swarmbo.records import SolveReport, Traffic
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
 from swarmbo.transport import Routes, multicast_traffic
 
 
+@kind("coordination", FIELD)
 class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """Sequential greedy batch: GP-BUCB (Desautels et al. 2014).
 

@@ -5,9 +5,11 @@ import numpy as np
 from swarmbo.acquisition import ChainAcquisition, Decision, Situation
 from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
 
 
+@kind("coordination", FIELD)
 class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
     """Each agent maximises GP-UCB (Srinivas et al. 2010) over all that it can reach, as if it were alone.
 

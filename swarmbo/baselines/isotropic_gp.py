@@ -22,10 +22,12 @@ from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.coordination.ascent import ascend
 from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings, require
 
 
+@kind("coordination", FUNCTION)
 class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     """The centralised reference that knows nothing of factors: hard to beat where the function is a bowl.
 

@@ -6,10 +6,12 @@ from jaxtyping import Float
 from swarmbo.acquisition import ChainAcquisition, Decision, Situation
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 
 
+@kind("coordination", FIELD)
 class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
     """Boustrophedon sweep: the map is cut into one strip per agent, each swept in lanes over the planned rounds.
 

@@ -9,10 +9,12 @@ from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings
 
 
+@kind("coordination", FUNCTION)
 class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     """Optuna's ``GPSampler`` with its defaults, centralised.
 
@@ -44,6 +46,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
         return _suggested(situation, "GPSampler", "optuna-gp")
 
 
+@kind("coordination", FUNCTION)
 class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     """Optuna's ``TPESampler``, the default of Optuna, centralised: Parzen estimators of good and of other points.
 

@@ -9,10 +9,12 @@ from swarmbo.acquisition import ChainAcquisition, Decision, Situation
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.records import SolveReport
+from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings
 
 
+@kind("coordination", FIELD, FUNCTION)
 class Random(Settings, frozen=True, tag_field="kind", tag="random"):
     """Each agent picks one of the places it can reach, or values of its own variables, uniformly.
 

@@ -9,10 +9,12 @@ from scipy.stats import qmc
 from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings
 
 
+@kind("coordination", FUNCTION)
 class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
     """The scrambled Sobol sequence that the initial design is the beginning of, continued: no outcome is looked at.
 

@@ -14,6 +14,7 @@ from swarmbo.baselines.sobol import sobol_point
 from swarmbo.baselines.turbo_region import TurboRegion, perturbed, region_around
 from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Settings, require
 
@@ -21,6 +22,7 @@ _STEPS = 50  # of Adam, as the authors' program fits
 _FEATURES = 2048
 
 
+@kind("coordination", FUNCTION)
 class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     """TuRBO-1, centralised, written from the paper; the Gaussian process is GPyTorch's.
 

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from swarmbo.belief.hyperparameters import LengthscaleModel, TimeAxis, TimeCorrelation
 from swarmbo.belief.structure.settings import StructureSettings
 from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Settings, require
 
 
@@ -45,6 +46,7 @@ class FactorPrior(Settings, frozen=True):
         )
 
 
+@kind("belief", FUNCTION)
 class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"):
     """Settings of a sum of Gaussian processes, one per factor, with hyper-parameters fitted jointly.
 

@@ -9,12 +9,14 @@ from jaxtyping import Float
 
 from swarmbo.belief.additive_settings import AdditiveHyperparameters
 from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Settings, require
 
 FittedLengthscales = Literal["fitted", "shared"]
 _SHORTEST, _LONGEST = 1e-9, 1e9
 
 
+@kind("belief", FUNCTION)
 class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
     """Settings of a dictionary of Gaussian processes, weighed by how well they foretold the outcomes.
 

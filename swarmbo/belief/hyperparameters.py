@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings, require
 
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
@@ -43,6 +44,7 @@ class TimeAxis(Settings, frozen=True):
             require(self, field, lambda value: value > 0.0, "a number > 0")
 
 
+@kind("belief", FIELD)
 class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     """Settings of an exact Gaussian process with fitted hyper-parameters.
 

@@ -22,11 +22,10 @@ from swarmbo.metrics.by_goal import (
     scores_of,
 )
 from swarmbo.records import Goal
+from swarmbo.registry import SLOTS
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.summary import read_summary
 from swarmbo.runs.world_record import read_truth, read_world
-
-_METHOD_TABLES = ("belief", "acquisition", "coordination", "transport")
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
@@ -233,7 +232,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
             continue
         scenario = folder.scenario()
         key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
-        method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in _METHOD_TABLES}
+        method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
         world, moves, records = read_world(folder), "frames" in read_truth(folder), folder.records()
         runs.append(
             _Run(

@@ -29,6 +29,7 @@ from swarmbo.coordination.tables import total, violated
 from swarmbo.coordination.whole_part import WholePart
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Settings, require
 from swarmbo.transport import Routes
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 Programs = Generator[Any, Any, PartOutcome]
 
 
+@kind("coordination", FUNCTION)
 class ADMM(Settings, frozen=True, tag_field="kind", tag="admm"):
     """Consensus ADMM from several starts at once; then the runs' ends are recombined, and the best points climbed from.
 

@@ -16,6 +16,7 @@ from swarmbo.coordination.tables import Table, checked_tables, factor_values, si
 from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings, require
 from swarmbo.transport import Routes
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+@kind("coordination", FIELD)
 class Exact(Settings, frozen=True, tag_field="kind", tag="exact"):
     """Variable elimination (bucket elimination, Dechter 1999), refused above a stated budget.
 

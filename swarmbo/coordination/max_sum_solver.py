@@ -23,6 +23,7 @@ from swarmbo.coordination.updates import (
 )
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status, Traffic
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings, require
 from swarmbo.transport import Routes
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 PartSolution = tuple[dict[str, int], Status, int, Traffic]  # choice, status, rounds, what crossed the links
 
 
+@kind("coordination", FIELD)
 class MaxSum(Settings, frozen=True, tag_field="kind", tag="max-sum"):
     """Max-sum by synchronous rounds of messages (Farinelli et al. 2008; Hoang et al. 2018, steps 1-3).
 

@@ -15,6 +15,7 @@ from swarmbo.coordination.zoom_plan import Zoom, ZoomPlan
 from swarmbo.coordination.zoom_program import RefinedMaxSumPlan
 from swarmbo.graph import stacks_of
 from swarmbo.records import Traffic
+from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Settings, require
 from swarmbo.transport import Routes
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Numbers = dict[str, tuple[float, ...]]  # what each factor received, by phase
 
 
+@kind("coordination", FUNCTION)
 class RefinedMaxSum(Settings, frozen=True, tag_field="kind", tag="refined-max-sum"):
     """Max-sum with domain refinement (Hoang et al. 2018 ask for grids of growing granularity, and give no schedule).
 

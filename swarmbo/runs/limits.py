@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from swarmbo.errors import ConfigError
+from swarmbo.registry import SLOTS
 
 DEEPEST = 32
 LARGEST_COUNT = 100_000
 LARGEST_TABLE = 2**31  # entries
 LARGEST_SIZE, SMALLEST_SIZE = 1e12, 1e-12
-
-_TABLES = ("belief", "acquisition", "coordination", "transport")
 
 
 def require_within_reason(scenario: msgspec.Struct) -> None:
@@ -26,7 +25,7 @@ def require_within_reason(scenario: msgspec.Struct) -> None:
         ConfigError: If a count is above 100 000 (2^31 for what counts entries of tables), or another number is neither
             zero nor from 1e-12 to 1e12 in size.
     """
-    for table in _TABLES:
+    for table in SLOTS:
         for path, key, value in _numbers(msgspec.to_builtins(getattr(scenario, table)), f"$.{table}"):
             _require(path, key, value)
 

@@ -12,7 +12,8 @@ import tomli_w
 import swarmbo
 from swarmbo.errors import ConfigError
 from swarmbo.files import read_regular
-from swarmbo.kinds import DEFAULT_KINDS, AcquisitionSettings, BeliefSettings, CoordinationSettings, TransportSettings
+from swarmbo.kinds import DEFAULT_KINDS
+from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides
 from swarmbo.runs.world import default_kinds
@@ -48,10 +49,10 @@ class Scenario(Settings, frozen=True):
     environment: dict[str, Any]
     rounds: int = 25
     seed: int = 0
-    belief: BeliefSettings = msgspec.field(default_factory=lambda: _default("belief"))
-    acquisition: AcquisitionSettings = msgspec.field(default_factory=lambda: _default("acquisition"))
-    coordination: CoordinationSettings = msgspec.field(default_factory=lambda: _default("coordination"))
-    transport: TransportSettings = msgspec.field(default_factory=lambda: _default("transport"))
+    belief: Any = msgspec.field(default_factory=lambda: _default("belief"))
+    acquisition: Any = msgspec.field(default_factory=lambda: _default("acquisition"))
+    coordination: Any = msgspec.field(default_factory=lambda: _default("coordination"))
+    transport: Any = msgspec.field(default_factory=lambda: _default("transport"))
     step_timeout_s: float | None = None
     when_step_fails: Literal["record", "stop"] = "record"
 
@@ -63,14 +64,8 @@ class Scenario(Settings, frozen=True):
         require(self, "step_timeout_s", lambda value: value is None or 1e-3 <= value <= 1e6, is_time)
 
 
-def _default(table: str) -> Any:
-    kinds = {
-        "belief": BeliefSettings,
-        "acquisition": AcquisitionSettings,
-        "coordination": CoordinationSettings,
-        "transport": TransportSettings,
-    }
-    return convert({"kind": DEFAULT_KINDS[table]}, kinds[table], at=f"$.{table}")
+def _default(table: Slot) -> Any:
+    return settings_of(table, DEFAULT_KINDS[FIELD][table], at=f"$.{table}")
 
 
 def scenario_of(data: dict[str, Any]) -> Scenario:
@@ -94,11 +89,12 @@ def scenario_of(data: dict[str, Any]) -> Scenario:
     ):
         if key not in filled:
             raise ConfigError(f"missing; wanted {wanted}", at=f"$.{key}")
-    tables = {table: value for table in DEFAULT_KINDS if isinstance(value := filled.get(table, {}), dict)}
+    tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
         environment = filled["environment"]
         kinds = default_kinds(environment.get("id") if isinstance(environment, dict) else None)
         filled |= {table: {"kind": kinds[table], **value} for table, value in tables.items()}
+    filled |= {table: convert(filled[table], schema(table), at=f"$.{table}") for table in SLOTS}
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"

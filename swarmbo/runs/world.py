@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
 from swarmbo.errors import ConfigError
-from swarmbo.kinds import DEFAULT_KINDS, JOINT_DEFAULT_KINDS
+from swarmbo.kinds import DEFAULT_KINDS
+from swarmbo.registry import FIELD, FUNCTION
 
 if TYPE_CHECKING:
     from swarmbo.runs.scenario import Scenario
@@ -52,7 +54,7 @@ def plug_in_ids() -> list[str]:
     return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
 
 
-def default_kinds(identifier: object) -> dict[str, str]:
+def default_kinds(identifier: object) -> Mapping[str, str]:
     """The kinds that a team is made of in a world, where a scenario does not say.
 
     Args:
@@ -64,7 +66,7 @@ def default_kinds(identifier: object) -> dict[str, str]:
         >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
         ('additive', 'exact')
     """
-    return JOINT_DEFAULT_KINDS if hasattr(_maker(identifier), "factor_graph") else DEFAULT_KINDS
+    return DEFAULT_KINDS[FUNCTION if hasattr(_maker(identifier), "factor_graph") else FIELD]
 
 
 def is_filmed(identifier: object) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from swarmbo.records import Traffic
+from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Settings
 from swarmbo.transport.routes import Routes
 
@@ -19,6 +20,7 @@ class Envelope(NamedTuple):
     payload: bytes
 
 
+@kind("transport", FIELD, FUNCTION)
 class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
     """A faultless transport inside one process.
 

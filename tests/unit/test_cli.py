@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import swarmbo
 from swarmbo.cli import app
+from swarmbo.registry import SLOTS, TEAMS, kinds
 from swarmbo.runs import RunFolder, load
 
 SMALL = [
@@ -168,6 +169,16 @@ def test_list_names_scenarios_and_environments(invoke):
     out = invoke("list").stdout
     assert re.search(r"robots +Four robots", out)
     assert "swarmbo/robot_team-v0" in out
+
+
+def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke):
+    lines = [line.split() for line in invoke("list").stdout.splitlines()]
+    for slot in SLOTS:
+        shown = lines[lines.index([f"{slot}:", "kind"]) + 1 :][: len(kinds(slot))]
+        assert [words[0] for words in shown] == list(kinds(slot))
+        for name, *words in shown:
+            teams = {team for team in TEAMS if any(word.strip(",") == team for word in words[:2])}
+            assert teams == {team for team in TEAMS if name in kinds(slot, team)}, name
 
 
 def test_check_says_that_a_scenario_is_all_right_and_runs_nothing(invoke, tmp_path):

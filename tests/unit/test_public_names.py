@@ -1,38 +1,52 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import swarmbo as sb
+from swarmbo.registry import SLOTS, kinds
+
+STUB = Path(sb.__file__).with_suffix(".pyi")
+NAMES = sorted(sb.homes())
 
 
-def stated_imports():
-    """Names that type checkers see, and the modules they come from."""
-    tree = ast.parse(Path(sb.__file__).read_text(encoding="utf-8"))
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    return {alias.asname: node.module for node in block.body for alias in node.names}
+def test_every_public_name_is_listed_once_as_type_checkers_read_it():
+    imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    listed = Counter(alias.asname for node in imports for alias in node.names)
+    assert set(listed.values()) == {1}
+    assert set(listed) == {name for name in dir(sb) if name != "__version__"}
 
 
-def test_what_type_checkers_see_is_what_is_loaded():
-    public = {name for name in dir(sb) if name != "__version__"}
-    assert public == set(stated_imports())
-    rooms = dict.fromkeys(sb._ROOMS, "swarmbo")
-    assert {name: f"swarmbo.{home}" for name, home in sb._HOME.items()} | rooms == stated_imports()
+def test_no_other_module_lists_them():
+    source = Path(sb.__file__).read_text(encoding="utf-8")
+    assert not [name for name in NAMES if name in source]
 
 
-@pytest.mark.parametrize("name", sorted(stated_imports()))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_public_name_loads_and_has_a_docstring(name):
     assert getattr(sb, name).__doc__
 
 
-@pytest.mark.parametrize("name", sorted(set(stated_imports()) - set(sb._ROOMS)))
+@pytest.mark.parametrize("name", [name for name in NAMES if sb.homes()[name] != "swarmbo"])
 def test_every_public_name_has_an_example_of_its_own(name):
     assert ">>>" in (getattr(sb, name).__doc__ or "")
 
 
+@pytest.mark.parametrize("name", ["Tean", "_homes", "homes_", "__path"])
+def test_what_is_not_public_is_refused_by_name(name):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+        getattr(sb, name)
+
+
+def test_every_kind_is_public():
+    public = {getattr(sb, name) for name in NAMES}
+    assert all(settings in public for slot in SLOTS for settings in kinds(slot).values())
+
+
 def test_importing_the_package_loads_none_of_its_rooms():
-    loaded = "[m for m in sys.modules if m.startswith(('swarmbo.', 'numpy', 'scipy', 'networkx'))]"
-    code = f"import swarmbo, sys; print({loaded})"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+    loaded = "[m for m in sys.modules if m.startswith(('swarmbo.', 'numpy', 'scipy', 'networkx', 'ast', 'typing'))]"
+    code = f"import sys; before = set(sys.modules); import swarmbo; print(set({loaded}) - before)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

@@ -66,7 +66,7 @@ def write(folder, data):
         (
             "coordination.kind=votes",
             "$.coordination.kind",
-            "got 'votes'; wanted one of 'exact', 'max-sum', 'independent'",
+            "got 'votes'; wanted one of 'admm', 'ax', 'botorch-log-nei'",
         ),
         (
             "belief.kernel=matern53",

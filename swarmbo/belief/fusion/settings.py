@@ -3,11 +3,13 @@
 from typing import Literal
 
 from swarmbo.belief.hyperparameters import ExactGPSettings
+from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings, require
 
 FusionMethod = Literal["readings", "summaries", "consensus", "covariance-intersection", "experts"]
 
 
+@kind("belief", FIELD)
 class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
     """A belief for each agent of a team in a field, made of its own readings and its neighbours' messages.
 

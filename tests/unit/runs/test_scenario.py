@@ -14,8 +14,8 @@ MINIMAL = {"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}}
 
 def test_missing_tables_and_kinds_take_their_defaults():
     scenario = scenario_of({**MINIMAL, "belief": {"kernel": "rbf"}})
-    kinds = {table: msgspec.to_builtins(getattr(scenario, table))["kind"] for table in module.DEFAULT_KINDS}
-    assert kinds == module.DEFAULT_KINDS
+    kinds = {table: msgspec.to_builtins(getattr(scenario, table))["kind"] for table in module.SLOTS}
+    assert kinds == module.DEFAULT_KINDS[module.FIELD]
     assert scenario.belief.kernel == "rbf"
     assert (scenario.rounds, scenario.seed) == (25, 0)
 

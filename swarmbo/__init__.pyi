@@ -1,0 +1,110 @@
+"""The public names of swarmbo, each once, with the module that it is loaded from when it is first used."""
+
+from swarmbo import testing as testing
+from swarmbo.acquisition import (
+    DBGPUCB as DBGPUCB,
+    DECHBO as DECHBO,
+    EGPEI as EGPEI,
+    EGPTS as EGPTS,
+    AddGPUCB as AddGPUCB,
+    Auto as Auto,
+    BeliefFunctions as BeliefFunctions,
+    DuMBO as DuMBO,
+    ExpectedImprovement as ExpectedImprovement,
+    Information as Information,
+    JointAcquisition as JointAcquisition,
+    Restarts as Restarts,
+    Straddle as Straddle,
+    Thompson as Thompson,
+    TrustBox as TrustBox,
+)
+from swarmbo.baselines import (
+    CMAES as CMAES,
+    AxDefault as AxDefault,
+    BoTorchLogNEI as BoTorchLogNEI,
+    Centralised as Centralised,
+    Greedy as Greedy,
+    Independent as Independent,
+    IsotropicGP as IsotropicGP,
+    LawnMower as LawnMower,
+    OptunaGP as OptunaGP,
+    OptunaTPE as OptunaTPE,
+    Random as Random,
+    Sobol as Sobol,
+    Turbo1 as Turbo1,
+)
+from swarmbo.belief import (
+    ExactGP as ExactGP,
+    ExactGPSettings as ExactGPSettings,
+    TimeAxis as TimeAxis,
+    TimeCorrelation as TimeCorrelation,
+)
+from swarmbo.belief.additive import (
+    AdditiveGP as AdditiveGP,
+)
+from swarmbo.belief.additive_settings import (
+    AdditiveGPSettings as AdditiveGPSettings,
+)
+from swarmbo.belief.ensemble_settings import (
+    EnsembleSettings as EnsembleSettings,
+)
+from swarmbo.belief.fusion import (
+    FusedSettings as FusedSettings,
+)
+from swarmbo.belief.structure import (
+    RandomBlocks as RandomBlocks,
+    RandomForest as RandomForest,
+    SampledStructure as SampledStructure,
+    ScreenedScopes as ScreenedScopes,
+)
+from swarmbo.belief.warping import (
+    Warp as Warp,
+)
+from swarmbo.coordination import (
+    Exact as Exact,
+    MaxSum as MaxSum,
+    Solution as Solution,
+    exact as exact,
+    max_sum as max_sum,
+)
+from swarmbo.coordination.admm import (
+    ADMM as ADMM,
+)
+from swarmbo.coordination.agreement import (
+    Agreement as Agreement,
+)
+from swarmbo.coordination.refined_max_sum import (
+    RefinedMaxSum as RefinedMaxSum,
+)
+from swarmbo.errors import (
+    SwarmboError as SwarmboError,
+)
+from swarmbo.field_team import (
+    FieldTeam as FieldTeam,
+)
+from swarmbo.graph import (
+    FactorGraph as FactorGraph,
+)
+from swarmbo.kernels import (
+    register_kernel as register_kernel,
+)
+from swarmbo.records import (
+    PointQuery as PointQuery,
+    PointRecommendation as PointRecommendation,
+    Query as Query,
+    Recommendation as Recommendation,
+    SolveReport as SolveReport,
+)
+from swarmbo.spaces import (
+    Domain as Domain,
+)
+from swarmbo.team import (
+    Team as Team,
+)
+from swarmbo.transport import (
+    InProcess as InProcess,
+)
+
+__version__: str
+
+def homes() -> dict[str, str]: ...
