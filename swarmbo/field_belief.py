@@ -9,9 +9,9 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.belief.success import Requirement, SuccessGP
-from swarmbo.field_logbook import FieldLogbook, OpenBatch
+from swarmbo.belief.success import Requirement, SuccessGP, excess_of
 from swarmbo.kinds import FieldBelief
+from swarmbo.logbook import Logbook
 from swarmbo.readings import Reading
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
@@ -109,22 +109,23 @@ def with_fit(belief: TeamBelief, seed: int) -> TeamBelief:
     return belief
 
 
-def with_pending(belief: TeamBelief, batches: Iterable[OpenBatch], round_number: int) -> PlaceBelief:
+def with_pending(belief: TeamBelief, log: Logbook, round_number: int) -> PlaceBelief:
     """What is to be decided by: what is out taken as measured in the variance, each batch in its own round.
 
     Args:
         belief: What the team believes, at the present round.
-        batches: What is out.
+        log: What is out.
         round_number: The present round.
     """
     given: PlaceBelief = belief.views if isinstance(belief, FusedBelief) else belief
-    for batch in batches:
-        given = given.at(batch.round).condition_on_pending(np.array(list(batch.points.values())))
+    for query in log.open.values():
+        places = log.problem.places(query.point, query.waits)
+        given = given.at(query.moment).condition_on_pending(np.array(list(places.values())))
     return given.at(round_number)
 
 
 def required_of(
-    belief: TeamBelief, log: FieldLogbook, agents: Iterable[str], domain: Domain, round_number: int
+    belief: TeamBelief, log: Logbook, agents: Iterable[str], domain: Domain, round_number: int
 ) -> dict[str, Requirement]:
     """How likely measurements must be to succeed; of agents that know of a failure.
 
@@ -133,18 +134,19 @@ def required_of(
 
     Args:
         belief: What the team believes.
-        log: With the failures that all know of, and each agent's record.
+        log: With the measurements that failed, which all know of, and each agent's record.
         agents: Whose.
         domain: The box of places.
         round_number: The present round.
     """
+    failed = _failed_places(log)
     d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
     for agent in agents:
         if isinstance(belief, FusedBelief):
             good, bad = belief.reports(agent)
             memory = belief.agents[agent].proposal.hyperparameters.time
         else:
-            good, bad = belief.X, np.array(log.dead).reshape(len(log.dead), d + 1)
+            good, bad = belief.X, failed
             memory = belief.hyperparameters.time
         if not len(bad):
             continue
@@ -159,8 +161,18 @@ def required_of(
                 now=round_number,
                 memory=memory,
             )
-        out[agent] = Requirement.after(log.excess.get(agent, 0.0), made[key], np.arange(d))
+        out[agent] = Requirement.after(excess_of(log.record(agent).tolist()), made[key], np.arange(d))
     return out
+
+
+def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
+    """Where and when measurements failed: places, physical, and the round last."""
+    data, problem = log.history, log.problem
+    rows, channels = np.nonzero(data.failed)
+    columns = [problem.columns(problem.channels[number]) for number in channels]
+    moments = np.zeros(len(data)) if data.moments is None else data.moments
+    found = [[*data.X[row, own], moments[row]] for row, own in zip(rows, columns, strict=True)]
+    return np.array(found).reshape(len(found), problem.domain.n_dims // len(problem.channels) + 1)
 
 
 def measured_places(belief: TeamBelief, n_dims: int) -> Float[np.ndarray, "n d"]:

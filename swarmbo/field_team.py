@@ -15,7 +15,6 @@ from swarmbo.candidate_places import checked_candidates, places_to_recommend, ra
 from swarmbo.checks import (
     LARGEST_OUTCOME,
     check_links,
-    distinct_names,
     query_name,
     real_array,
     reported_number,
@@ -23,6 +22,7 @@ from swarmbo.checks import (
     table,
     whole_number,
 )
+from swarmbo.data import Dataset
 from swarmbo.deciding import decide
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.field_belief import (
@@ -35,9 +35,10 @@ from swarmbo.field_belief import (
     with_readings,
     with_survey,
 )
-from swarmbo.field_logbook import FieldLogbook
 from swarmbo.kinds import Given, field_kinds, to_plain
+from swarmbo.logbook import Logbook
 from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
+from swarmbo.problem import Problem
 from swarmbo.readings import Outcome, Reading, reported
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.spaces import Domain
@@ -81,18 +82,18 @@ class FieldTeam(OneAtATime):
         rounds: int | None = None,
     ) -> None:
         super().__init__()
-        self.agents = distinct_names(agents, "agent", "$.agents")
+        self.problem = Problem.of_field(agents, domain)
+        self.agents = self.problem.agents
         seed, rounds = whole_number(seed, 0, "$.seed"), None if rounds is None else whole_number(rounds, 1, "$.rounds")
         self.domain = domain
         kinds = field_kinds(belief, acquisition, coordination, transport)
         self.belief_settings, self.acquisition, self.coordination, self.transport = kinds
         self.seed, self.horizon = seed, rounds
         self.belief: ExactGP | FusedBelief = empty_belief(self.belief_settings, domain, self.agents, seed)
-        self.round = 0
         self.last_query: Query | None = None
         self.last_report: SolveReport | None = None
         self.last_sharing = Traffic()
-        self._log = FieldLogbook()
+        self._log = Logbook.empty(self.problem)
         self._acting: str | None = None  # the query that the environment is carrying out
         self._world: World | None = None
         self._positions: dict[str, np.ndarray] = {}
@@ -139,9 +140,10 @@ class FieldTeam(OneAtATime):
         ``act`` calls it before the first round. Call it yourself before a further episode; the belief is kept. Rounds
         are counted from 0 again: where data fade, those of an earlier episode count as of the same round of this one.
         """
-        self.round, self._acting, self._positions, self._starts = 0, None, {}, {}
-        self._log = self._log.without(self._log.open)
-        self._learn(reported(infos, self.agents, {}, self.domain), self.round)
+        self._acting, self._positions, self._starts = None, {}, {}
+        self._log = self._log.in_new_episode()
+        self._learn(readings := reported(infos, self.agents, {}, self.domain), self.round)
+        self._log = self._with_readings(readings, chosen=False)
 
     @whole_or_not_at_all
     def act(
@@ -188,10 +190,12 @@ class FieldTeam(OneAtATime):
         """
         sent: Mapping[str, np.ndarray] = {}
         if self._acting is not None and self._acting in self._log.open:
-            sent = self._log.open[self._acting].points
+            query = self._log.open[self._acting]
+            sent = self.problem.places(query.point, query.waits)
             self._log = self._log.without([self._acting])
         self._acting = None
-        self._learn(reported(infos, self.agents, sent, self.domain), self.round)
+        self._learn(readings := reported(infos, self.agents, sent, self.domain), self.round)
+        self._log = self._with_readings(readings, chosen=bool(sent))
 
     @whole_or_not_at_all
     def ask(
@@ -221,16 +225,16 @@ class FieldTeam(OneAtATime):
         """
         takes_part = self._known(self.agents if agents is None else agents)
         check_links(links)
-        places = self._places(takes_part, candidates, self.round + 1)
+        now = self._log.round
+        places = self._places(takes_part, candidates, now)
         prices = {} if prices is None else dict(table(prices, "{agent: price}", "$.prices"))
         self._known(list(prices))
         for agent, price in prices.items():
             if not reported_number(price) >= 0.0:
                 raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at=f"$.prices.{agent}")
-        self.round += 1
         self.refit()
-        self.belief = self.belief.at(self.round)
-        belief = with_pending(self.belief, self._log.open.values(), self.round)
+        self.belief = self.belief.at(now)
+        belief = with_pending(self.belief, self._log, now)
         decision = decide(
             Situation(
                 agents=takes_part,
@@ -240,12 +244,12 @@ class FieldTeam(OneAtATime):
                 belief=belief,
                 links=links,
                 domain=self.domain,
-                round=self.round,
+                round=now,
                 horizon=self.horizon,
                 seed=self.seed,
                 prices={agent: float(price) for agent, price in prices.items() if price > 0.0},
                 level=self._world.level if self._world else None,
-                required=required_of(self.belief, self._log, takes_part, self.domain, self.round),
+                required=required_of(self.belief, self._log, takes_part, self.domain, now),
             ),
             self.acquisition,
             self.coordination,
@@ -253,7 +257,7 @@ class FieldTeam(OneAtATime):
         )
         points = {agent: decision.points[agent].copy() for agent in takes_part if agent in decision.points}
         predictions = [view_of(belief, agent).posterior(point[None]) for agent, point in points.items()]
-        self._log, query_id = self._log.with_query(points, self.round)
+        self._log, query_id = self._log.with_query(self.problem.joint(points))
         query = Query(
             id=query_id,
             points=points,
@@ -289,17 +293,19 @@ class FieldTeam(OneAtATime):
         query_id = query_name(query)
         outcomes = {} if outcomes is None else dict(table(outcomes, "{agent: outcome}", "$.outcomes"))
         locations = {} if locations is None else dict(table(locations, "{agent: location}", "$.locations"))
-        batch = self._log.batch(query_id, outcomes)
+        asked = self._log.query(query_id, outcomes)
+        sent = self.problem.places(asked.point, asked.waits)
         if strangers := [agent for agent in locations if agent not in outcomes]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
         told = {
-            agent: Reading.of(agent, locations.get(agent, batch.points[agent]), outcome, self.domain)
+            agent: Reading.of(agent, locations.get(agent, sent[agent]), outcome, self.domain)
             for agent, outcome in outcomes.items()
         }
         if failed:
-            told |= {agent: Reading(point, np.nan) for agent, point in batch.points.items() if agent not in told}
-        self._learn({agent: told[agent] for agent in self.agents if agent in told}, batch.round)
-        self._log = self._log.with_told(query_id, told)
+            told |= {agent: Reading(point, np.nan) for agent, point in sent.items() if agent not in told}
+        self._learn({agent: told[agent] for agent in self.agents if agent in told}, asked.moment)
+        point = self.problem.joint({agent: reading.place for agent, reading in told.items()})
+        self._log = self._log.with_factors(query_id, {a: reading.outcome for a, reading in told.items()}, point=point)
 
     @whole_or_not_at_all
     def attach(self, locations: ArrayLike, outcomes: ArrayLike) -> None:
@@ -328,7 +334,11 @@ class FieldTeam(OneAtATime):
             raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
         good = np.abs(y) < LARGEST_OUTCOME
         self.belief = with_survey(self.belief, self.agents[0], X[good], y[good], X[~good])
-        self._log = self._log.with_dead(X[~good, :d], X[~good, d] if X.shape[1] > d else self.round)
+        first, k = self.agents[0], len(self.agents)
+        joint, factors = np.full((len(y), k * d), np.nan), np.full((len(y), k), np.nan)
+        joint[:, self.problem.columns(first)], factors[good, 0] = X[:, :d], y[good]
+        moments = X[:, d] if X.shape[1] > d else self.round
+        self._log = self._log.with_evaluations(joint, np.full(len(y), np.nan), factors, moments)
 
     @whole_or_not_at_all
     def refit(self) -> None:
@@ -358,7 +368,7 @@ class FieldTeam(OneAtATime):
     @whole_or_not_at_all
     def state_dict(self) -> dict[str, Any]:
         """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
-        belief = self.belief.state_dict()
+        belief, (log, rows) = self.belief.state_dict(), self._log.to_state()
         plain = {
             "version": STATE_VERSION,
             "agents": list(self.agents),
@@ -372,15 +382,13 @@ class FieldTeam(OneAtATime):
                 "seed": self.seed,
                 "rounds": self.horizon,
             },
-            "round": self.round,
-            "asked": self._log.asked,
+            "log": log,
             "acting": self._acting,
-            **self._log.to_plain(),
             "positions": {agent: position.tolist() for agent, position in self._positions.items()},
             "starts": {agent: start.tolist() for agent, start in self._starts.items()},
             "belief": belief["json"],
         }
-        return {"json": plain, "arrays": {f"belief/{name}": array for name, array in belief["arrays"].items()}}
+        return {"json": plain, "arrays": rows | {f"belief/{n}": array for n, array in belief["arrays"].items()}}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None) -> "FieldTeam":
@@ -413,14 +421,23 @@ class FieldTeam(OneAtATime):
         require_version(plain)
         require_same(plain, own, ("agents", "low", "high"))
         require_same(plain["settings"], own["settings"], ("belief",))
-        self.round, self._acting = plain["round"], plain["acting"]
-        self._log = FieldLogbook.from_plain(plain)
+        self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
         self._positions = {agent: np.array(position) for agent, position in plain["positions"].items()}
         self._starts = {agent: np.array(start) for agent, start in plain["starts"].items()}
-        belief_arrays = {name.removeprefix("belief/"): array for name, array in arrays.items()}
+        belief_arrays = {n.removeprefix("belief/"): a for n, a in arrays.items() if n.startswith("belief/")}
         belief_state = {"json": plain["belief"], "arrays": belief_arrays}
         self.belief = saved_belief(self.belief_settings, self.domain, self.agents, self.seed, belief_state)
         return self
+
+    @property
+    def round(self) -> int:
+        """Number of queries in this episode."""
+        return self._log.round - 1
+
+    @property
+    def history(self) -> Dataset:
+        """Everything that was measured so far."""
+        return self._log.history
 
     @property
     def failures(self) -> int:
@@ -457,8 +474,14 @@ class FieldTeam(OneAtATime):
         self.belief, self.last_sharing = with_readings(
             self.belief, readings, self.agents, links, moment=moment, now=self.round
         )  # first what may refuse them, so that nothing has changed if it does
-        dead = [reading.place for reading in readings.values() if not reading.is_good]
-        self._log = self._log.with_dead(np.array(dead), moment)
-        self._log = self._log.with_record({agent: reading.is_good for agent, reading in readings.items()})
         places = {agent: reading.place for agent, reading in readings.items()}
         self._positions, self._starts = self._positions | places, places | self._starts
+
+    def _with_readings(self, readings: Mapping[str, Reading], *, chosen: bool) -> Logbook:
+        """The logbook with what agents measured in a world, whether they were sent there or not."""
+        if not readings:
+            return self._log
+        factors = np.array([[readings[agent].outcome if agent in readings else np.nan for agent in self.agents]])
+        point = self.problem.joint({agent: reading.place for agent, reading in readings.items()})
+        nothing = np.array([np.nan])
+        return self._log.with_evaluations(point[None], nothing, factors, self.round, attached=False, chosen=chosen)

@@ -1,4 +1,4 @@
-"""What a team with a factor graph asked for, what is still out, and what came back."""
+"""What a team asked for, what is still out, and what came back."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.acquisition import History
+from swarmbo.data import Dataset
 from swarmbo.errors import UnknownQueryError
+from swarmbo.problem import Problem
 
-_DATA = ("X", "totals", "factors", "moments")  # of a history
-_ORIGINS = ("attached", "chosen")
+_NUMBERS = ("X", "totals", "factors", "moments")
+_FLAGS = ("attached", "chosen", "taken")
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,17 +20,17 @@ class OpenQuery:
     """A joint point that is out for evaluation.
 
     Args:
-        point: Where (n,), physical.
+        point: Where (n,), physical; NaN for variables of agents that take no part.
+        waits: Channels whose outcomes are still to come.
         row: Its row in the history, once a part of its outcome was told.
-        told: Factors whose outcomes were told.
         moment: The round in which it was asked for.
         chosen: Whether a method chose it; if not, it belongs to the initial design.
     """
 
     point: Float[np.ndarray, " n"]
+    waits: tuple[str, ...]
     row: int | None = None
-    told: tuple[str, ...] = ()
-    moment: float = 0.0
+    moment: int = 1
     chosen: bool = True
 
 
@@ -38,50 +39,43 @@ class Logbook:
     """The history of a team and its open queries, immutable: what changes it returns a new one.
 
     Args:
-        factors: Names of the graph's factors, in its order.
+        problem: Whose channels.
         history: Evaluations, in the order in which their first outcome was told.
         open: Queries that wait for outcomes, by id, in the order in which they were asked.
         asked: Number of queries so far.
+        begun: How many of them were asked before this episode.
         failures: Number of outcomes that were told to have failed.
+
+    Example:
+        >>> from swarmbo.spaces import Domain
+        >>> field = Problem.of_field(["a", "b"], Domain(np.zeros(1), np.ones(1)))
+        >>> log, query_id = Logbook.empty(field).with_query(np.array([0.2, 0.9]))
+        >>> log = log.with_factors(query_id, {"b": 1.5})
+        >>> log.open[query_id].waits, log.history.factors.tolist()
+        (('a',), [[nan, 1.5]])
     """
 
-    factors: tuple[str, ...]
-    history: History
+    problem: Problem
+    history: Dataset
     open: Mapping[str, OpenQuery]
     asked: int = 0
+    begun: int = 0
     failures: int = 0
 
     @classmethod
-    def empty(cls, n_variables: int, factors: Iterable[str]) -> "Logbook":
+    def empty(cls, problem: Problem) -> "Logbook":
         """A logbook with nothing in it."""
-        names = tuple(factors)
-        no_rows, k = np.zeros(0, dtype=bool), len(names)
-        nothing = History(
-            X=np.zeros((0, n_variables)),
-            totals=np.zeros(0),
-            factors=np.zeros((0, k)),
-            moments=np.zeros(0),
-            attached=no_rows,
-            chosen=no_rows,
-            awaited=np.zeros((0, k), dtype=bool),
-        )
-        return cls(names, nothing, {})
+        return cls(problem, Dataset.empty(problem.domain.n_dims, len(problem.channels)), {})
 
     @property
     def round(self) -> int:
-        """1 before anything was asked; every query is a round."""
-        return self.asked + 1
+        """The coming round of this episode: 1 before anything was asked; every query is a round."""
+        return self.asked - self.begun + 1
 
     @property
     def n_evaluations(self) -> int:
         """Points that were evaluated or are out."""
         return len(self.history) + len(self.pending)
-
-    @property
-    def n_data(self) -> int:
-        """Evaluated points with at least one outcome."""
-        known = np.isfinite(self.history.totals) | np.isfinite(self.history.factors).any(axis=1)
-        return int(known.sum())
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
@@ -98,35 +92,69 @@ class Logbook:
         """Points of which not all was told yet."""
         return self._stacked([query.point for query in self.open.values()])
 
-    def out_of(self, factor: str) -> Float[np.ndarray, "q n"]:
-        """Points of which the outcome of a factor was not told yet."""
-        return self._stacked([query.point for query in self.open.values() if factor not in query.told])
+    def out_of(self, channel: str) -> Float[np.ndarray, "q n"]:
+        """Points of which the outcome of a channel was not told yet."""
+        return self._stacked([query.point for query in self.open.values() if channel in query.waits])
 
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
         """All points that were ever evaluated or are out."""
         return np.concatenate([self.history.X, self.pending])
 
-    @property
-    def failed(self) -> Bool[np.ndarray, "t k"]:
-        """Which outcomes of factors failed: those that nobody waits for any more, and that nothing is known of."""
-        history = self.history
-        unknown = np.isnan(history.factors) & np.isnan(history.totals)[:, None]
-        return unknown if history.awaited is None else unknown & ~history.awaited
+    def record(self, channel: str) -> Bool[np.ndarray, " s"]:
+        """Which of a channel's own outcomes succeeded, in the order of the history; attached ones are not its own."""
+        data, column = self.history, self.problem.channels.index(channel)
+        told = ~np.isnan(data.factors[:, column])
+        own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached
+        return told[own & (told | data.failed[:, column])]
 
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
-        """Send out a point, which a method chose or the initial design has; the new logbook, and the query's id."""
-        query_id = f"q{self.asked + 1:05d}"
-        query = OpenQuery(point, moment=self.round, chosen=chosen)
-        return replace(self, open={**self.open, query_id: query}, asked=self.asked + 1), query_id
+        """Send out a point, which a method chose or the initial design has; the new logbook, and the query's id.
+
+        A query in which nobody takes part waits for nothing.
+        """
+        query_id, waits = f"q{self.asked + 1:05d}", self.problem.channels_in(point)
+        query = OpenQuery(point.copy(), waits, moment=self.round, chosen=chosen)
+        return replace(
+            self, open={**self.open, query_id: query} if waits else self.open, asked=self.asked + 1
+        ), query_id
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
-        """Give up waiting for queries; what was told of them stays."""
-        given_up = set(query_ids)
-        return self._with_open({key: query for key, query in self.open.items() if key not in given_up})
+        """Give up waiting for queries; what was told of them stays, and what was not has not failed."""
+        history = self.history
+        taken = None if history.taken is None else history.taken.copy()
+        given_up = {key: self.open[key] for key in query_ids if key in self.open}
+        for query in given_up.values():
+            if query.row is not None and taken is not None:
+                taken[query.row, [channel in query.waits for channel in self.problem.channels]] = False
+        return replace(self, history=replace(history, taken=taken))._closed(given_up)
+
+    def in_new_episode(self) -> "Logbook":
+        """Give up waiting, and count rounds from 1 again."""
+        return replace(self.without(self.open), begun=self.asked)
+
+    def query(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
+        """An open query.
+
+        Args:
+            query_id: Its id.
+            channels: Whose outcomes it must wait for.
+
+        Raises:
+            UnknownQueryError: If it is not open, or a channel is unknown or was told before.
+        """
+        if query_id not in self.open:
+            raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self.open)}")
+        query, named = self.open[query_id], list(channels)
+        asked = self.problem.channels_in(query.point)
+        if strangers := [channel for channel in named if channel not in asked]:
+            raise UnknownQueryError(f"query {query_id!r} waits for {list(query.waits)}, got one of {strangers}")
+        if again := [channel for channel in named if channel not in query.waits]:
+            raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
+        return query
 
     def with_total(self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None) -> "Logbook":
-        """Close a query with the outcome of the sum of all factors.
+        """Close a query with the outcome of the sum of all channels.
 
         Args:
             query_id: Of an open query.
@@ -136,12 +164,11 @@ class Logbook:
         Raises:
             UnknownQueryError: If it is not open.
         """
-        query = self._open_query(query_id)
-        row, history = self._row(query, point)
+        row, history = self._row(self.query(query_id), point)
         totals = history.totals.copy()
         totals[row] = total
         failures = self.failures + int(np.isnan(total))
-        return replace(self, history=replace(history, totals=totals), failures=failures).without([query_id])
+        return replace(self, history=replace(history, totals=totals), failures=failures)._closed([query_id])
 
     def with_factors(
         self,
@@ -151,125 +178,134 @@ class Logbook:
         rest_failed: bool = False,
         point: Float[np.ndarray, " n"] | None = None,
     ) -> "Logbook":
-        """Note outcomes of some factors; the query stays open until all are told.
+        """Note outcomes of some channels; the query stays open until all are told.
 
         Args:
             query_id: Of an open query.
-            outcomes: By factor; NaN if it failed.
-            rest_failed: Whether all factors that are not told failed.
-            point: Where it was really evaluated.
+            outcomes: By channel; NaN if it failed.
+            rest_failed: Whether all that are not told failed.
+            point: Where it was really evaluated, NaN for variables that are as asked. What a channel that was told
+                before reads stays.
 
         Raises:
-            UnknownQueryError: If the query is not open, or a factor is unknown or was told before.
+            UnknownQueryError: If the query is not open, or a channel is unknown or was told before.
         """
-        query = self._open_query(query_id)
-        if strangers := [factor for factor in outcomes if factor not in self.factors]:
-            raise UnknownQueryError(f"query {query_id!r} waits for factors {self._left(query)}, got one of {strangers}")
-        if again := [factor for factor in outcomes if factor in query.told]:
-            raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {self._left(query)}")
+        query = self.query(query_id, outcomes)
         row, history = self._row(query, point)
-        by_factor = history.factors.copy()
-        for factor, outcome in outcomes.items():
-            by_factor[row, self.factors.index(factor)] = outcome
-        told = replace(query, point=history.X[row], row=row, told=(*query.told, *outcomes))
-        left = self._left(told)
+        told, channels = history.factors.copy(), self.problem.channels
+        for channel, outcome in outcomes.items():
+            told[row, channels.index(channel)] = outcome
+        history = replace(history, factors=told)
+        left = tuple(channel for channel in query.waits if channel not in outcomes)
         failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values()) + (len(left) if rest_failed else 0)
-        log = replace(self, history=_with_sums(replace(history, factors=by_factor)), failures=self.failures + failures)
+        log = replace(self, history=self._summed(history), failures=self.failures + failures)
         if rest_failed or not left:
-            return log.without([query_id])
-        return log._with_open({**log.open, query_id: told})
+            return log._closed([query_id])
+        return log._with_open({**log.open, query_id: replace(query, point=history.X[row], waits=left, row=row)})
 
     def with_evaluations(
         self,
         X: Float[np.ndarray, "t n"],
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
-        moments: Float[np.ndarray, " t"] | None = None,
+        moments: Float[np.ndarray, " t"] | float | None = None,
+        *,
+        attached: bool = True,
+        chosen: bool = False,
     ) -> "Logbook":
-        """Add evaluations that were never asked for, of the present round if nobody says of which.
+        """Add evaluations that no open query waits for.
 
-        Rows without any outcome count as failed.
+        Args:
+            X: Joint points (t, n), physical; NaN for variables of agents that took no part.
+            totals: Outcomes of the sum (t,); NaN where not known.
+            factors: Outcomes by channel (t, k); NaN where not known.
+            moments: The round of each; the coming one if nobody says.
+            attached: Whether somebody brought them; then a row without any outcome is one failure. If not, agents
+                measured in a world, and each of them that took part and has no outcome failed.
+            chosen: Whether a method chose them.
         """
-        rounds = np.full(len(X), float(self.round)) if moments is None else moments
-        added = self._with_rows(X, totals, factors, rounds, attached=True)
-        nothing = np.isnan(totals) & np.isnan(factors).all(axis=1)
-        return replace(self, history=_with_sums(added), failures=self.failures + int(nothing.sum()))
+        rounds = np.broadcast_to(np.asarray(self.round if moments is None else moments, dtype=float), len(X))
+        added = self._rows(X, totals, factors, rounds, attached=attached, chosen=chosen)
+        unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
+        failures = self.failures + int(unknown.sum())
+        return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain data and arrays."""
         plain = {
             "asked": self.asked,
+            "begun": self.begun,
             "failures": self.failures,
-            "open": {key: [q.point.tolist(), q.row, list(q.told), q.moment, q.chosen] for key, q in self.open.items()},
+            "open": {key: [list(q.waits), q.row, q.moment, q.chosen] for key, q in self.open.items()},
         }
-        return plain, {name: getattr(self.history, name).copy() for name in (*_DATA, *_ORIGINS)}
+        rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS)}
+        return plain, {**rows, "open": self.out}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
-        """The logbook, of the same factors, that ``to_state`` wrote down."""
-        history = History(
-            **{name: np.array(arrays[name], dtype=float) for name in _DATA},
-            **{name: np.array(arrays[name], dtype=bool) for name in _ORIGINS},
+        """The logbook, of the same problem, that ``to_state`` wrote down."""
+        history = Dataset(
+            **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
+            **{name: np.array(arrays[name], dtype=bool) for name in _FLAGS},
         )
-        log = replace(self, history=history, asked=plain["asked"], failures=plain["failures"])
-        return log._with_open(
-            {
-                key: OpenQuery(np.array(point), row, tuple(told), moment, chosen)
-                for key, (point, row, told, moment, chosen) in plain["open"].items()
-            }
-        )
+        counts = {name: plain[name] for name in ("asked", "begun", "failures")}
+        points = np.array(arrays["open"], dtype=float)
+        queries = {
+            key: OpenQuery(point, tuple(waits), row, moment, chosen)
+            for point, (key, (waits, row, moment, chosen)) in zip(points, plain["open"].items(), strict=True)
+        }
+        return replace(self, history=history, **counts)._with_open(queries)
+
+    def _closed(self, query_ids: Iterable[str]) -> "Logbook":
+        return self._with_open({key: query for key, query in self.open.items() if key not in set(query_ids)})
 
     def _with_open(self, queries: Mapping[str, OpenQuery]) -> "Logbook":
         """Wait for other queries; the history then says what is still to come of those that were told in part."""
         awaited = np.zeros(self.history.factors.shape, dtype=bool)
         for query in queries.values():
             if query.row is not None:
-                awaited[query.row] = [factor not in query.told for factor in self.factors]
+                awaited[query.row] = [channel in query.waits for channel in self.problem.channels]
         return replace(self, open=queries, history=replace(self.history, awaited=awaited))
 
     def _stacked(self, points: list[Float[np.ndarray, " n"]]) -> Float[np.ndarray, "q n"]:
         return np.array(points).reshape(-1, self.history.X.shape[1])
 
-    def _open_query(self, query_id: str) -> OpenQuery:
-        if query_id not in self.open:
-            raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self.open)}")
-        return self.open[query_id]
+    def _summed(self, history: Dataset) -> Dataset:
+        """Outcomes of all factors are one of their sum; those in a field are not."""
+        return history if self.problem.is_field else history.with_sums()
 
-    def _left(self, query: OpenQuery) -> list[str]:
-        return [factor for factor in self.factors if factor not in query.told]
-
-    def _row(self, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, History]:
-        """A query's row in the history, and the history that has it."""
-        if query.row is not None:
+    def _row(self, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
+        """A query's row in the history, and the history that has it at the point where it was evaluated."""
+        place = query.point if point is None else np.where(np.isnan(point), query.point, point)
+        if query.row is None:
+            unknown = np.full((1, len(self.problem.channels)), np.nan)
+            moment = np.array([float(query.moment)])
+            added = self._rows(place[None], unknown[:, 0], unknown, moment, attached=False, chosen=query.chosen)
+            return len(self.history), self.history.then(added)
+        if point is None:
             return query.row, self.history
-        place = query.point if point is None else point
-        unknown = np.full((1, len(self.factors)), np.nan)
-        moment = np.array([query.moment])
-        added = self._with_rows(place[None], np.array([np.nan]), unknown, moment, chosen=query.chosen)
-        return len(self.history), added
+        X, free = self.history.X.copy(), np.ones(len(place), dtype=bool)
+        for channel in set(self.problem.channels_in(query.point)) - set(query.waits):
+            free[self.problem.columns(channel)] = False  # what was told was told of there
+        X[query.row, free] = place[free]
+        return query.row, replace(self.history, X=X)
 
-    def _with_rows(
+    def _rows(
         self,
         X: Float[np.ndarray, "t n"],
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
         moments: Float[np.ndarray, " t"],
         *,
-        attached: bool = False,
-        chosen: bool = False,
-    ) -> History:
-        new = {
-            "X": X,
-            "totals": totals,
-            "factors": factors,
-            "moments": moments,
-            "attached": np.full(len(X), attached),
-            "chosen": np.full(len(X), chosen),
-            "awaited": np.zeros(factors.shape, dtype=bool),
-        }
-        return History(**{name: np.concatenate([getattr(self.history, name), rows]) for name, rows in new.items()})
-
-
-def _with_sums(history: History) -> History:
-    """Totals that follow from the outcomes of all factors."""
-    sums = history.factors.sum(axis=1)  # NaN unless all are known
-    return replace(history, totals=np.where(np.isnan(history.totals), sums, history.totals))
+        attached: bool,
+        chosen: bool,
+    ) -> Dataset:
+        return Dataset(
+            X=X,
+            totals=totals,
+            factors=factors,
+            moments=moments,
+            attached=np.full(len(X), attached),
+            chosen=np.full(len(X), chosen),
+            awaited=np.zeros(factors.shape, dtype=bool),
+            taken=self.problem.taken(X),
+        )

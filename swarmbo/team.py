@@ -19,13 +19,13 @@ from swarmbo.deciding import decide_joint, learned_model
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.field_team import FieldTeam
 from swarmbo.graph import FactorGraph
-from swarmbo.joint_space import JointSpace
 from swarmbo.joint_world import JointWorld
 from swarmbo.kinds import Given, JointPolicy, Maximiser, joint_kinds, to_plain
 from swarmbo.logbook import Logbook
 from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
 from swarmbo.one_shot_world import Measurement, OneShotWorld, Scopes
 from swarmbo.outcomes import Outcome, evaluations_of, numbers_of
+from swarmbo.problem import Problem
 from swarmbo.records import PointQuery, PointRecommendation, SolveReport, Traffic
 from swarmbo.rng import stream
 from swarmbo.sharing import outcome_traffic
@@ -99,14 +99,8 @@ class Team(OneAtATime):
         super().__init__()
         seed, initial = whole_number(seed, 0, "$.seed"), whole_number(initial, 1, "$.initial")
         rounds = None if rounds is None else whole_number(rounds, 1, "$.rounds")
-        if outcomes not in ("total", "per-factor"):
-            raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
-        if graph is None and outcomes == "per-factor":
-            raise ConfigError(
-                "got 'per-factor' without a graph; wanted the graph that has the factors", at="$.outcomes"
-            )
-        self.space = JointSpace.of(graph, bounds, variable_owners)
-        self.graph, self.domain = self.space.graph, self.space.domain
+        self.problem = Problem.of(graph, bounds, variable_owners, outcomes)
+        self.graph, self.domain = self.problem.graph, self.problem.domain
         kinds = joint_kinds(belief, acquisition, coordination, transport, outcomes)
         self.belief_settings, self.acquisition, self.coordination, self.transport = kinds
         self.seed, self.horizon, self.initial = seed, rounds, initial
@@ -115,7 +109,7 @@ class Team(OneAtATime):
         self.last_query: PointQuery | None = None
         self.last_report: SolveReport | None = None
         self.last_sharing = Traffic()
-        self._log = Logbook.empty(self.domain.n_dims, self.graph.factors)
+        self._log = Logbook.empty(self.problem)
         self._learned: Learned | None = None  # before the last decision: the one part of a model that is not replayed
         self._made: tuple[Logbook, Model] | None = None
         self._acting: str | None = None  # the query that the environment is carrying out
@@ -209,7 +203,7 @@ class Team(OneAtATime):
             return  # the action is held
         query_id, self._acting = self._acting, None
         point, outcome = evaluation
-        if point is not None and not self.space.has_point(point):
+        if point is not None and not self.problem.has_point(point):
             point, outcome = None, None
         self.tell(query_id, outcome, point=point, failed=True)
 
@@ -248,10 +242,10 @@ class Team(OneAtATime):
             model = self.model
             self._learned = model.learned
             U, report = decide_joint(self._situation(links), model, self.acquisition, self.coordination, self.transport)
-        point = self.space.in_box(self._apart(np.clip(U, 0.0, 1.0)))
+        point = self.problem.in_box(self._apart(np.clip(U, 0.0, 1.0)))
         mean, std = (None, None) if model is None else (float(array[0]) for array in model.posterior(point[None]))
         self._log, query_id = self._log.with_query(point, chosen=model is not None)
-        self.last_query, self.last_report = PointQuery(query_id, self.space.named(point), mean, std), report
+        self.last_query, self.last_report = PointQuery(query_id, self.problem.named(point), mean, std), report
         return self.last_query
 
     def _apart(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -299,7 +293,7 @@ class Team(OneAtATime):
             ShapeError: If an outcome is no number.
         """
         query_id = query_name(query)
-        place = None if point is None else self.space.placed(point)
+        place = None if point is None else self.problem.placed(point)
         total, factors = numbers_of(outcome, self.graph, self.outcomes)
         rest_failed = failed or not isinstance(outcome, Mapping)
         log = self._log
@@ -307,11 +301,9 @@ class Team(OneAtATime):
             self._log = log.with_factors(query_id, factors, rest_failed=rest_failed, point=place)
         else:
             self._log = log.with_total(query_id, total, point=place)
-        told = self.space.named(log.open[query_id].point if place is None else place)
+        told = self.problem.named(log.open[query_id].point if place is None else place)
         if total is None and rest_failed:
-            factors = {
-                factor: np.nan for factor in self.graph.factors if factor not in log.open[query_id].told
-            } | factors
+            factors = dict.fromkeys(log.open[query_id].waits, np.nan) | factors
         routes = Routes(self.agents, self._world.links() if self._world else None)
         self.last_sharing = outcome_traffic(self.graph, self.outcomes, routes, told, total, factors)
 
@@ -332,7 +324,7 @@ class Team(OneAtATime):
         """
         X, totals, factors = evaluations_of(points, outcomes, self.graph, self.outcomes)
         rounds = None if moments is None else checked_moments(moments, len(X))
-        self._log = self._log.with_evaluations(self.space.points(X), totals, factors, rounds)
+        self._log = self._log.with_evaluations(self.problem.points(X), totals, factors, rounds)
 
     @whole_or_not_at_all
     def refit(self) -> None:
@@ -350,9 +342,9 @@ class Team(OneAtATime):
         if not self.n_data:
             return None
         model = self.model.complete or self.model
-        point = self.space.in_box(model.incumbent())
+        point = self.problem.in_box(model.incumbent())
         mean, std = model.posterior(point[None])
-        return PointRecommendation(self.space.named(point), float(mean[0]), float(std[0]))
+        return PointRecommendation(self.problem.named(point), float(mean[0]), float(std[0]))
 
     @property
     def model(self) -> Model:
@@ -375,7 +367,7 @@ class Team(OneAtATime):
     @property
     def n_data(self) -> int:
         """Number of evaluated points with at least one outcome."""
-        return self._log.n_data
+        return self._log.history.n_known
 
     @property
     def failures(self) -> int:
@@ -393,7 +385,7 @@ class Team(OneAtATime):
         log, arrays = self._log.to_state()
         plain = {
             "version": STATE_VERSION,
-            "space": self.space.to_plain(),
+            "problem": self.problem.to_plain(),
             "settings": {
                 "belief": msgspec.json.decode(msgspec.json.encode(self.belief_settings)),  # lists, as they come back
                 "acquisition": to_plain(self.acquisition),
@@ -401,7 +393,6 @@ class Team(OneAtATime):
                 "transport": to_plain(self.transport),
                 "seed": self.seed,
                 "rounds": self.horizon,
-                "outcomes": self.outcomes,
                 "initial": self.initial,
             },
             "log": log,
@@ -430,14 +421,16 @@ class Team(OneAtATime):
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
         """
         plain = state["json"]
-        if "space" not in plain:
+        if "problem" not in plain:
             return FieldTeam.from_state_dict(state, env)
         require_version(plain)
-        space = JointSpace.from_plain(plain["space"])
-        known = space.graph if space.structure == "known" else None
+        problem = Problem.from_plain(plain["problem"])
+        known = problem.graph if problem.structure == "known" else None
         own = {"acquisition": acquisition, "coordination": coordination}
         settings = plain["settings"] | {table: given for table, given in own.items() if given is not None}
-        team = Team(known, space.bounds, variable_owners=space.variable_owners, **settings)
+        team = Team(
+            known, problem.bounds, variable_owners=problem.variable_owners, outcomes=problem.outcomes, **settings
+        )
         if env is not None:
             team._world = JointWorld(env)
         return team.load_state_dict(state)
@@ -454,10 +447,10 @@ class Team(OneAtATime):
         """
         plain, own = state["json"], self.state_dict()["json"]
         require_version(plain)
-        for key, wanted in own["space"].items():
-            if plain.get("space", {}).get(key) != wanted:
+        for key, wanted in own["problem"].items():
+            if plain.get("problem", {}).get(key) != wanted:
                 raise StateVersionError(f"got the state of a team with other {key}; wanted {wanted}")
-        require_same(plain["settings"], own["settings"], ("belief", "outcomes"))
+        require_same(plain["settings"], own["settings"], ("belief",))
         self._log = self._log.from_state(plain["log"], state["arrays"])
         self._acting, self._learned = plain["acting"], msgspec.convert(plain["learned"], Learned | None)
         self._made = None
@@ -477,9 +470,9 @@ class Team(OneAtATime):
             horizon=self.horizon,
             seed=self.seed,
             initial=self.initial,
-            structure=self.space.structure,
+            structure=self.problem.structure,
             pending_moments=self._log.pending_moments,
-            failed=self._log.failed,
+            failed=self._log.history.failed,
         )
 
     @property

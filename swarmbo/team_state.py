@@ -5,7 +5,7 @@ from typing import Any
 
 from swarmbo.errors import StateVersionError
 
-STATE_VERSION = 3  # 3: which evaluations were attached, and which a method chose
+STATE_VERSION = 4  # 4: one logbook for teams of either kind
 
 
 def require_version(plain: Mapping[str, Any]) -> None:

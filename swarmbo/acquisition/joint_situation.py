@@ -8,38 +8,12 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
+from swarmbo.problem import OutcomeMode
 from swarmbo.spaces import Domain
 
-OutcomeMode = Literal["total", "per-factor"]
-
-
-@dataclass(frozen=True, eq=False)
-class History:
-    """Everything that was evaluated so far, in the order in which outcomes were told.
-
-    Args:
-        X: Joint points (t, n), physical, columns in the order of the graph's variables.
-        totals: Outcome of the sum of all factors (t,); NaN where it is not known or failed.
-        factors: Outcome of each factor (t, n_factors); NaN where it is not known or failed.
-        moments: The round (t,) in which each was asked for; needed if the belief has a time axis.
-        attached: Which of them (t,) were never asked for; None: none.
-        chosen: Which of them (t,) a method chose: not those attached, nor those of the initial design. None: all after
-            the first ``initial`` of the situation.
-        awaited: Outcomes of factors (t, n_factors) that are still to come, of evaluations that were told in part; None:
-            none.
-    """
-
-    X: Float[np.ndarray, "t n"]
-    totals: Float[np.ndarray, " t"]
-    factors: Float[np.ndarray, "t k"]
-    moments: Float[np.ndarray, " t"] | None = None
-    attached: Bool[np.ndarray, " t"] | None = None
-    chosen: Bool[np.ndarray, " t"] | None = None
-    awaited: Bool[np.ndarray, "t k"] | None = None
-
-    def __len__(self) -> int:
-        return len(self.totals)
+History = Dataset
 
 
 class Out(NamedTuple):
@@ -75,14 +49,14 @@ class JointSituation:
             history does not say.
         structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
             others. ``learned``: somebody else looked for them.
-        pending_moments: The round (p,) in which each point that is out was asked for; None as in ``History``.
+        pending_moments: The round (p,) in which each point that is out was asked for; None as in ``Dataset``.
         failed: Which outcomes of the history (t, n_factors) failed; all of a row where an evaluation failed as a whole.
             None: none did.
     """
 
     graph: FactorGraph
     domain: Domain
-    history: History
+    history: Dataset
     pending: Float[np.ndarray, "p n"]
     outcomes: OutcomeMode
     links: "nx.Graph[str] | None"

@@ -24,7 +24,7 @@ def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
     if world is None or query is None:
         return None
     point, outcome = world.point(infos), world.outcome(infos)
-    if point is not None and not team.space.has_point(point):  # nothing can have been measured there
+    if point is not None and not team.problem.has_point(point):  # nothing can have been measured there
         point, outcome = None, dict[str, float | None]() if isinstance(outcome, dict) else None
     place = world.place(query.point if point is None else point)
     if not isinstance(outcome, dict):

@@ -297,7 +297,7 @@ def test_bounds_that_do_not_fit_the_graph_are_refused(bounds):
 def test_a_function_of_unknown_structure_needs_bounds_only(acquisition):
     team = sb.Team(None, BOUNDS, acquisition=acquisition, initial=4, seed=1)
     told(team, 8)
-    assert team.space.structure == "unknown"
+    assert team.problem.structure == "unknown"
     assert team.agents == ("agent_0", "agent_1", "agent_2")
     assert list(team.recommend().point) == list(NAMES)
 
@@ -368,7 +368,7 @@ def test_the_kind_of_team_follows_from_the_world():
 def test_acting_in_a_world_is_asking_and_telling(arguments):
     env = function_v0.parallel_env(function="camel", max_cycles=12, **arguments)
     actor = sb.Team.for_env(env, seed=4)
-    graph = actor.graph if actor.space.structure == "known" else None
+    graph = actor.graph if actor.problem.structure == "known" else None
     bounds = dict(zip(actor.graph.variables, np.stack([actor.domain.low, actor.domain.high], 1).tolist(), strict=True))
     owners = {"x0": "agent_0", "x1": "agent_1"}
     asker = sb.Team(graph, bounds, seed=4, rounds=12, outcomes=actor.outcomes, variable_owners=owners)

@@ -1,17 +1,29 @@
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.errors import UnknownQueryError
+from swarmbo.graph import FactorGraph
 from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+from swarmbo.spaces import Domain
 
 FACTORS = ("f", "g", "h")
+SUM = Problem.of(FactorGraph.from_scopes({name: ["x", "y"] for name in FACTORS}), dict.fromkeys("xy", (0.0, 9.0)))
+FIELD = Problem.of_field(["a", "b"], Domain(np.zeros(2), np.ones(2)))
+A, B = np.array([0.1, 0.2]), np.array([0.3, 0.4])
 
 
-def with_queries(n_queries, n_variables=2):
-    log, ids = Logbook.empty(n_variables, FACTORS), []
+def empty(problem=SUM):
+    return Logbook.empty(problem)
+
+
+def with_queries(n_queries):
+    log, ids = empty(), []
     for place in range(n_queries):
-        log, query_id = log.with_query(np.full(n_variables, float(place)))
+        log, query_id = log.with_query(np.full(2, float(place)))
         ids.append(query_id)
     return log, ids
 
@@ -19,8 +31,8 @@ def with_queries(n_queries, n_variables=2):
 def test_a_change_leaves_the_logbook_before_it_alone():
     log, (first, _) = with_queries(2)
     after = log.with_total(first, 1.5)
-    assert (len(log.history), list(log.open), log.n_data) == (0, [first, "q00002"], 0)
-    assert (len(after.history), list(after.open), after.n_data) == (1, ["q00002"], 1)
+    assert (len(log.history), list(log.open), log.history.n_known) == (0, [first, "q00002"], 0)
+    assert (len(after.history), list(after.open), after.history.n_known) == (1, ["q00002"], 1)
 
 
 def test_history_keeps_the_order_of_telling_and_pending_that_of_asking():
@@ -56,7 +68,7 @@ def test_a_sum_with_a_failed_factor_is_unknown_and_the_others_are_kept():
     assert log.failures == 2
     np.testing.assert_array_equal(log.history.factors, [[1.0, np.nan, np.nan]])
     assert np.isnan(log.history.totals).all()
-    assert log.n_data == 1
+    assert log.history.n_known == 1
 
 
 def test_a_query_told_in_part_can_be_closed_with_its_total():
@@ -94,7 +106,7 @@ def test_attached_rows_without_any_outcome_count_as_failed_and_sums_follow_from_
     nan = np.nan
     factors = np.array([[1.0, 2.0, 3.0], [nan, nan, nan], [nan, 5.0, nan]])
     log = log.with_evaluations(np.zeros((3, 2)), np.full(3, nan), factors)
-    assert (log.n_data, log.failures) == (2, 1)
+    assert (log.history.n_known, log.failures) == (2, 1)
     np.testing.assert_array_equal(log.history.totals, [6.0, nan, nan])
 
 
@@ -102,9 +114,100 @@ def test_a_logbook_that_was_written_down_goes_on_alike():
     log, ids = with_queries(3)
     log = log.with_total(ids[1], 0.1 + 0.2).with_factors(ids[2], {"g": 1 / 3})
     plain, arrays = log.to_state()
-    again = Logbook.empty(2, FACTORS).from_state(plain, arrays)
+    again = empty().from_state(plain, arrays)
     for one, other in ((log, again), (log.with_factors(ids[2], {"f": 2.0}), again.with_factors(ids[2], {"f": 2.0}))):
         np.testing.assert_array_equal(one.history.X, other.history.X)
         np.testing.assert_array_equal(one.history.totals, other.history.totals)
         np.testing.assert_array_equal(one.history.factors, other.history.factors)
         assert one.to_state()[0] == other.to_state()[0]
+
+
+def sent(log, **places):
+    return log.with_query(FIELD.joint({agent: np.array(place) for agent, place in places.items()}))
+
+
+def test_in_a_field_a_query_waits_for_those_who_take_part_and_ids_go_on():
+    log, first = sent(empty(FIELD), a=A, b=B)
+    log, second = sent(log, a=B)
+    assert (first, second, log.asked) == ("q00001", "q00002", 2)
+    half = log.with_factors(first, {"a": 1.0})
+    assert list(half.open) == [first, second]
+    assert half.open[first].waits == ("b",)
+    assert list(half.with_factors(first, {"b": 1.0}).open) == [second]
+    assert log.open[first].waits == ("a", "b")  # what changed it returned a new one
+    with pytest.raises(UnknownQueryError, match=r"waits for \['a'\], got one of \['b'\]"):
+        log.with_factors(second, {"b": 1.0})
+
+
+def test_a_query_in_which_nobody_takes_part_counts_but_waits_for_nothing():
+    log, query_id = sent(empty(FIELD))
+    assert (log.asked, log.open) == (1, {})
+    with pytest.raises(UnknownQueryError, match="not out"):
+        log.query(query_id)
+    assert log.without([query_id]).open == {}
+
+
+def test_what_a_query_waits_for_is_its_own_copy():
+    place = FIELD.joint({"a": A})
+    log, query_id = empty(FIELD).with_query(place)
+    place[:] = 9.0
+    assert FIELD.places(log.open[query_id].point, ["a"])["a"].tolist() == A.tolist()
+
+
+def test_each_place_of_a_field_counts_where_it_was_measured_however_late_it_is_told():
+    log, query_id = sent(empty(FIELD), a=A, b=B)
+    log = log.with_factors(query_id, {"a": 1.0}, point=FIELD.joint({"a": np.array([0.5, 0.6])}))
+    log = log.with_factors(query_id, {"b": 2.0}, point=FIELD.joint({"b": np.array([0.7, 0.8])}))
+    assert log.history.X.tolist() == [[0.5, 0.6, 0.7, 0.8]]
+    assert log.history.factors.tolist() == [[1.0, 2.0]]
+    assert np.isnan(log.history.totals).all()  # measurements in a field have no sum
+
+
+def test_a_place_that_an_outcome_was_told_of_does_not_move_with_a_later_one():
+    chain = Problem.of(FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]}), dict.fromkeys("xyz", (0.0, 9.0)))
+    log, query_id = empty(chain).with_query(np.array([1.0, 2.0, 3.0]))
+    log = log.with_factors(query_id, {"f": 0.0}, point=np.array([4.0, 5.0, 6.0]))
+    log = log.with_factors(query_id, {"g": 0.0}, point=np.array([7.0, 7.0, 7.0]))
+    assert log.history.X.tolist() == [[4.0, 5.0, 7.0]]
+
+
+def test_what_is_given_up_has_neither_failed_nor_is_it_awaited():
+    for problem in (SUM, FIELD):
+        log, query_id = empty(problem).with_query(np.full(problem.domain.n_dims, 0.5))
+        told = log.with_factors(query_id, {problem.channels[0]: 1.0})
+        for after in (told.without([query_id]), told.in_new_episode()):
+            assert not after.open
+            assert not after.history.awaited.any()
+            assert not after.history.failed.any()
+            assert after.failures == 0
+        failed = told.with_factors(query_id, {}, rest_failed=True)
+        assert failed.history.failed.tolist() == [[False, *[True] * (len(problem.channels) - 1)]]
+        assert failed.failures == len(problem.channels) - 1
+
+
+def test_a_record_has_an_agents_own_outcomes_and_failures_keep_their_round():
+    log, first = sent(empty(FIELD), a=A, b=B)
+    log, second = sent(log, a=B)
+    log = log.with_factors(first, {"a": np.nan, "b": 1.0}).with_factors(second, {"a": 2.0})
+    row, nan = FIELD.joint({"a": A})[None], np.full((1, 2), np.nan)
+    log = log.with_evaluations(row, nan[:, 0], nan)  # attached: nobody's own
+    log = log.with_evaluations(row, nan[:, 0], nan, attached=False)
+    assert (log.record("a").tolist(), log.record("b").tolist()) == ([False, True, False], [True])
+    assert log.failures == 3
+    assert log.history.moments.tolist() == [1.0, 2.0, 3.0, 3.0]
+    assert log.in_new_episode().round == 1
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=5))
+def test_saved_logbooks_of_a_field_come_back(queries):
+    log = empty(FIELD)
+    for has_a, has_b, is_told in queries:
+        log, query_id = sent(log, **({"a": A} if has_a else {}) | ({"b": B} if has_b else {}))
+        if has_a and is_told:
+            log = log.with_factors(query_id, {"a": np.nan if has_b else 1.0})
+    plain, arrays = log.to_state()
+    back = empty(FIELD).from_state(json.loads(json.dumps(plain)), arrays)
+    again, same = back.to_state()
+    assert again == plain
+    assert all(np.array_equal(same[name], array, equal_nan=True) for name, array in arrays.items())
+    assert np.array_equal(back.history.awaited, log.history.awaited)

@@ -90,7 +90,7 @@ def test_every_entry_of_an_action_is_a_variable_of_its_agent_and_scopes_name_age
     assert graph.factor_owners == graph.factors == ("tide", "wind", "rain")
     assert graph.scopes == (("tide[0]", "tide[1]"), ("wind[0]", "tide[0]", "tide[1]"), ("rain[0]",))
     assert np.stack([team.domain.low, team.domain.high], 1).tolist() == [list(pair) for pair in BOUNDS.values()]
-    assert (team.outcomes, team.space.structure, team.horizon) == ("per-factor", "known", None)
+    assert (team.outcomes, team.problem.structure, team.horizon) == ("per-factor", "known", None)
 
 
 @pytest.mark.parametrize("scopes", [SCOPES, None])

@@ -399,7 +399,7 @@ def test_a_team_saved_while_the_world_acts_goes_on_from_there():
     actions = team.act(*env.reset(seed=0))
     twin = sb.Team.for_env(env).load_state_dict(team.state_dict())
     twin.observe(*env.step(actions))
-    assert twin.state_dict()["json"]["pending"] == {}
+    assert twin.state_dict()["json"]["log"]["open"] == {}
 
 
 def test_a_query_whose_outcomes_were_never_observed_is_dropped_by_the_next_act():
@@ -408,7 +408,7 @@ def test_a_query_whose_outcomes_were_never_observed_is_dropped_by_the_next_act()
     observations, infos = env.reset(seed=0)
     team.act(observations, infos)
     team.act(observations, infos)
-    assert len(team.state_dict()["json"]["pending"]) == 1
+    assert len(team.state_dict()["json"]["log"]["open"]) == 1
 
 
 def test_the_state_of_another_team_is_refused():

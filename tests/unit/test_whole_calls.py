@@ -202,7 +202,7 @@ def test_threads_that_ask_tell_attach_save_and_copy_at_once_leave_a_whole_team(m
                 pickle.loads(pickle.dumps(team)),
                 type(team).from_state_dict(team.state_dict()),
             ):
-                assert other.state_dict()["json"]["version"] == 3
+                assert other.state_dict()["json"]["version"] == 4
 
     in_threads(n, work)
     n_data = team.belief.n_data if isinstance(team, sb.FieldTeam) else team.n_data

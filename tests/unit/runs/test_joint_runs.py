@@ -151,7 +151,7 @@ def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned
             record.round + 1,
             wanted.rounds,
             wanted.seed,
-            structure=team.space.structure,
+            structure=team.problem.structure,
         )
         learned = msgspec.convert(record.hyperparameters, Learned)
         model = wanted.acquisition.learn(situation, wanted.belief, learned)

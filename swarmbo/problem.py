@@ -1,38 +1,52 @@
-"""The space of joint points: which variables there are, within which bounds, and who owns what."""
+"""What a team works on: variables with bounds and owners, and channels that read some of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from functools import cached_property
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
-from swarmbo.checks import real_array, short, table
+from swarmbo.checks import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
+
+OutcomeMode = Literal["total", "per-factor"]
 
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
 
 @dataclass(frozen=True, eq=False)
-class JointSpace:
-    """A factor graph and the box of its variables.
+class Problem:
+    """Variables with bounds and owners, and channels: what one outcome tells of, and which variables it reads.
+
+    A channel is a sum of latents, each read at a projection of the joint point. A function has a latent for each
+    factor; a factor's channel reads it at the factor's scope, the total reads all. A field has one latent for all;
+    an agent's channel reads it at the agent's own variables, which are the coordinates of where it measures.
 
     Args:
-        graph: Scopes and owners; one factor over all variables where the structure is not known.
+        graph: Scopes and owners, a factor for each channel but the total; one factor over all variables where the
+            structure of a function is not known.
         domain: Bounds, in the order of ``graph.variables``.
         structure: Whether the graph tells the factors.
+        is_field: Whether all channels read one latent.
+        outcomes: What is told: the ``total``, or each channel by itself.
 
     Example:
-        >>> space = JointSpace.of(None, {"x": (0.0, 2.0), "y": (-1.0, 1.0)})
-        >>> space.structure, space.graph.scopes, space.named(np.array([0.5, 0.0]))
+        >>> problem = Problem.of(None, {"x": (0.0, 2.0), "y": (-1.0, 1.0)})
+        >>> problem.structure, problem.graph.scopes, problem.named(np.array([0.5, 0.0]))
         ('unknown', (('x', 'y'),), {'x': 0.5, 'y': 0.0})
+        >>> Problem.of_field(["a", "b"], Domain(np.zeros(2), np.ones(2))).graph.scopes
+        (('a[0]', 'a[1]'), ('b[0]', 'b[1]'))
     """
 
     graph: FactorGraph
     domain: Domain
-    structure: Literal["known", "unknown"]
+    structure: Literal["known", "unknown"] = "known"
+    is_field: bool = False
+    outcomes: OutcomeMode = "total"
 
     @classmethod
     def of(
@@ -40,17 +54,26 @@ class JointSpace:
         graph: FactorGraph | None,
         bounds: Mapping[str, Sequence[float]],
         variable_owners: Mapping[str, str] | None = None,
-    ) -> "JointSpace":
-        """The space of a graph.
+        outcomes: OutcomeMode = "total",
+    ) -> "Problem":
+        """A function of variables that agents set together.
 
         Args:
             graph: Scopes and owners; None where the structure is not known.
             bounds: (low, high) of every variable, physical.
             variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
+            outcomes: What is told.
 
         Raises:
-            ConfigError: If bounds do not fit the graph, or are not finite with low < high.
+            ConfigError: If bounds do not fit the graph, or are not finite with low < high, or outcomes are to be told
+                of factors that nobody knows.
         """
+        if outcomes not in get_args(OutcomeMode):
+            raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
+        if graph is None and outcomes == "per-factor":
+            raise ConfigError(
+                "got 'per-factor' without a graph; wanted the graph that has the factors", at="$.outcomes"
+            )
         table(bounds, "{variable: (low, high)}", "$.bounds")
         if variable_owners is not None:
             table(variable_owners, "{variable: agent}", "$.variable_owners")
@@ -65,7 +88,72 @@ class JointSpace:
             if numbers is None or numbers.shape != (2,) or isinstance(pair, str):
                 raise ConfigError(f"got {short(pair)}; wanted (low, high), two numbers", at=f"$.bounds.{variable}")
         domain = Domain(*np.array(pairs, dtype=float).T)
-        return cls(known, domain, "unknown" if graph is None else "known")
+        return cls(known, domain, "unknown" if graph is None else "known", outcomes=outcomes)
+
+    @classmethod
+    def of_field(cls, agents: Sequence[str], box: Domain) -> "Problem":
+        """A field in which every agent measures at a place of its own.
+
+        Args:
+            agents: Their names; a channel for each.
+            box: Of places (d,), the same for all.
+
+        Raises:
+            ConfigError: If names are used twice.
+        """
+        names = distinct_names(agents, "agent", "$.agents")
+        scopes = {agent: [f"{agent}[{axis}]" for axis in range(box.n_dims)] for agent in names}
+        graph = FactorGraph.from_scopes(scopes, owners={agent: agent for agent in names})
+        domain = Domain(np.tile(box.low, len(names)), np.tile(box.high, len(names)))
+        return cls(graph, domain, is_field=True, outcomes="per-factor")
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Who owns something."""
+        return self.graph.agents
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """What outcomes tell of, one by one."""
+        return self.graph.factors
+
+    def columns(self, channel: str) -> Int[np.ndarray, " s"]:
+        """Which coordinates of a joint point a channel reads."""
+        return self._columns[channel]
+
+    def taken(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
+        """Which channels take part in evaluations of joint points: those of whose variables none is NaN."""
+        return ~(np.isnan(X) @ self._reads)
+
+    def channels_in(self, point: Float[np.ndarray, " n"]) -> tuple[str, ...]:
+        """The channels that take part in an evaluation of a joint point."""
+        return tuple(channel for channel, taken in zip(self.channels, self.taken(point), strict=True) if taken)
+
+    def joint(self, places: Mapping[str, Float[np.ndarray, " s"]]) -> Float[np.ndarray, " n"]:
+        """The joint point at which channels read given places; NaN for what none of them reads."""
+        point = np.full(self.domain.n_dims, np.nan)
+        for channel, place in places.items():
+            point[self.columns(channel)] = place
+        return point
+
+    def places(self, point: Float[np.ndarray, " n"], channels: Iterable[str]) -> dict[str, Float[np.ndarray, " s"]]:
+        """What channels read of a joint point, in the problem's order."""
+        wanted = set(channels)
+        return {channel: point[self.columns(channel)] for channel in self.channels if channel in wanted}
+
+    @cached_property
+    def _reads(self) -> Bool[np.ndarray, "n k"]:
+        """Whether a variable (row) is read by a channel (column)."""
+        reads = np.zeros((self.domain.n_dims, len(self.channels)), dtype=bool)
+        for number, channel in enumerate(self.channels):
+            reads[self.columns(channel), number] = True
+        return reads
+
+    @cached_property
+    def _columns(self) -> dict[str, Int[np.ndarray, " s"]]:
+        place = {variable: column for column, variable in enumerate(self.graph.variables)}
+        scopes = zip(self.graph.factors, self.graph.scopes, strict=True)
+        return {channel: np.array([place[variable] for variable in scope]) for channel, scope in scopes}
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -123,10 +211,12 @@ class JointSpace:
         return np.clip(self.domain.from_unit(np.clip(U, 0.0, 1.0)), self.domain.low, self.domain.high)
 
     def to_plain(self) -> dict[str, Any]:
-        """The space as plain data; ``from_plain`` reads it."""
+        """The problem as plain data; ``from_plain`` reads it."""
         graph = self.graph
         return {
             "structure": self.structure,
+            "is_field": self.is_field,
+            "outcomes": self.outcomes,
             "factors": list(graph.factors),
             "scopes": [list(scope) for scope in graph.scopes],
             "factor_owners": list(graph.factor_owners),
@@ -137,12 +227,13 @@ class JointSpace:
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "JointSpace":
-        """The space that ``to_plain`` wrote down."""
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
+        """The problem that ``to_plain`` wrote down."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
         names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
-        return cls(FactorGraph(scopes=scopes, **names), domain, plain["structure"])
+        kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
+        return cls(FactorGraph(scopes=scopes, **names), domain, **kind)
 
 
 def _one_factor(bounds: Mapping[str, Any], variable_owners: Mapping[str, str] | None) -> FactorGraph:

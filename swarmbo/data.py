@@ -1,0 +1,84 @@
+"""What was evaluated, and what came of it: one table for every kind of team."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Evaluations of joint points, one a row, and their outcomes, one column a channel.
+
+    A channel is what one outcome tells of: a factor of a function, which reads the variables of its scope, or an agent
+    in a field, which reads the place where it measured. The total reads all factors of a function. Rows come in the
+    order in which their first outcome was told.
+
+    Args:
+        X: Joint points (t, n), physical, columns in the order of the problem's variables; NaN for variables of agents
+            that took no part.
+        totals: Outcome of the sum of all channels (t,); NaN where it is not known or failed, and in a field.
+        factors: Outcome of each channel (t, k); NaN where it is not known or failed.
+        moments: The round (t,) in which each was asked for; needed if the belief has a time axis.
+        attached: Which of them (t,) were never asked for; None: none.
+        chosen: Which of them (t,) a method chose: not those attached, nor those of the initial design, nor what agents
+            measured where they started. None: all after the first ``initial`` of the situation.
+        awaited: Outcomes of channels (t, k) that are still to come, of evaluations that were told in part; None: none.
+        taken: Which channels (t, k) took part in each evaluation, and were not given up; None: all.
+
+    Example:
+        >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
+        >>> len(data), data.failed.tolist()
+        (2, [[False, True], [False, False]])
+    """
+
+    X: Float[np.ndarray, "t n"]
+    totals: Float[np.ndarray, " t"]
+    factors: Float[np.ndarray, "t k"]
+    moments: Float[np.ndarray, " t"] | None = None
+    attached: Bool[np.ndarray, " t"] | None = None
+    chosen: Bool[np.ndarray, " t"] | None = None
+    awaited: Bool[np.ndarray, "t k"] | None = None
+    taken: Bool[np.ndarray, "t k"] | None = None
+
+    @classmethod
+    def empty(cls, n_variables: int, n_channels: int) -> "Dataset":
+        """A table without rows, that rows of a known origin can be added to."""
+        none, nothing = np.zeros(0, dtype=bool), np.zeros((0, n_channels))
+        return cls(
+            X=np.zeros((0, n_variables)),
+            totals=np.zeros(0),
+            factors=nothing,
+            moments=np.zeros(0),
+            attached=none,
+            chosen=none,
+            awaited=nothing.astype(bool),
+            taken=nothing.astype(bool),
+        )
+
+    def __len__(self) -> int:
+        return len(self.totals)
+
+    @property
+    def failed(self) -> Bool[np.ndarray, "t k"]:
+        """Outcomes that failed: those that nobody waits for any more, and that nothing is known of."""
+        unknown = np.isnan(self.factors) & np.isnan(self.totals)[:, None]
+        for mask in (self.taken, None if self.awaited is None else ~self.awaited):
+            unknown = unknown if mask is None else unknown & mask
+        return unknown
+
+    @property
+    def n_known(self) -> int:
+        """Number of evaluations with at least one outcome."""
+        return int((np.isfinite(self.totals) | np.isfinite(self.factors).any(axis=1)).sum())
+
+    def then(self, other: "Dataset") -> "Dataset":
+        """These, followed by others; a column that one of them lacks is left out."""
+        pairs = {name: (mine, getattr(other, name)) for name, mine in vars(self).items()}
+        both = {name: np.concatenate(pair) for name, pair in pairs.items() if not any(part is None for part in pair)}
+        return Dataset(**both)
+
+    def with_sums(self) -> "Dataset":
+        """The same with totals that follow from the outcomes of all channels."""
+        sums = self.factors.sum(axis=1)  # NaN unless all are known
+        return replace(self, totals=np.where(np.isnan(self.totals), sums, self.totals))
