@@ -5,6 +5,7 @@ Modules that load numpy are imported inside the commands, so that ``--help`` is 
 
 import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from swarmbo.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
@@ -225,7 +227,9 @@ def compare(
 def _one_line_errors() -> Generator[None]:
     """Bad input, and files that cannot be read or written, end the command with one line and status 2."""
     try:
-        yield
+        with warnings.catch_warnings():
+            tell_in_one_line()
+            yield
     except SwarmboError as error:
         text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
         typer.echo("swarmbo: " + _one_line(text), err=True)

@@ -67,3 +67,13 @@ class LostStateError(SwarmboError, ValueError):
 
 class RunFolderError(SwarmboError, OSError):
     """A run folder is missing, incomplete or holds something else than a run."""
+
+
+class DataWarning(UserWarning):
+    """Data were not taken as they are: rows were left out, or coordinates converted. The message says which and why.
+
+    Example:
+        >>> import warnings
+        >>> from swarmbo.errors import DataWarning
+        >>> warnings.simplefilter("ignore", DataWarning)  # who knows the data well
+    """

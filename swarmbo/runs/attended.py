@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pettingzoo
 
+from swarmbo.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.processes import leave_with_parent
@@ -149,6 +150,7 @@ def register_world(world: NamedWorld) -> None:
 def _work(sending: Connection, world: NamedWorld, task: Callable[..., Summary]) -> None:
     """What the other process does: tell of every round, of every step, and of the end."""
     leave_with_parent()
+    tell_in_one_line()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that attends
     register_world(world)
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from swarmbo.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.override import split_alternatives
@@ -147,7 +148,7 @@ def _run_in_pool(
         Those that ran when it broke.
     """
     hit: list[int] = []
-    with ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=leave_with_parent) as pool:
+    with ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=_begin_process) as pool:
         running: dict[Future[Outcome], int] = {}
         is_broken = False
         try:
@@ -171,6 +172,11 @@ def _run_in_pool(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return hit
+
+
+def _begin_process() -> None:
+    leave_with_parent()
+    tell_in_one_line()
 
 
 def _is_complete(trial: Trial) -> bool:

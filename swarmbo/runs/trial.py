@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from swarmbo.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError
 from swarmbo.field_team import FieldTeam
 from swarmbo.rng import stream
@@ -126,6 +127,7 @@ def _memory() -> float | None:
 def _try(sending: Connection, world: NamedWorld, scenario: Scenario) -> None:
     """What the other process does."""
     leave_with_parent()
+    tell_in_one_line()
     register_world(world)
     sending.send(True)
     try:

@@ -271,3 +271,19 @@ def test_help_takes_less_than_0_8_seconds_warm(benchmark):
 def test_a_run_without_a_round_says_that_there_is_nothing_to_draw(invoke, tmp_path):
     RunFolder.create(RunFolder.make(tmp_path / "run"), load("robots"))
     assert "no round is logged yet" in invoke("plot", tmp_path / "run").stderr
+
+
+@pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
+def test_what_became_of_data_is_told_in_one_line_once_also_by_a_process_of_its_own(invoke, tmp_path, capfd):
+    rows = [f"{5.72 + i / 500},{50.95 + i % 3 / 400},{i if i else -9999}" for i in range(8)]
+    (tmp_path / "soil.csv").write_text("\n".join(["lon,lat,ph", *rows]))
+    columns = {"csv": "soil.csv", "x": "lon", "y": "lat", "value": "ph", "coordinates": "degrees"}
+    own = [part for key, value in columns.items() for part in ("--set", f"environment.field.{key}={value}")]
+    told = f"swarmbo: $.field.csv: 1 of 8 rows of {str(tmp_path / 'soil.csv')!r} are left out: 1 with -9999 in 'ph'"
+    result = invoke("run", "measured", *SMALL, *own, "--no-figures", "--quiet")
+    assert result.stderr.startswith(told)
+    assert result.stderr.count("\n") == 1
+    invoke("check", "measured", *SMALL, *own)
+    written = capfd.readouterr().err
+    assert written.startswith(told)
+    assert written.count("\n") == 1

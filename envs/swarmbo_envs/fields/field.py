@@ -8,6 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
+from swarmbo_envs.fields.projection import LocalProjection
+
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
 
 
@@ -31,6 +33,8 @@ class Field:
         minimum: Its smallest value at the sites.
         reach_m: A distance to cover in one round that is sensible here.
         digest: Of the data that it was made from, where the settings only name them; else empty.
+        projection: How longitudes and latitudes became the map, ``projection.degrees(places)`` leads back; None where
+            coordinates were metres all along.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Field:
     minimum: float
     reach_m: float
     digest: str = ""
+    projection: LocalProjection | None = None
 
     def value(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
         """The field at places on the map; places beyond its edge count as the edge."""

@@ -10,7 +10,7 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.csv_file import read_columns
+from swarmbo_envs.fields.csv_file import Measurements, read_measurements
 from swarmbo_envs.fields.field import Field, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
 
@@ -30,12 +30,18 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
         title: What to call it; by default after the file and the column.
 
     Raises:
-        ConfigError: If the file can't be read, a column is missing, a cell is not a number below 1e12, two sites are
-            less than a micrometre apart or (``interpolated``) a thousandth of the usual distance between neighbours, or
-            the sites are too few: 2 for ``only``, 3 that are not on one line for ``interpolated``.
+        ConfigError: If the file can't be used (see ``read_measurements``), two sites are less than a micrometre apart
+            or (``interpolated``) a thousandth of the usual distance between neighbours, or the sites are too few: 2 for
+            ``only``, 3 that are not on one line for ``interpolated``.
     """
-    table = read_columns(settings.csv, {"x": settings.x, "y": settings.y, "value": settings.value}, at)
-    sites, values = distinct(table[:, :2], table[:, 2])
+    return field_of(read_measurements(settings, at), settings, max_sites, at, title)
+
+
+def field_of(
+    measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = ""
+) -> Field:
+    """The field of measurements that were read; see ``measured_field``."""
+    sites, values = distinct(measurements.places, measurements.values)
     digest = hashlib.blake2b(np.column_stack([sites, values]).astype("<f8").tobytes(), digest_size=16).hexdigest()
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
@@ -62,6 +68,7 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
             minimum=float(values.min()),
             reach_m=max(0.15 * float(size.max()), 1.5 * float(spacing.max())),
             digest=digest,
+            projection=measurements.projection,
         )
     hull, surface = Hull(sites, at), Kriging(sites, values)
     candidates = _spread(hull, sites, low, high, min(max_sites, _MAX_SITES))
@@ -82,6 +89,7 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
         minimum=float(surface(candidates).min()),
         reach_m=0.15 * float(size.max()),
         digest=digest,
+        projection=measurements.projection,
     )
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.csv_file import read_columns
+from swarmbo_envs.fields.csv_file import read_measurements
 from swarmbo_envs.fields.field import Surface
-from swarmbo_envs.fields.measured import Kriging, NearestSite, distinct, measured_field
+from swarmbo_envs.fields.measured import Kriging, NearestSite, distinct, field_of
 from swarmbo_envs.fields.moving import FieldInTime, with_surface
 from swarmbo_envs.fields.settings import MeasuredSettings
 
@@ -54,11 +54,11 @@ class Stations:
 
 def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> FieldInTime:
     """The field of a CSV file, that changes if it has a column of times; see ``measured_field``."""
-    if settings.time is None:
-        return FieldInTime(measured_field(settings, max_sites, at, title))
-    columns = {"x": settings.x, "y": settings.y, "time": settings.time, "value": settings.value}
-    table = read_columns(settings.csv, columns, at)
-    still = measured_field(settings, max_sites, at, title)
+    read = read_measurements(settings, at)
+    still = field_of(read, settings, max_sites, at, title)
+    if read.times is None:
+        return FieldInTime(still)
+    table = np.column_stack([read.places, read.times, read.values])
     stations = Stations(table, settings.time_step, settings.sites == "interpolated", at)
     digest = hashlib.blake2b(table.astype("<f8").tobytes(), digest_size=16).hexdigest()
     first = with_surface(replace(still, digest=digest), stations.surface(0))

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo_envs.fields.field import Field, Surface, summit
+from swarmbo_envs.fields.projection import LocalProjection
 
 _KEPT = 4  # rounds that are remembered: a step asks for its own again and again
 
@@ -45,6 +46,11 @@ class FieldInTime:
     def moves(self) -> bool:
         """Whether it changes at all."""
         return self._change is not None
+
+    @property
+    def projection(self) -> LocalProjection | None:
+        """How longitudes and latitudes became the map; None where coordinates were metres all along."""
+        return self.first.projection
 
     def at(self, round_number: int) -> Field:
         """The field of a round, with its own summit."""

@@ -32,8 +32,8 @@ class MeasuredSettings(Settings, frozen=True):
 
     Args:
         csv: Path of the file; relative to the current directory.
-        x: Column of the coordinate to the east, m, above -1e12 and below 1e12.
-        y: Column of the coordinate to the north, likewise.
+        x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12.
+        y: Column of the coordinate to the north, likewise (or a latitude).
         value: Column of the measured value, likewise in its unit.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
@@ -42,6 +42,11 @@ class MeasuredSettings(Settings, frozen=True):
             its own, linear between its times and level before the first and after the last.
         time_step: How much of the column's unit goes by in a round, 1e-9 to 1e12. Default: the median distance between
             neighbouring times.
+        coordinates: ``metres``, or ``degrees``: longitudes and latitudes (WGS 84), which become metres by a transverse
+            Mercator projection of their own. Default: what the names of the columns say (``lon``, ``latitude``,
+            ``x_deg`` and the like), else metres.
+        missing: Numbers that stand for nothing, at most 16: their rows are left out, as are those with empty cells.
+            Default: -9999 and its kind, where they stand apart from all others; [] for none.
     """
 
     csv: str
@@ -52,8 +57,11 @@ class MeasuredSettings(Settings, frozen=True):
     sites: Literal["only", "interpolated"] = "only"
     time: str | None = None
     time_step: float | None = None
+    coordinates: Literal["metres", "degrees"] | None = None
+    missing: list[float] | None = None
 
     def __post_init__(self) -> None:
+        require(self, "missing", lambda value: value is None or len(value) <= 16, "at most 16 numbers")
         require(
             self,
             "time_step",

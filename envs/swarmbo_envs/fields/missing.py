@@ -1,0 +1,76 @@
+"""Numbers that stand for a measurement that was not made: -9999 and its kind."""
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+_WORDS = frozenset({"", "-", "--", ".", "?", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "missing"})
+_NINES = re.compile(r"-9{2,}(\.9+)?|9{3,}(\.9+)?")
+_WHOLE = (-32768.0, -32767.0, -2147483648.0, 2147483647.0)  # the ends of integers of two and four bytes
+_FILL = (1e20, 1e30, 9.969209968386869e36, 3.4028234663852886e38, 1.7976931348623157e308)  # of NetCDF, GRIB and rasters
+_LEAST_POSITIVE = 9999.0
+_POSITIVE_SPREADS = 3.0
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell is empty, or says that there is nothing: NA, nan, null, none, missing, -, ? and the like."""
+    return cell.strip().lower() in _WORDS
+
+
+def is_fill(number: float) -> bool:
+    """Whether a number is one of those, beyond any measurement, with which formats of data fill gaps."""
+    return any(math.isclose(abs(number), fill, rel_tol=1e-6) for fill in _FILL)
+
+
+@dataclass(frozen=True, eq=False)
+class Marked:
+    """What looks like a mark for a missing number in a column.
+
+    Args:
+        rows: Those that hold one which is surely a mark (n,).
+        doubtful: Numbers that may be marks or measurements, and how often each occurs; they are kept.
+    """
+
+    rows: Bool[np.ndarray, " n"]
+    doubtful: dict[float, int]
+
+
+def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_coordinate: bool) -> Marked:
+    """Find marks for missing numbers: those that are stated, or such as are in use and stand apart from the others.
+
+    In use are -99, -999, -9999 and so on, with nines behind the point too, the same from 999 on without the sign, the
+    least numbers of two-byte and four-byte integers, and the fill values 1e20, 1e30, 9.96921e36, 3.40282e38 and
+    1.79769e308 of either sign. A fill value is a mark wherever it is. Another negative one is if no other number of the
+    column is negative (of a coordinate that is not enough), or if it is farther from them than they are from one
+    another. A positive one is from 9999 on, and three times as far, since a large value may well be what is looked
+    for. One that is outside the range of the others, but not as clearly, is doubtful.
+
+    Args:
+        numbers: Of a column; NaN where there is none.
+        missing: Stated marks, which are taken as they are; None to find them.
+        is_coordinate: Of a place, which may well be negative once.
+    """
+    if missing is not None:
+        return Marked(np.isin(numbers, missing), {})
+    fill = np.array([is_fill(number) for number in numbers])
+    usual = np.array([bool(_NINES.fullmatch(f"{number:.10g}")) or number in _WHOLE for number in numbers]) & ~fill
+    others = numbers[~usual & ~fill & np.isfinite(numbers)]
+    rows, doubtful = fill, dict[float, int]()
+    for number, count in Counter(numbers[usual].tolist()).items():
+        if others.size and others.min() <= number <= others.max():
+            continue
+        if others.size and _stands_apart(number, float(others.min()), float(others.max()), is_coordinate):
+            rows = rows | (numbers == number)
+        else:
+            doubtful[number] = count
+    return Marked(rows, doubtful)
+
+
+def _stands_apart(number: float, low: float, high: float, is_coordinate: bool) -> bool:
+    if number < 0.0:
+        return (low >= 0.0 and not is_coordinate) or low - number > high - low
+    return number >= _LEAST_POSITIVE and number - high > _POSITIVE_SPREADS * (high - low)

@@ -1,0 +1,134 @@
+"""Longitudes and latitudes on a plane: metres east and north, and back."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import ConfigError
+
+_EQUATOR_M, _FLATTENING = 6378137.0, 1.0 / 298.257223563  # WGS 84
+_ECCENTRICITY = float(np.sqrt(_FLATTENING * (2.0 - _FLATTENING)))
+_THIRD = _FLATTENING / (2.0 - _FLATTENING)
+_RADIUS_M = _EQUATOR_M / (1.0 + _THIRD) * (1.0 + _THIRD**2 / 4.0 + _THIRD**4 / 64.0)
+_FARTHEST_M = 1.2e6  # from the central meridian: lengths there are 1.8 % too long
+_THERE = np.array(
+    [
+        _THIRD / 2 - 2 * _THIRD**2 / 3 + 5 * _THIRD**3 / 16 + 41 * _THIRD**4 / 180,
+        13 * _THIRD**2 / 48 - 3 * _THIRD**3 / 5 + 557 * _THIRD**4 / 1440,
+        61 * _THIRD**3 / 240 - 103 * _THIRD**4 / 140,
+        49561 * _THIRD**4 / 161280,
+    ]
+)
+_BACK = np.array(
+    [
+        _THIRD / 2 - 2 * _THIRD**2 / 3 + 37 * _THIRD**3 / 96 - _THIRD**4 / 360,
+        _THIRD**2 / 48 + _THIRD**3 / 15 - 437 * _THIRD**4 / 1440,
+        17 * _THIRD**3 / 480 - 37 * _THIRD**4 / 840,
+        4397 * _THIRD**4 / 161280,
+    ]
+)
+_NEWTON_STEPS = 6
+
+
+@dataclass(frozen=True)
+class LocalProjection:
+    """Transverse Mercator on the WGS 84 ellipsoid about a meridian of one's own: lengths along that one are true.
+
+    Angles are kept. At distance x from the meridian lengths come out longer by about x² / 2 R², R = 6371 km: by a
+    hundred-thousandth at 28 km, a thousandth at 285 km.
+
+    Source: Krüger's series in the third flattening, to fourth order: Karney 2011, Transverse Mercator with an accuracy
+    of a few nanometers, J. Geodesy 85, eqs. (7) to (12), (35) and (36).
+
+    Args:
+        meridian_deg: Longitude of the central meridian.
+        east_m: What is taken off distances to the east of it, so that the map begins at 0.
+        north_m: What is taken off distances to the north of the equator.
+
+    Example:
+        >>> projection = LocalProjection(9.0, 0.0, 0.0)
+        >>> metres = projection.metres(np.array([[9.0, 0.0], [10.0, 48.0]]))
+        >>> metres.round(2).tolist()
+        [[0.0, 0.0], [74624.96, 5318911.57]]
+        >>> projection.degrees(metres).round(9).tolist()
+        [[9.0, 0.0], [10.0, 48.0]]
+    """
+
+    meridian_deg: float
+    east_m: float
+    north_m: float
+
+    @classmethod
+    def about(cls, degrees: Float[np.ndarray, "n 2"], at: str) -> "LocalProjection":
+        """The projection about the middle of some places, which become metres east and north of their least ones.
+
+        Args:
+            degrees: Longitudes from -180 to 360 and latitudes from -90 to 90.
+            at: Path of the settings, for messages.
+
+        Raises:
+            ConfigError: If they reach farther east and west than one plane can show.
+        """
+        around = np.sort(np.unique(np.mod(degrees[:, 0], 360.0)))
+        gaps = np.diff(around, append=around[0] + 360.0)
+        widest = int(gaps.argmax())  # the arc that has no site: the map begins at its end
+        begin, width = around[(widest + 1) % len(around)], 360.0 - gaps[widest]
+        meridian = float(np.mod(begin + width / 2.0 + 180.0, 360.0) - 180.0)
+        metres = cls(meridian, 0.0, 0.0).metres(degrees)
+        if (reach := float(np.abs(metres[:, 0]).max())) > _FARTHEST_M or width > 90.0:
+            raise ConfigError(
+                f"got longitudes and latitudes that reach {reach / 1000.0:,.0f} km east and west of their middle; "
+                f"wanted at most {_FARTHEST_M / 1000.0:,.0f} km, which one plane can show, or coordinates in metres",
+                at=f"{at}.csv",
+            )
+        east, north = metres.min(axis=0)
+        return cls(meridian, float(east), float(north))
+
+    def metres(self, degrees: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Metres east and north of the map's south-west corner.
+
+        Args:
+            degrees: Longitudes and latitudes.
+        """
+        east = np.deg2rad(np.mod(degrees[:, 0] - self.meridian_deg + 180.0, 360.0) - 180.0)
+        tangent = _conformal(np.tan(np.deg2rad(degrees[:, 1])))
+        xi = np.arctan2(tangent, np.cos(east))
+        eta = np.arcsinh(np.sin(east) / np.hypot(tangent, np.cos(east)))
+        x, y = _corrected(xi, eta, _THERE)
+        return _RADIUS_M * np.column_stack([x, y]) - np.array([self.east_m, self.north_m])
+
+    def degrees(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Longitudes, from -180 to 180, and latitudes of places on the map.
+
+        Args:
+            metres: East and north of its south-west corner.
+        """
+        metres = np.asarray(metres, dtype=float).reshape(-1, 2)
+        x, y = ((metres + np.array([self.east_m, self.north_m])) / _RADIUS_M).T
+        eta, xi = _corrected(y, x, -_BACK)
+        wanted = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))
+        tangent = wanted / (1.0 - _ECCENTRICITY**2)
+        for _ in range(_NEWTON_STEPS):
+            now = _conformal(tangent)
+            slope = np.hypot(1.0, now) * (1.0 - _ECCENTRICITY**2) * np.hypot(1.0, tangent)
+            tangent = tangent + (wanted - now) * (1.0 + (1.0 - _ECCENTRICITY**2) * tangent**2) / slope
+        east = np.rad2deg(np.arctan2(np.sinh(eta), np.cos(xi))) + self.meridian_deg
+        return np.column_stack([np.mod(east + 180.0, 360.0) - 180.0, np.rad2deg(np.arctan(tangent))])
+
+
+def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """The tangent of the conformal latitude, for that of the latitude; eqs. (7) to (9)."""
+    slant = np.hypot(1.0, tangent)
+    sigma = np.sinh(_ECCENTRICITY * np.arctanh(_ECCENTRICITY * tangent / slant))
+    return tangent * np.hypot(1.0, sigma) - sigma * slant
+
+
+def _corrected(
+    xi: Float[np.ndarray, " n"], eta: Float[np.ndarray, " n"], series: Float[np.ndarray, " 4"]
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """East and north, from the sphere to the ellipsoid or back; eqs. (11) and (15)."""
+    twice = 2.0 * np.arange(1, len(series) + 1)[:, None]
+    x = eta + series @ (np.cos(twice * xi) * np.sinh(twice * eta))
+    y = xi + series @ (np.sin(twice * xi) * np.cosh(twice * eta))
+    return x, y

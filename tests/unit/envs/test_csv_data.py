@@ -1,0 +1,199 @@
+"""What a CSV file of somebody's own may hold: gaps, marks for gaps, longitudes and latitudes."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from swarmbo.errors import ConfigError, DataWarning
+from swarmbo_envs import robot_team_v0, sensor_field_v0
+from swarmbo_envs.fields.landscape import build_field, build_field_in_time
+from swarmbo_envs.fields.missing import marked
+from swarmbo_envs.fields.projection import LocalProjection
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(rows, header="x,y,v", **more):
+        path = tmp_path / "own.csv"
+        path.write_text("\n".join([header, *[",".join(map(str, row)) for row in rows]]) + "\n")
+        x, y, v = header.split(",")[:3]
+        return {"csv": str(path), "x": x, "y": y, "value": v, **more}
+
+    return write
+
+
+WHOLE = [(0, 0, 5.0), (100, 0, 6.5), (0, 100, 7.0), (100, 100, 4.25)]
+
+
+def test_rows_with_gaps_and_marks_are_left_out_and_counted_by_reason(table):
+    rows = [*WHOLE, (50, 50, ""), (50, 60, "NA"), (60, 50, -9999), (70, 50, -9999), ("", 10, 5.0), (80, 80, "1e20")]
+    with pytest.warns(DataWarning) as told:
+        field = build_field(table(rows), 100)
+    assert len(told) == 1
+    assert str(told[0].message).startswith("$.field.csv: 6 of 10 rows of ")
+    reasons = "1 without a number in 'x'; 2 without a number in 'v'; 2 with -9999 in 'v'; 1 with 1e+20 in 'v'"
+    assert reasons in str(told[0].message)
+    np.testing.assert_array_equal(field.sites, np.array(WHOLE)[:, :2])
+    assert (field.minimum, field.maximum) == (4.25, 7.0)
+
+
+def test_a_row_without_its_time_is_left_out_of_the_sites_too(table):
+    rows = [(x, y, v, t) for x, y, v in WHOLE for t in (0, 1)] + [(50, 50, 6.0, ""), (60, 60, 6.0, -999)]
+    given = table(rows, header="x,y,v,t", time="t")
+    with pytest.warns(DataWarning, match=r"2 of 10 rows .*: 1 without a number in 't'; 1 with -999 in 't'"):
+        field = build_field_in_time(given, 100)
+    assert len(field.first.sites) == 4
+    assert len(field.at(1).value(field.first.sites)) == 4
+
+
+def test_whole_data_are_taken_without_a_word(table):
+    for values in ([5.0, 6.5, 7.0, 4.25], [-999.0, -2000.0, 300.0, 0.0], [9999.0, 12000.0, 100.0, 3.0]):
+        rows = [(x, y, v) for (x, y, _), v in zip(WHOLE, values, strict=True)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert build_field(table(rows), 100).maximum == max(values)
+
+
+def test_a_mark_that_could_be_a_measurement_is_kept_and_told(table):
+    rows = [*[(x, y, 100 * v - 600) for x, y, v in WHOLE], (50, 50, -300)]
+    rows[0] = (0, 0, -999)
+    rows.append((60, 60, 900))
+    with pytest.warns(DataWarning, match=r"holds -999 in 1 of 6 rows, .* missing = \[-999\] leaves it out"):
+        field = build_field(table(rows), 100)
+    assert field.minimum == -999
+    with pytest.warns(DataWarning, match=r"1 of 6 rows .*: 1 with -999 in 'v'$"):
+        assert build_field(table(rows, missing=[-999]), 100).minimum == -300
+
+
+def test_stated_marks_are_all_there_is(table):
+    rows = [*WHOLE, (50, 50, -9999), (60, 60, 77)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert build_field(table(rows, missing=[]), 100).minimum == -9999
+    with pytest.warns(DataWarning, match=r"1 with 77 in 'v'$"):
+        assert build_field(table(rows, missing=[77]), 100).minimum == -9999
+
+
+MARKS = [-99, -999, -9999, -99999, -999.9, -99.99, -32768, -2147483648]
+
+
+@given(st.sampled_from(MARKS), st.lists(st.integers(0, 10**6).map(lambda whole: whole + 0.5), min_size=1, max_size=9))
+def test_among_values_that_are_not_negative_every_usual_mark_is_found(mark, values):
+    found = marked(np.array([*values, mark, np.nan, mark]), None, is_coordinate=False)
+    assert np.flatnonzero(found.rows).tolist() == [len(values), len(values) + 2]
+    assert not found.doubtful
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=9), st.sampled_from([*MARKS, 999, 9999, 99999]))
+def test_no_number_within_the_range_of_the_others_is_ever_a_mark(values, mark):
+    values = [*values, mark - 1.5, mark + 1.5]
+    found = marked(np.array([*values, mark]), None, is_coordinate=False)
+    assert not found.rows[-1]
+
+
+@given(st.floats(100.0, 1e6), st.floats(1.0, 2.9))
+def test_a_large_value_is_not_taken_for_a_mark(top, times):
+    """It may well be what is looked for: 9999 is a mark at three times the range of the others only."""
+    low = 9999.0 - times * 1000.0
+    found = marked(np.array([low - 1000.0, low, 9999.0]), None, is_coordinate=False)
+    assert not found.rows.any()
+    assert found.doubtful == {9999.0: 1}
+    assert marked(np.array([1.0, 2.0, 9999.0]), None, is_coordinate=False).rows.tolist() == [False, False, True]
+
+
+LON, LAT = [5.72, 5.74, 5.76, 5.7512], [50.95, 50.98, 50.9601, 50.9712]
+
+
+@pytest.mark.parametrize(
+    ("header", "sign"),
+    [
+        ("lon,lat,v", 1),
+        ("Longitude,Latitude,v", -1),
+        ("decimalLongitude,decimalLatitude,v", 1),
+        ("LON_WGS84,LAT_WGS84,v", 1),
+        ("x_deg,y_deg,v", -1),
+        ("x [°],y [°],v", 1),
+    ],
+)
+@pytest.mark.parametrize("sites", ["only", "interpolated"])
+def test_longitudes_and_latitudes_are_recognised_by_their_names(table, header, sign, sites):
+    rows = [(sign * x, sign * y, v) for x, y, v in zip(LON, LAT, (1.0, 2.0, 3.0, 4.0), strict=True)]
+    with pytest.warns(DataWarning, match=r"\$\.field\.coordinates: .* taken for degrees, and projected to metres"):
+        field = build_field(table(rows, header, sites=sites), 100)
+    # lengths of a degree at 50.97 degrees north by the ellipsoid's radii of curvature: 70,276 m and 111,239 m
+    np.testing.assert_allclose(field.high - field.low, [0.04 * 70_276, 0.03 * 111_239], rtol=2e-3)
+    np.testing.assert_allclose(field.low, 0.0, atol=1e-6)
+    assert field.projection is not None
+    back = field.projection.degrees(field.argmax[None])[0]
+    if sites == "only":
+        np.testing.assert_allclose(back, [sign * LON[3], sign * LAT[3]], atol=1e-9)
+
+
+def test_degrees_that_are_stated_are_projected_without_a_word_and_repeated_places_averaged(table):
+    rows = [(5.72, 50.95, 1.0), (5.76, 50.98, 2.0), (5.72, 50.95, 3.0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        field = build_field(table(rows, "a,b,v", coordinates="degrees"), 100)
+    assert len(field.sites) == 2
+    assert field.value(field.sites).tolist() == [2.0, 2.0]
+
+
+def test_a_world_tells_the_way_back_to_degrees(table):
+    rows = [(x, y, v) for x, y, v in zip(LON, LAT, (1.0, 2.0, 3.0, 4.0), strict=True)]
+    given = table(rows, "lon,lat,v", coordinates="degrees")
+    for env in (
+        robot_team_v0.parallel_env(robots=2, field=given),
+        sensor_field_v0.parallel_env(sensors=2, field=given),
+    ):
+        env.reset(seed=0)
+        assert isinstance(env.field.projection, LocalProjection)
+        back = env.field.projection.degrees(env.sites())
+        assert {tuple(place) for place in back.round(6)} == set(zip(LON, LAT, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "more", "message"),
+    [
+        ([(50.9, 5.7, 1), (51, 5.8, 2)], "lat,lon,v", {}, r"\.x: got 'lat', a latitude; .* x = 'lon', y = 'lat'"),
+        ([(5.7, 5650610.5, 1), (5.8, 5650611, 2)], "lon,lat,v", {}, r"\.y: column 'lat' holds 5650610\.5, which is no"),
+        (
+            [(700, 5, 1), (5.8, 5, 2)],
+            "a,b,v",
+            {"coordinates": "degrees"},
+            r"\.x: column 'a' holds 700, which is no lon",
+        ),
+        (
+            [(5.72134, 50.95441, 1), (5.74512, 50.97123, 2), (5.7391, 50.96, 3)],
+            "x,y,v",
+            {},
+            r"\.coordinates: .* look like longitudes and latitudes; wanted coordinates = 'degrees', or ",
+        ),
+        ([(1, 2, 3), (2, 3, 4)], "x,y,v", {"coordinates": "feet"}, r"\.coordinates: got 'feet'"),
+    ],
+)
+def test_coordinates_that_do_not_fit_are_refused_with_the_way_out(table, rows, header, more, message):
+    with pytest.raises(ConfigError, match=message) as error:
+        build_field(table(rows, header, **more), 100)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "scale", "more"),
+    [
+        ("x,y,v", 1.0, {}),
+        ("lon_m,lat_m,v", 1.0, {}),
+        ("along,across,v", 0.01, {}),
+        ("lon,lat,v", 0.5, {"coordinates": "metres"}),
+    ],
+)
+def test_metres_stay_as_they_are(table, header, scale, more):
+    """Also on small plots; a name in which lon is but a part says nothing."""
+    generator = np.random.default_rng(2)
+    places = generator.uniform(0, 80, size=(12, 2)) * scale
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        field = build_field(table([(x, y, 1.0) for x, y in places], header, **more), 100)
+    np.testing.assert_array_equal(field.sites, places)
+    assert field.projection is None
