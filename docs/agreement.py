@@ -20,18 +20,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from threadpoolctl import threadpool_limits
 
-from swarmbo.acquisition import (
-    DECHBO,
-    Auto,
-    DuMBO,
-    ExpectedImprovement,
-    History,
-    JointAcquisition,
-    JointSituation,
-    Thompson,
-)
+from swarmbo.acquisition import DECHBO, Auto, DuMBO, ExpectedImprovement, JointAcquisition, Thompson
 from swarmbo.baselines import Centralised
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model import History, JointSituation
 from swarmbo.coordination import RefinedMaxSum
 from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.local_functions import LocalFunctions, total_value

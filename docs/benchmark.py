@@ -24,7 +24,7 @@ from benchmark_tables import Look, pages, results, tables
 from scipy.stats import qmc
 
 import swarmbo as sb
-from swarmbo.acquisition.joint_situation import History, JointSituation
+from swarmbo.belief.model.joint_situation import History, JointSituation
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain

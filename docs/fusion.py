@@ -19,7 +19,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from swarmbo.belief import ExactGP, ExactGPSettings
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.features.feature_gp import FeatureGP
+from swarmbo.belief.features.information import Information, information_of, packed_size
 from swarmbo.belief.fusion import (
     CovarianceIntersection,
     FusingAgent,
@@ -30,7 +31,6 @@ from swarmbo.belief.fusion import (
     SummaryFlooding,
     exchange,
 )
-from swarmbo.belief.information import Information, information_of, packed_size
 from swarmbo.kernels import draw
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain

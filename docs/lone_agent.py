@@ -24,24 +24,14 @@ from msgspec import UNSET, UnsetType
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.acquisition import (
-    DECHBO,
-    EGPEI,
-    EGPTS,
-    Auto,
-    DuMBO,
-    ExpectedImprovement,
-    History,
-    JointSituation,
-    Learned,
-    Thompson,
-)
+from swarmbo.acquisition import DECHBO, EGPEI, EGPTS, Auto, DuMBO, ExpectedImprovement, Thompson
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.agent import Agent
 from swarmbo.baselines.sobol import sobol_point
-from swarmbo.belief.additive_settings import AdditiveGPSettings
-from swarmbo.belief.ensemble_settings import EnsembleSettings
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model import History, JointSituation, Learned
 from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.member import Member
 from swarmbo.coordination.messages import Message
@@ -53,7 +43,7 @@ from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, Routes
 
-N_STARTS = 3  # of the best evaluations, as swarmbo.acquisition.incumbents has it
+N_STARTS = 3  # of the best evaluations, as swarmbo.belief.model.incumbents has it
 NEAREST, STEPS = 1e-9, (1e-4, 1e-2)  # points that were asked for before are moved, as swarmbo.team has it
 
 Post = Callable[[str, Message], None]

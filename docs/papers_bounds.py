@@ -8,8 +8,9 @@ Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/papers_bounds.py
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from swarmbo.acquisition import DECHBO, AddGPUCB, DuMBO, History, JointAcquisition, JointSituation, Learned
-from swarmbo.belief.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.acquisition import DECHBO, AddGPUCB, DuMBO, JointAcquisition
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.model import History, JointSituation, Learned
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix

@@ -39,26 +39,26 @@ from swarmbo.belief import (
     TimeAxis as TimeAxis,
     TimeCorrelation as TimeCorrelation,
 )
-from swarmbo.belief.additive import (
-    AdditiveGP as AdditiveGP,
-)
-from swarmbo.belief.additive_settings import (
-    AdditiveGPSettings as AdditiveGPSettings,
-)
-from swarmbo.belief.ensemble_settings import (
+from swarmbo.belief.features.ensemble_settings import (
     EnsembleSettings as EnsembleSettings,
 )
 from swarmbo.belief.fusion import (
     FusedSettings as FusedSettings,
+)
+from swarmbo.belief.gp.additive import (
+    AdditiveGP as AdditiveGP,
+)
+from swarmbo.belief.gp.additive_settings import (
+    AdditiveGPSettings as AdditiveGPSettings,
+)
+from swarmbo.belief.model.warping import (
+    Warp as Warp,
 )
 from swarmbo.belief.structure import (
     RandomBlocks as RandomBlocks,
     RandomForest as RandomForest,
     SampledStructure as SampledStructure,
     ScreenedScopes as ScreenedScopes,
-)
-from swarmbo.belief.warping import (
-    Warp as Warp,
 )
 from swarmbo.coordination import (
     Exact as Exact,

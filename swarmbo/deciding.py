@@ -8,31 +8,17 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import (
-    BoxFunctions,
-    ChainAcquisition,
-    Decision,
-    JointAcquisition,
-    JointSituation,
-    Learned,
-    Model,
-    Situation,
-)
-from swarmbo.acquisition.ensemble_model import learn_ensemble
-from swarmbo.acquisition.structured import in_structure, learn_model
-from swarmbo.acquisition.success_bound import (
-    bounded,
-    gone_back,
-    is_met,
-    parts_together,
-    reference,
-    requirements,
-)
+from swarmbo.acquisition import BoxFunctions, ChainAcquisition, Decision, JointAcquisition, Situation
+from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, parts_together
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
 from swarmbo.baselines import LawnMower, Random
-from swarmbo.belief.ensemble_settings import EnsembleSettings
-from swarmbo.belief.success import Requirement
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings
+from swarmbo.belief.model import JointSituation, Learned, Model
+from swarmbo.belief.model.ensemble_model import learn_ensemble
+from swarmbo.belief.model.failures import reference, requirements
+from swarmbo.belief.model.structured import in_structure, learn_model
+from swarmbo.belief.model.success import Requirement
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.errors import ConfigError, ShapeError
@@ -109,7 +95,7 @@ def learned_model(
     """
     if isinstance(belief, EnsembleSettings):
         return learn_ensemble(situation, belief, previous, last)
-    return learn_model(acquisition, situation, belief, previous)
+    return learn_model(acquisition.learn, situation, belief, previous)
 
 
 def decide_joint(

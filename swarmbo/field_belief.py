@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief import ExactGP, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
-from swarmbo.belief.success import Requirement, SuccessGP, excess_of
+from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
 from swarmbo.kinds import FieldBelief
 from swarmbo.logbook import Logbook
 from swarmbo.readings import Reading

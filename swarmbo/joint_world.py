@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
-from swarmbo.acquisition import OutcomeMode
+from swarmbo.belief.model import OutcomeMode
 from swarmbo.checks import real_array, reported_number
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph

@@ -9,13 +9,14 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import EGPEI, EGPTS, ChainAcquisition, Decision, JointAcquisition, JointSituation, OutcomeMode
+from swarmbo.acquisition import EGPEI, EGPTS, ChainAcquisition, Decision, JointAcquisition
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.structured import check_structure
+from swarmbo.acquisition.structure_check import check_structure
 from swarmbo.belief import ExactGPSettings
-from swarmbo.belief.additive_settings import AdditiveGPSettings
-from swarmbo.belief.ensemble_settings import EnsembleSettings
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model import JointSituation, OutcomeMode
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.acquisition import OutcomeMode
+from swarmbo.belief.model import OutcomeMode
 from swarmbo.checks import LARGEST_OUTCOME, real_array, short, table, told_number
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from swarmbo.acquisition import OutcomeMode
+from swarmbo.belief.model import OutcomeMode
 from swarmbo.graph import FactorGraph
 from swarmbo.readings import Reading
 from swarmbo.records import Traffic

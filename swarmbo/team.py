@@ -10,10 +10,11 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 
-from swarmbo.acquisition import History, JointAcquisition, JointSituation, Learned, Model, OutcomeMode
+from swarmbo.acquisition import JointAcquisition
 from swarmbo.baselines.sobol import sobol_point
-from swarmbo.belief.additive_settings import AdditiveGPSettings
-from swarmbo.belief.data import checked_moments
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.data import checked_moments
+from swarmbo.belief.model import History, JointSituation, Learned, Model, OutcomeMode
 from swarmbo.checks import check_links, query_name, whole_number
 from swarmbo.deciding import decide_joint, learned_model
 from swarmbo.errors import ConfigError, StateVersionError

@@ -11,25 +11,14 @@ from swarmbo.acquisition.dumbo import DuMBO as DuMBO
 from swarmbo.acquisition.egp import EGPEI as EGPEI, EGPTS as EGPTS
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement as ExpectedImprovement
 from swarmbo.acquisition.in_turn import choose_in_turn as choose_in_turn
-from swarmbo.acquisition.incumbents import incumbent as incumbent
 from swarmbo.acquisition.information import Information as Information
-from swarmbo.acquisition.joint_situation import (
-    History as History,
-    JointSituation as JointSituation,
-    OutcomeMode as OutcomeMode,
-)
+from swarmbo.acquisition.joint_acquisition import JointAcquisition as JointAcquisition
 from swarmbo.acquisition.local_problem import (
     ChainAcquisition as ChainAcquisition,
     LocalProblem as LocalProblem,
     local_acquisition as local_acquisition,
 )
 from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth
-from swarmbo.acquisition.model import (
-    JointAcquisition as JointAcquisition,
-    Learned as Learned,
-    Model as Model,
-    learned_belief as learned_belief,
-)
 from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta as beta
 from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation

@@ -7,11 +7,12 @@ import msgspec
 
 from swarmbo.acquisition.additive_schedules import BetaName, group_beta, practical_beta
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.groupings import check_disjoint, graph_of_groups, random_groups
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import JointAcquisition, Learned, Model, given_out, learned_belief
-from swarmbo.belief.additive import AdditiveGP
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.groupings import check_disjoint, graph_of_groups, random_groups
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream

@@ -10,15 +10,17 @@ from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
-from swarmbo.acquisition.incumbents import incumbent, known, starting_points
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import JointAcquisition, Learned, Model
-from swarmbo.acquisition.splitting import SplitImprovements, split_graph
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.acquisition.split_improvements import SplitImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
-from swarmbo.acquisition.transforms import learn_factors, learn_totals
 from swarmbo.acquisition.trust_box import Restarts, TrustBox, box_around
-from swarmbo.belief.additive import AdditiveGP
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.incumbents import incumbent, known, starting_points
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Learned, Model
+from swarmbo.belief.model.splitting import split_graph
+from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream

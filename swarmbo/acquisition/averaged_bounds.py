@@ -8,9 +8,9 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.groupings import graph_of_groups
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.belief.additive import AdditiveGP
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.model.groupings import graph_of_groups
+from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.structure.partitions import Scopes
 from swarmbo.graph import FactorStack, stacks_of
 from swarmbo.rng import stream

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
-from swarmbo.acquisition.incumbents import starting_points
-from swarmbo.belief.additive import AdditiveGP
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.graph import FactorStack
 
 Functions = TypeVar("Functions", bound="BeliefFunctions")

@@ -12,9 +12,10 @@ from swarmbo.acquisition.additive_schedules import (
 )
 from swarmbo.acquisition.averaged_bounds import AveragedBounds, Sampled, sampled_beliefs
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import JointAcquisition, Model
-from swarmbo.belief.additive import AdditiveGP
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Model
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import require
 

@@ -10,8 +10,9 @@ from jaxtyping import Float
 from swarmbo.acquisition.additive_schedules import BetaName, finite_beta, practical_beta
 from swarmbo.acquisition.belief_functions import BeliefFunctions
 from swarmbo.acquisition.box_functions import Received
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import JointAcquisition, Model
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import require

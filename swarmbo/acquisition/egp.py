@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from swarmbo.acquisition.ensemble_model import EnsembleModel
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement, LogImprovements
-from swarmbo.acquisition.incumbents import starting_points
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import JointAcquisition, Model
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.acquisition.thompson import SampledFunctions
+from swarmbo.belief.model.ensemble_model import EnsembleModel
+from swarmbo.belief.model.incumbents import starting_points
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Model
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream

@@ -7,10 +7,11 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.belief_functions import BeliefFunctions
 from swarmbo.acquisition.box_functions import Received
-from swarmbo.acquisition.incumbents import incumbent
-from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.acquisition.log_improvement import log_improvement
-from swarmbo.acquisition.model import JointAcquisition, Model
+from swarmbo.belief.model.incumbents import incumbent
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
 from swarmbo.registry import FUNCTION, kind
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.schedules import Moment
 from swarmbo.belief import PlaceBelief, view_of
-from swarmbo.belief.success import Requirement
+from swarmbo.belief.model.success import Requirement
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 

@@ -6,11 +6,12 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
-from swarmbo.acquisition.incumbents import starting_points
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.model import JointAcquisition, Model
-from swarmbo.belief.feature_sample import FeatureSample
-from swarmbo.belief.path_sample import PathSample
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.belief.features.feature_sample import FeatureSample
+from swarmbo.belief.gp.path_sample import PathSample
+from swarmbo.belief.model.incumbents import starting_points
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream

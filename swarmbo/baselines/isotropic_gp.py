@@ -9,16 +9,17 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
-from swarmbo.acquisition.incumbents import incumbent, starting_points
-from swarmbo.acquisition.joint_situation import JointSituation
-from swarmbo.acquisition.structured import in_structure
-from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, reference, requirements
+from swarmbo.acquisition.success_bound import bounded, gone_back, is_met
 from swarmbo.acquisition.trust_box import TrustBox, box_around
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
-from swarmbo.belief.additive import AdditiveGP
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.failures import reference, requirements
+from swarmbo.belief.model.incumbents import incumbent, starting_points
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.structured import in_structure
+from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.belief.structure.learned import LearnedStructure
-from swarmbo.belief.warping import Warp, WarpKind
 from swarmbo.coordination.ascent import ascend
 from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
+from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.joint_situation import JointSituation
+from swarmbo.belief.model.joint_situation import JointSituation
 
 
 def seen_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"]]:

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import qmc
 
-from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.seen_totals import n_asked
+from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream

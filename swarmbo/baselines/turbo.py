@@ -7,11 +7,11 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import qmc
 
-from swarmbo.acquisition.joint_situation import JointSituation
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.baselines.turbo_region import TurboRegion, perturbed, region_around
+from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.prediction import FactorisedGP
+from swarmbo.belief.gp.prediction import FactorisedGP
 from swarmbo.belief.views import PlaceBelief, Views
 
 

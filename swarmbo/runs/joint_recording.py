@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from swarmbo.acquisition import Model
+from swarmbo.belief.model import Model
 from swarmbo.records import Evaluation
 from swarmbo.runs.policy import Infos
 from swarmbo.team import Team

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmbo.acquisition import Learned
-from swarmbo.acquisition.groupings import graph_of_groups
+from swarmbo.belief.model import Learned
+from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.graph import FactorGraph
 from swarmbo.records import RoundRecord
 from swarmbo.runs.world_record import WorldRecord

@@ -6,8 +6,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from swarmbo.acquisition import DBGPUCB, Auto, History, JointSituation, Situation
+from swarmbo.acquisition import DBGPUCB, Auto, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.belief.model import History, JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_equal, claim_offers, claim_point

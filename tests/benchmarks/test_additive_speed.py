@@ -12,10 +12,10 @@ import pytest
 from scipy.linalg import solve_triangular
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, TimeAxis, TimeCorrelation
-from swarmbo.belief.additive_fitting import AdditiveLogPosterior
-from swarmbo.belief.additive_prior import AdditivePrior
-from swarmbo.belief.conditioning import condition
-from swarmbo.belief.grid_posterior import whiten
+from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior
+from swarmbo.belief.gp.additive_prior import AdditivePrior
+from swarmbo.belief.gp.conditioning import condition
+from swarmbo.belief.gp.grid_posterior import whiten
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
-from swarmbo.belief.cholesky import extend, factorise
+from swarmbo.belief.gp.cholesky import extend, factorise
 from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain

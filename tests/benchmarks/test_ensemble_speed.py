@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy.linalg import blas, lapack
 
-from swarmbo.belief.ensemble import Ensemble
-from swarmbo.belief.ensemble_data import Evaluations
-from swarmbo.belief.ensemble_settings import EnsembleSettings
-from swarmbo.belief.feature_models import FeatureModels
+from swarmbo.belief.features.ensemble import Ensemble
+from swarmbo.belief.features.ensemble_data import Evaluations
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings
+from swarmbo.belief.features.feature_models import FeatureModels
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief.fusion import CommitteeFlooding, Proposal, ReadingFlooding
-from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 

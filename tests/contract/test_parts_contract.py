@@ -4,7 +4,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.belief import Hyperparameters
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.kernels import KERNEL_NAMES
 from swarmbo.transport import Faults
 

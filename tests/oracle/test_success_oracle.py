@@ -6,7 +6,7 @@ from scipy.special import expit, log_expit, logsumexp
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from swarmbo.belief.success import SuccessGP, Term
+from swarmbo.belief.model.success import SuccessGP, Term
 
 _ANY = 1e6  # a lengthscale over which nothing changes
 

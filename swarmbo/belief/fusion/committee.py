@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.exact import ExactGP
 from swarmbo.belief.fusion.experts import robust_committee
-from swarmbo.belief.placed import PlacedGP
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.gp.placed import PlacedGP
 from swarmbo.belief.views import JointMoments
 
 _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from swarmbo.belief.exact import ExactGP
 from swarmbo.belief.fusion.committee import CommitteeGP
 from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
-from swarmbo.belief.hyperparameters import ExactGPSettings
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 
 
 class CommitteeFlooding(ReadingFlooding):
@@ -16,7 +16,7 @@ class CommitteeFlooding(ReadingFlooding):
 
     Example:
         >>> from swarmbo.belief.fusion import Proposal, exchange
-        >>> from swarmbo.belief.hyperparameters import Hyperparameters
+        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
         >>> from swarmbo.spaces import Domain
         >>> from swarmbo.transport import InProcess
         >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)

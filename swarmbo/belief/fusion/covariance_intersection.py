@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import qmc
 
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.features.feature_gp import FeatureGP
+from swarmbo.belief.features.information import Information
 from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, require_at_least_one, unpacked_bytes
 from swarmbo.belief.fusion.intersection import intersection
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.information import Information
 from swarmbo.spaces import Domain
 
 _PLACES = 256  # where the mean variance is taken
@@ -43,7 +43,7 @@ class CovarianceIntersection(FusingAgent):
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.hyperparameters import Hyperparameters
+        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
         >>> from swarmbo.transport import InProcess
         >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
         >>> domain = Domain(np.zeros(1), np.ones(1))

@@ -15,7 +15,7 @@ class FailureFlooding(ReadingFlooding):
     Example:
         >>> import numpy as np
         >>> from swarmbo.belief.fusion import Proposal, exchange
-        >>> from swarmbo.belief.hyperparameters import Hyperparameters
+        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
         >>> from swarmbo.spaces import Domain
         >>> from swarmbo.transport import InProcess
         >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)

@@ -8,8 +8,6 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.data import checked_outcomes
-from swarmbo.belief.exact import ExactGP
 from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
@@ -20,8 +18,10 @@ from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
 from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
-from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.belief.placed import checked_places
+from swarmbo.belief.gp.data import checked_outcomes
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.placed import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
 from swarmbo.checks import check_links
 from swarmbo.errors import ConfigError, StateVersionError

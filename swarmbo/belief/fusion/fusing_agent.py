@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.data import checked_outcomes, checked_points
+from swarmbo.belief.features.information import Information, information_of
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.belief.information import Information, information_of
+from swarmbo.belief.gp.data import checked_outcomes, checked_points
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope

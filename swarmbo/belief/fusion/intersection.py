@@ -7,7 +7,7 @@ from jaxtyping import Float
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
-from swarmbo.belief.information import Information
+from swarmbo.belief.features.information import Information
 
 
 class Intersection(NamedTuple):

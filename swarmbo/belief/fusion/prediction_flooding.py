@@ -7,13 +7,13 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.data import checked_points
-from swarmbo.belief.exact import ExactGP
 from swarmbo.belief.fusion.experts import generalised_product, robust_committee
 from swarmbo.belief.fusion.fusing_agent import packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.hyperparameters import ExactGPSettings
+from swarmbo.belief.gp.data import checked_points
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 

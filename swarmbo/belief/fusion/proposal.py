@@ -5,9 +5,9 @@ from hashlib import blake2b
 
 import msgspec
 
-from swarmbo.belief.feature_basis import FeatureBasis
-from swarmbo.belief.feature_gp import basis_of
-from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.features.feature_basis import FeatureBasis
+from swarmbo.belief.features.feature_gp import basis_of
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.settings import require
 
 

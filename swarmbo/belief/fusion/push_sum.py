@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.features.feature_gp import FeatureGP
+from swarmbo.belief.features.information import Information, packed_size
 from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, require_at_least_one, unpacked_bytes
 from swarmbo.belief.fusion.mass import Mass
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.information import Information, packed_size
 from swarmbo.spaces import Domain
 
 _NOTHING = 1e-9  # a share of readings that is rounding
@@ -86,7 +86,7 @@ class PushSum(FusingAgent):
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.hyperparameters import Hyperparameters
+        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
         >>> from swarmbo.transport import Faults
         >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
         >>> domain = Domain(np.zeros(1), np.ones(1))

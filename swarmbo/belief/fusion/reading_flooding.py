@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.exact import ExactGP
 from swarmbo.belief.fusion.fusing_agent import packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.hyperparameters import ExactGPSettings
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.spaces import Domain
 
 
@@ -23,7 +23,7 @@ class ReadingFlooding(Gossip):
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.hyperparameters import Hyperparameters
+        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
         >>> from swarmbo.transport import InProcess
         >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
         >>> domain = Domain(np.zeros(1), np.ones(1))

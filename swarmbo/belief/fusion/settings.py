@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from swarmbo.belief.hyperparameters import ExactGPSettings
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings, require
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.features.feature_gp import FeatureGP
+from swarmbo.belief.features.information import Information
 from swarmbo.belief.fusion.fusing_agent import packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.information import Information
 from swarmbo.spaces import Domain
 
 
@@ -21,7 +21,7 @@ class SummaryFlooding(Gossip):
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.hyperparameters import Hyperparameters
+        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
         >>> from swarmbo.transport import InProcess
         >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
         >>> domain = Domain(np.zeros(1), np.ones(1))

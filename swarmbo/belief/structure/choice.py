@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.structure.averaging import averaged
 from swarmbo.belief.structure.evidence import ScopeEvidence
 from swarmbo.belief.structure.learned import LearnedStructure

@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.additive_fitting import AdditiveLogPosterior, maximise
-from swarmbo.belief.additive_prior import AdditivePrior
-from swarmbo.belief.additive_settings import AdditiveGPSettings
-from swarmbo.belief.fitting import standardisation
+from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior, maximise
+from swarmbo.belief.gp.additive_prior import AdditivePrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.fitting import standardisation
 from swarmbo.belief.structure.partitions import Scopes
 
 _SHORT_LENGTHSCALE = 0.15  # of a side: where a first search looks for narrow peaks

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.cholesky import factorise, solve_lower, solve_lower_transposed
+from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
 from swarmbo.belief.structure.evidence import ScopeEvidence, ScopeFit
 from swarmbo.belief.structure.partitions import Block, Scopes, canonical
 from swarmbo.kernels import kernel_matrix

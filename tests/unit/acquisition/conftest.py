@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swarmbo.acquisition.joint_situation import History, JointSituation
+from swarmbo.belief.model.joint_situation import History, JointSituation
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 

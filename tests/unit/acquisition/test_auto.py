@@ -9,16 +9,18 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import swarmbo as sb
-from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustBox, transforms
+from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustBox
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
-from swarmbo.acquisition.incumbents import incumbent
-from swarmbo.acquisition.joint_situation import History
-from swarmbo.acquisition.model import Learned
-from swarmbo.acquisition.splitting import SplitImprovements, parts_of, split_graph
+from swarmbo.acquisition.split_improvements import SplitImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
-from swarmbo.belief.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.model import transforms
+from swarmbo.belief.model.incumbents import incumbent
+from swarmbo.belief.model.joint_situation import History
+from swarmbo.belief.model.model import Learned
+from swarmbo.belief.model.splitting import parts_of, split_graph
 from swarmbo.graph import FactorGraph, stacks_of
 
 BELIEF = AdditiveGPSettings()

@@ -9,11 +9,11 @@ import swarmbo as sb
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.averaged_bounds import sampled_beliefs
 from swarmbo.acquisition.dec_hbo import DECHBO
-from swarmbo.acquisition.groupings import graph_of_groups, random_groups
-from swarmbo.acquisition.joint_situation import History
-from swarmbo.acquisition.model import learned_belief
-from swarmbo.acquisition.structured import in_structure, learn_model
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.groupings import graph_of_groups, random_groups
+from swarmbo.belief.model.joint_situation import History
+from swarmbo.belief.model.model import learned_belief
+from swarmbo.belief.model.structured import in_structure, learn_model
 from swarmbo.belief.structure import SampledStructure
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import ConfigError
@@ -68,7 +68,7 @@ def test_averaged_acquisitions_are_the_mean_over_samples_of_the_sums_of_their_ow
     """Hoang et al. 2018, appendix B: here every sample is summed by itself, over all its factors."""
     rule = DECHBO(average="acquisitions")
     situation = situation_of({"all": list("abcde")}, t=5, pending=1)  # few data: samples differ
-    model = learn_model(rule, situation, SAMPLED, None)
+    model = learn_model(rule.learn, situation, SAMPLED, None)
     structure, U = model.learned.structure, np.random.default_rng(1).random((6, 5))
     assert len(set(structure.samples)) > 1
     inside = in_structure(situation, structure)

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.dumbo import DuMBO
-from swarmbo.acquisition.model import Model
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.model import Model
 from swarmbo.coordination.local_functions import exchange, total_value
 from swarmbo.graph import stacks_of
 

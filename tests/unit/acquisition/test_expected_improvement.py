@@ -8,9 +8,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
-from swarmbo.acquisition.incumbents import incumbent, starting_points
-from swarmbo.acquisition.joint_situation import History
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.incumbents import incumbent, starting_points
+from swarmbo.belief.model.joint_situation import History
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import stacks_of
 

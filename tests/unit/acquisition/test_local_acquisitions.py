@@ -9,9 +9,10 @@ from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.dec_hbo import DECHBO
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
-from swarmbo.acquisition.model import JointAcquisition, Learned, Model
+from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.acquisition.thompson import Thompson
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.model import Learned, Model
 from swarmbo.coordination.local_functions import LocalFunctions, exchange, total_value
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph import FactorStack, stacks_of

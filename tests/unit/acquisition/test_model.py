@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition.dec_hbo import DECHBO
-from swarmbo.acquisition.joint_situation import History
-from swarmbo.acquisition.model import Learned, Model
-from swarmbo.belief.additive import AdditiveGP
-from swarmbo.belief.additive_settings import AdditiveGPSettings
-from swarmbo.belief.warping import Warp
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.joint_situation import History
+from swarmbo.belief.model.model import Learned, Model
+from swarmbo.belief.model.warping import Warp
 
 BELIEF = AdditiveGPSettings(max_iterations=20, refit_every=3)
 

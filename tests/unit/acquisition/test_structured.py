@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.acquisition import JointAcquisition, structured
-from swarmbo.acquisition.structured import in_structure, learn_model
+from swarmbo.acquisition import JointAcquisition
 from swarmbo.belief import AdditiveGPSettings
+from swarmbo.belief.model import structured
+from swarmbo.belief.model.structured import in_structure, learn_model
 from swarmbo.belief.structure import RandomBlocks, RandomForest, SampledStructure, ScreenedScopes, StructureSettings
 from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.errors import ConfigError
@@ -126,9 +127,9 @@ def test_random_scopes_are_redrawn_with_every_evaluation_and_not_while_one_is_ou
 def test_scopes_chosen_without_data_are_chosen_again_with_the_first() -> None:
     settings = AdditiveGPSettings(structure=RandomBlocks(size=2, every=50))
     team = team_of(None)
-    blind = learn_model(team.acquisition, team._situation(None), settings, None).learned
+    blind = learn_model(team.acquisition.learn, team._situation(None), settings, None).learned
     played(team, 1)
-    seeing = learn_model(team.acquisition, team._situation(None), settings, blind).learned
+    seeing = learn_model(team.acquisition.learn, team._situation(None), settings, blind).learned
     assert blind.structure is not None
     assert seeing.structure is not None
     assert (blind.structure.chosen_at, seeing.structure.chosen_at) == (0, 1)
@@ -147,7 +148,9 @@ class Spy(JointAcquisition, frozen=True, tag="spy"):
 def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
     team, spy = team_of(None, acquisition="thompson"), Spy()
     played(team, 12)
-    learned = learn_model(spy, team._situation(None), AdditiveGPSettings(structure=SampledStructure()), None).learned
+    learned = learn_model(
+        spy.learn, team._situation(None), AdditiveGPSettings(structure=SampledStructure()), None
+    ).learned
     situation, settings, previous = spy.seen[0]
     assert previous is None
     assert settings.structure is None
@@ -165,7 +168,7 @@ def test_hyperparameters_move_with_the_scopes_and_are_refitted_when_due_only() -
     team, spy, learned, fits = team_of(None), Spy(), None, []
     played(team, 8)
     for _ in range(6):
-        learned = learn_model(spy, team._situation(None), settings, learned).learned
+        learned = learn_model(spy.learn, team._situation(None), settings, learned).learned
         fits.append(learned.fitted_at)
         played(team, 1)
     assert fits == [8, 8, 8, 8, 12, 12]
@@ -185,7 +188,7 @@ def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
     for _ in range(4):
         given = LearnedStructure(next(turns), (), 12, ((0,),))
         monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
-        model = structured.learn_model(team.acquisition, situation, settings, learned)
+        model = structured.learn_model(team.acquisition.learn, situation, settings, learned)
         learned = model.learned
         functions = team.acquisition.local_functions(in_structure(situation, learned.structure), model)
         assert functions.graph.variables == NAMES
@@ -211,7 +214,7 @@ def test_the_prior_of_the_sum_stays_when_scopes_change_between_fits(monkeypatch,
     for scopes in (before, after):
         given = LearnedStructure(scopes, (), 12, ((0,),))
         monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
-        learned = learn_model(team.acquisition, team._situation(None), settings, learned).learned
+        learned = learn_model(team.acquisition.learn, team._situation(None), settings, learned).learned
         kept.append((learned.hyperparameters.constant, sum(learned.hyperparameters.outputscales), learned.fitted_at))
     assert kept[1] == pytest.approx(kept[0], rel=1e-9)
     assert kept[1][0] == pytest.approx(1000.0, abs=10.0)
@@ -222,11 +225,11 @@ def test_scopes_chosen_before_outcomes_said_anything_are_chosen_again_as_if_firs
     settings = AdditiveGPSettings(structure=convert({**KINDS[kind], "every": 50}, StructureSettings, "$"))
     team, fresh = team_of(None), team_of(None)
     team.attach(np.zeros((2, 6)), [np.nan, 1.0])
-    blind = learn_model(team.acquisition, team._situation(None), settings, None).learned
+    blind = learn_model(team.acquisition.learn, team._situation(None), settings, None).learned
     played(team, 6)
     fresh.attach(team.history.X, team.history.totals)
-    seeing = learn_model(team.acquisition, team._situation(None), settings, blind).learned
-    anew = learn_model(fresh.acquisition, fresh._situation(None), settings, None).learned
+    seeing = learn_model(team.acquisition.learn, team._situation(None), settings, blind).learned
+    anew = learn_model(fresh.acquisition.learn, fresh._situation(None), settings, None).learned
     assert blind.structure is not None
     assert blind.structure.start is None
     assert seeing.structure == anew.structure

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from swarmbo.acquisition.thompson import Thompson
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.graph import stacks_of
 

@@ -5,9 +5,9 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition import DuMBO, Thompson
-from swarmbo.acquisition.joint_situation import History, JointSituation
 from swarmbo.baselines import Centralised
-from swarmbo.belief.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.joint_situation import History, JointSituation
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph

@@ -3,9 +3,9 @@ import pytest
 
 from swarmbo.acquisition.trust_box import TrustBox
 from swarmbo.baselines import IsotropicGP
-from swarmbo.belief.additive import AdditiveGP
-from swarmbo.belief.additive_settings import AdditiveGPSettings
-from swarmbo.belief.warping import Warp
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.warping import Warp
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 

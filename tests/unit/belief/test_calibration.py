@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.features.feature_gp import FeatureGP
+from swarmbo.belief.features.information import Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, SummaryFlooding, exchange
-from swarmbo.belief.information import Information
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
 from swarmbo.rng import stream

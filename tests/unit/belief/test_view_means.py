@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation, Views, means_by_agent
-from swarmbo.belief.prediction import FactorisedGP
+from swarmbo.belief.gp.prediction import FactorisedGP
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 

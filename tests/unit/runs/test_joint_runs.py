@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import swarmbo as sb
-from swarmbo.acquisition import History, JointSituation, Learned
+from swarmbo.belief.model import History, JointSituation, Learned
 from swarmbo.compare import compare, read_report
 from swarmbo.compare.report import report_rows, report_table
 from swarmbo.errors import ConfigError, RunFolderError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from swarmbo.belief.fusion import FusingAgent, Proposal
-from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 

@@ -5,7 +5,7 @@ import pytest
 
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.fusion import CommitteeFlooding, exchange, robust_committee
-from swarmbo.belief.hyperparameters import Hyperparameters, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.belief.views import PlaceBelief
 from swarmbo.errors import ShapeError
 from swarmbo.rng import stream

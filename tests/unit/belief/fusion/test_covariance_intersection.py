@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.belief.feature_gp import FeatureGP
+from swarmbo.belief.features.feature_gp import FeatureGP
+from swarmbo.belief.features.information import Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, exchange, intersection
-from swarmbo.belief.hyperparameters import Hyperparameters
-from swarmbo.belief.information import Information
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess

@@ -18,7 +18,7 @@ from swarmbo.belief.fusion import (
     exchange,
     robust_committee,
 )
-from swarmbo.belief.hyperparameters import Hyperparameters, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.errors import ConfigError, LostStateError, ShapeError, StateVersionError
 from swarmbo.transport import Faults, InProcess
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, ReadingFlooding, SummaryFlooding
-from swarmbo.belief.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 

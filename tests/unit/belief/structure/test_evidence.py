@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGPSettings
-from swarmbo.belief.additive_prior import AdditivePrior
+from swarmbo.belief.gp.additive_prior import AdditivePrior
 from swarmbo.belief.structure import Proposal, all_partitions, log_acceptance, log_probability, sample_partitions
 from swarmbo.belief.structure.evidence import ScopeEvidence, StartingPoint
 from swarmbo.belief.structure.screening import candidates, promises, screened, with_scope, without_pair, without_scope

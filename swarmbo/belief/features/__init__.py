@@ -1,0 +1,1 @@
+"""Gaussian processes as linear models over random features, and ensembles of them."""

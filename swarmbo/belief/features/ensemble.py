@@ -1,0 +1,258 @@
+"""A team's belief as a mixture of Gaussian processes of different kernels, by random features (EGP).
+
+   p(f | data) = Σ_m w_m p(f | data, m),   w_m ∝ p(data | m)
+
+Every member is a Gaussian linear model over its own random features. A new outcome multiplies each weight by what the
+member foretold, and moves each member's posterior by a rank-one update; every so often hyper-parameters are fitted anew
+and features drawn anew, from all data at once.
+
+Where totals are told, a member is one kernel for all factors, with features of its own for each: weights of features
+are drawn jointly, and the drawn sum is the sum of one drawn function per factor. Where outcomes of factors are told,
+each factor has a dictionary and weights of its own, and no outcome of another matters to it. Either way agents maximise
+a draw by messages, like any other sum over factors.
+
+Source: Lu, Polyzos, Li & Giannakis 2022, section 4. Their appendix takes the standard normal density for the spectrum
+of exp(-r²), which is that of exp(-r²/2); here kernels are those of ``swarmbo.kernels``, and so are their spectra. They
+leave open which evidence (7) means; it is that of the random features here, so that (10) goes on from (7).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.features.ensemble_data import Evaluations
+from swarmbo.belief.features.ensemble_fit import dictionary, fit_part
+from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of
+from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
+from swarmbo.belief.features.feature_sample import FeatureSample
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.data import checked_evaluations, checked_points
+from swarmbo.belief.gp.observations import Observations
+from swarmbo.belief.gp.path_sample import PriorDraw
+from swarmbo.graph import FactorGraph
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """A belief about a sum of functions, immutable: what learns returns a new one. Made by ``learned``.
+
+    Args:
+        settings: The dictionary.
+        graph: Scopes.
+        domain: The box of joint points.
+        hyper: Of all members.
+        parts: One of all factors, or one each.
+        data: What it learned.
+
+    Example:
+        >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
+        >>> X = np.linspace(0.0, 1.0, 12)[:, None]
+        >>> seen = Evaluations(X, np.sin(6.0 * X[:, 0]), np.full((12, 1), np.nan))
+        >>> belief = Ensemble.learned(EnsembleSettings(n_features=64), graph, domain, seen, tied=True, seed=0)
+        >>> belief.weights[0].shape, bool(abs(belief.posterior(X[:1])[0][0]) < 0.05)
+        ((12,), True)
+    """
+
+    settings: EnsembleSettings
+    graph: FactorGraph
+    domain: Domain
+    hyper: EnsembleHyperparameters
+    parts: tuple[EnsemblePart, ...]
+    data: Evaluations
+
+    @classmethod
+    def learned(
+        cls,
+        settings: EnsembleSettings,
+        graph: FactorGraph,
+        domain: Domain,
+        data: Evaluations,
+        *,
+        tied: bool,
+        seed: int,
+        previous: EnsembleHyperparameters | None = None,
+        last: "Ensemble | None" = None,
+    ) -> "Ensemble":
+        """The ensemble that a history leads to.
+
+        A part is fitted to all data, and its features are drawn, when ``settings.refit_every`` evaluations came since
+        it last was, or outcomes of it came that had not shown their scale by then. Else it goes on from its last fit,
+        outcome by outcome.
+
+        Args:
+            settings: The dictionary.
+            graph: Scopes.
+            domain: The box of joint points, in the order of ``graph.variables``.
+            data: The history; it may be empty, or without outcomes.
+            tied: Whether members are of all factors in sum, as outcomes of the sum need it.
+            seed: Of features.
+            previous: Hyper-parameters of an ensemble of the same that knew less; None at first.
+            last: Such an ensemble itself. It saves time, and changes no bit of the outcome.
+        """
+        k = len(graph.factors)
+        groups, scopes = [tuple(range(k))] if tied else [(i,) for i in range(k)], scopes_of(graph)
+        goes_on = last is not None and data.begins_with(last.data)
+        parts = list[EnsemblePart]()
+        for index, group in enumerate(groups):
+            hyper = None if previous is None else previous.parts[index]
+            own = [scopes[i] for i in group]
+            if hyper is None or _is_due(settings, hyper, data):
+                seeds = _seeds(settings, seed, group, len(data))
+                hyper = fit_part(settings, graph, domain, group, data, seeds, tied=tied)
+            if last is not None and goes_on and last.parts[index].hyper is hyper:
+                first, part = len(last.data), last.parts[index]
+            else:
+                first = hyper.fitted_at
+                bases = bases_of(hyper.members, _seeds(settings, seed, group, first), settings.n_features)
+                part = EnsemblePart.create(hyper, own, bases, data.take(slice(first)).of_part(domain, group, tied=tied))
+            parts.append(part.updated(data.take(slice(first, None)).of_part(domain, group, tied=tied)))
+        hypers = EnsembleHyperparameters(tuple(part.hyper for part in parts))
+        return cls(settings, graph, domain, hypers, tuple(parts), data)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether members are of all factors in sum."""
+        return len(self.parts[0].scopes) == len(self.graph.factors)
+
+    @property
+    def n_data(self) -> int:
+        """Number of evaluated points with at least one outcome."""
+        return int((np.isfinite(self.data.totals) | np.isfinite(self.data.factors).any(axis=1)).sum())
+
+    @property
+    def weights(self) -> tuple[Float[np.ndarray, " M"], ...]:
+        """How likely each member is, part by part; no less than the floor."""
+        return tuple(part.weights(self.settings.floor) for part in self.parts)
+
+    def update(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        totals: ArrayLike | None = None,
+        factors: ArrayLike | None = None,
+    ) -> "Ensemble":
+        """Learn outcome by outcome; hyper-parameters and features stay.
+
+        Args:
+            X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
+            y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
+            totals: Totals (n,), together with ``factors`` for mixed outcomes.
+            factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
+
+        Returns:
+            The new belief. NaN means that an outcome was not observed.
+
+        Raises:
+            ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
+        """
+        n, k = self.domain.n_dims, len(self.graph.factors)
+        new = Evaluations(*checked_evaluations(X, y, totals, factors, None, n, k)[:3])
+        parts = [part.updated(new.of_part(self.domain, part.hyper.factors, tied=self.is_tied)) for part in self.parts]
+        return replace(self, parts=tuple(parts), data=self.data.then(new))
+
+    def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
+        """The same with points that are out, which the variance knows of; means, weights and draws do not.
+
+        Args:
+            X: Joint points (p, n), physical.
+            awaited: Of which factors (p, k) each will bring the outcome, where some are known already. By default of
+                all: as a total where totals are told, else one by one.
+        """
+        U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
+        to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
+        parts = list[EnsemblePart]()
+        for part in self.parts:  # of one factor, the total is that factor
+            own = to_come[:, list(part.hyper.factors)]
+            parts.append(part.awaiting(Observations.pending(U, own, in_sum=True)))
+        return replace(self, parts=tuple(parts))
+
+    def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and variance of the sum over all members at joint points (m, n), physical."""
+        U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
+        moments = [part.moments(U, self.settings.floor) for part in self.parts]
+        return np.sum([mean for mean, _ in moments], axis=0), np.sum([var for _, var in moments], axis=0)
+
+    def factor_means(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "k m"]:
+        """Mean of each factor at joint points (m, n) of the unit cube, physical."""
+        return np.concatenate([part.factor_means(U, self.settings.floor) for part in self.parts])
+
+    def choose(self, rngs: Sequence[np.random.Generator]) -> tuple[int, ...]:
+        """A member of each part, drawn by weight.
+
+        Args:
+            rngs: One stream for each part.
+        """
+        return tuple(int(rng.choice(len(w), p=w / w.sum())) for rng, w in zip(rngs, self.weights, strict=True))
+
+    def draw(
+        self,
+        chosen: Sequence[int],
+        rngs: Sequence[np.random.Generator],
+        noise_rngs: Sequence[np.random.Generator],
+    ) -> FeatureSample:
+        """One function per factor: jointly a draw from the posterior of chosen members.
+
+        Args:
+            chosen: A member of each part.
+            rngs: One stream for each factor, so that its owner can draw alone.
+            noise_rngs: One stream for each part, shared by the owners of its factors.
+        """
+        names, f = self.graph.factors, self.settings.n_features
+        draws, constants, scales = dict[str, PriorDraw](), dict[str, float](), dict[str, float]()
+        for part, member, noise_rng in zip(self.parts, chosen, noise_rngs, strict=True):
+            own = part.hyper.factors
+            prior = np.array([rngs[i].standard_normal(f) for i in own])
+            drawn = part.draw(member, prior, noise_rng.standard_normal(part.models.n_rows))
+            means = part.hyper.constants(part.hyper.members[member])
+            for i, one, mean in zip(own, drawn, means, strict=True):
+                draws[names[i]], constants[names[i]], scales[names[i]] = one, float(mean), part.hyper.scale
+        return FeatureSample(self.graph, draws, constants, scales)
+
+    def exact(self, chosen: tuple[int, ...]) -> AdditiveGP:
+        """The same data as exact Gaussian processes under the hyper-parameters of chosen members, no random features.
+
+        Args:
+            chosen: A member of each part.
+        """
+        totals = self.data.totals if self.is_tied else None
+        outcomes = "total" if self.is_tied else "per-factor"
+        return AdditiveGP.from_hyperparameters(
+            AdditiveGPSettings(),
+            self.graph,
+            self.domain,
+            self.hyper.of_members(chosen),
+            self.data.X,
+            totals,
+            self.data.factors,
+            outcomes=outcomes,
+        )
+
+
+def scopes_of(graph: FactorGraph) -> list[tuple[int, ...]]:
+    """For each factor the columns of joint points that it sees."""
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    return [tuple(place[variable] for variable in scope) for scope in graph.scopes]
+
+
+def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Evaluations) -> bool:
+    """Whether a part is to be fitted anew: on schedule, or as long as its outcomes had not shown their scale."""
+    since = data.take(slice(hyper.fitted_at, None))
+    is_told = np.isfinite(since.totals).any() or np.isfinite(since.factors[:, list(hyper.factors)]).any()
+    return len(since) >= settings.refit_every or (bool(is_told) and not hyper.is_shown)
+
+
+def _seeds(settings: EnsembleSettings, seed: int, factors: Sequence[int], fitted_at: int) -> list[list[int]]:
+    """Of the features of each member and factor, which are others after each fit."""
+
+    def own(member: int, factor: int) -> int:
+        rng = stream(seed, "ensemble", "features", evaluations=fitted_at, member=member, factor=factor)
+        return int(rng.integers(2**63))
+
+    return [[own(m, i) for i in factors] for m in range(len(dictionary(settings)))]

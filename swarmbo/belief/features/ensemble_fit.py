@@ -1,0 +1,147 @@
+"""Hyper-parameters of an ensemble's members, each by the evidence of its own random-feature model."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.features.ensemble_data import Evaluations
+from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings, FittedLengthscales, Member, PartHyperparameters
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_fit import units
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels import KernelName
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+
+_STEP = 0.25  # natural logarithms between values that are tried: an eighth of one more or less is no matter
+_OUTPUTSCALES = np.exp(np.arange(-7.0, 7.0 + _STEP / 2.0, _STEP))
+_NOISE_CEILING = 10.0
+
+
+def fit_part(
+    settings: EnsembleSettings,
+    graph: FactorGraph,
+    domain: Domain,
+    factors: Sequence[int],
+    data: Evaluations,
+    seeds: Sequence[Sequence[int]],
+    *,
+    tied: bool,
+) -> PartHyperparameters:
+    """The members of one part, fitted to nothing but what was observed of it.
+
+    Args:
+        settings: Of the ensemble.
+        graph: Scopes.
+        domain: The box of joint points.
+        factors: Indices of the part's factors.
+        data: All evaluations.
+        seeds: Of the features, for each member and factor.
+        tied: Whether totals count.
+    """
+    k, observed = len(factors), data.of_part(domain, factors, tied=tied)
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
+    totals, told = data.totals if tied else np.full(len(data), np.nan), data.factors[:, list(factors)]
+    offsets, scales, is_shown = units(totals, told)
+    shapes = _fitted_shapes(settings, graph, domain, factors, Evaluations(data.X, totals, told))
+    members = [_shape(kernel, length, scopes, shapes) for kernel, length in dictionary(settings)]
+    part = PartHyperparameters(
+        factors=tuple(factors),
+        offsets=tuple(offsets.tolist()),
+        scale=float(scales[0]),
+        is_shown=is_shown,
+        fitted_at=len(data),
+        members=tuple(members),
+    )
+    if not is_shown:
+        return part
+    z = (observed.outcome - np.array([*offsets, offsets.sum()])[observed.channel]) / part.scale
+    rows = feature_rows(bases_of(members, seeds, settings.n_features), scopes, observed.U, observed.channel)
+    # the constant of a sum is what totals tell, or outcomes of the one factor there is
+    has_constant = k == 1 or bool((observed.channel == TOTAL).all())
+    fitted = [
+        _fit_variances(settings, member, own @ own.T, z, has_constant=has_constant)
+        for member, own in zip(members, rows, strict=True)
+    ]
+    return msgspec.structs.replace(part, members=tuple(fitted))
+
+
+def _fitted_shapes(
+    settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Evaluations
+) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
+    """Lengthscales, and how the variance divides among factors, for members that have them fitted."""
+    own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
+    columns = [graph.variables.index(variable) for variable in own.variables]
+    box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
+    out = dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]()
+    for kernel, length in dictionary(settings):
+        if isinstance(length, str):
+            prior = AdditiveGPSettings(
+                kernel=kernel,
+                lengthscales="auto" if length == "fitted" else length,
+                noise_median=settings.noise_median,
+                noise_log_std=settings.noise_log_std,
+                noise_floor=settings.noise_floor,
+            )
+            belief = AdditiveGP.create(prior, own, box).update(X, totals=data.totals, factors=data.factors)
+            out[kernel, length] = belief.fit(stream(0, "no random starts")).hyperparameters
+    return out
+
+
+def dictionary(settings: EnsembleSettings) -> list[tuple[KernelName, float | FittedLengthscales]]:
+    """Kernel and lengthscale of each member, in order."""
+    return [(kernel, length) for kernel in settings.kernels for length in settings.lengthscales]
+
+
+def _shape(
+    kernel: KernelName,
+    length: float | FittedLengthscales,
+    scopes: Sequence[Sequence[int]],
+    shapes: dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters],
+) -> Member:
+    if isinstance(length, str):
+        hyper = shapes[kernel, length]
+        outputs = np.array(hyper.in_one_unit().outputscales)
+        return Member(kernel, hyper.lengthscales, tuple((outputs / outputs.sum()).tolist()))
+    lengths = tuple((length * float(np.sqrt(len(scope))),) * len(scope) for scope in scopes)
+    return Member(kernel, lengths, (1.0 / len(scopes),) * len(scopes))
+
+
+def _fit_variances(
+    settings: EnsembleSettings,
+    member: Member,
+    G: Float[np.ndarray, "t t"],
+    z: Float[np.ndarray, " t"],
+    *,
+    has_constant: bool,
+) -> Member:
+    """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + n I), on a grid.
+
+    One eigendecomposition of G makes each pair cost O(t). The constant c is profiled as in ``gp.fitting``.
+    """
+    values, Q = np.linalg.eigh(G)
+    low = np.log(settings.noise_floor)
+    noises = np.exp(np.arange(low, np.log(_NOISE_CEILING), _STEP))
+    precisions = 1.0 / (np.maximum(values, 0.0) * _OUTPUTSCALES[:, None, None] + noises[:, None])  # (s, n, t)
+    turned, ones = z @ Q, Q.sum(axis=0)
+    constants = np.zeros(precisions.shape[:2])
+    if has_constant:
+        constants = precisions @ (ones * turned) / (precisions @ (ones * ones))
+    misfit = precisions @ turned**2 - 2.0 * constants * (precisions @ (ones * turned))
+    misfit += constants**2 * (precisions @ ones**2)
+    density = 0.5 * np.log(precisions).sum(axis=2) - 0.5 * misfit
+    density -= 0.5 * (np.log(_OUTPUTSCALES) / settings.outputscale_log_std)[:, None] ** 2
+    density -= 0.5 * (np.log(noises / settings.noise_median) / settings.noise_log_std) ** 2
+    s, n = np.unravel_index(int(np.argmax(density)), density.shape)
+    return msgspec.structs.replace(
+        member,
+        outputscale=float(_OUTPUTSCALES[s]),
+        noise_variance=float(noises[n]),
+        constant=float(constants[s, n]),
+    )

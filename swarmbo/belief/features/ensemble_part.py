@@ -1,0 +1,163 @@
+"""A dictionary of random-feature models of factors that are weighed together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.belief.features.ensemble_settings import Member, PartHyperparameters
+from swarmbo.belief.features.feature_basis import FeatureBasis
+from swarmbo.belief.features.feature_models import FeatureModels
+from swarmbo.belief.gp.observations import TOTAL, Observations
+from swarmbo.belief.gp.path_sample import PriorDraw
+
+
+@dataclass(frozen=True, eq=False)
+class EnsemblePart:
+    """Members that all see the same outcomes, and what they learned; immutable. Made by ``create``.
+
+    Member m says that factor i is c_i + scale √(share_i) w_i·phi_i(x): features of its own for each factor, one vector
+    of weights w = (w_1, …, w_k) for all. An outcome of the sum sees all features, one of a factor that factor's.
+
+    Args:
+        hyper: Of the members.
+        scopes: For each factor the columns of a joint point that it sees.
+        bases: Features of each member, factor by factor.
+        models: Posteriors of the members' weights.
+    """
+
+    hyper: PartHyperparameters
+    scopes: tuple[tuple[int, ...], ...]
+    bases: tuple[tuple[FeatureBasis, ...], ...]
+    models: FeatureModels
+
+    @classmethod
+    def create(
+        cls,
+        hyper: PartHyperparameters,
+        scopes: Sequence[Sequence[int]],
+        bases: Sequence[Sequence[FeatureBasis]],
+        data: Observations,
+    ) -> "EnsemblePart":
+        """What the members say given data all at once (Lu et al. 2022, eq. (7), by random features).
+
+        Args:
+            hyper: Of the members.
+            scopes: Of the part's factors.
+            bases: As ``bases_of`` makes them.
+            data: What was observed of the part; factors by their place in it.
+        """
+        own, all_bases = tuple(map(tuple, scopes)), tuple(map(tuple, bases))
+        rows = feature_rows(all_bases, own, data.U, data.channel)
+        noise = np.array([member.noise_variance for member in hyper.members])
+        models = FeatureModels.given(rows, _standardised(hyper, data), noise)
+        return cls(hyper, own, all_bases, models)
+
+    def updated(self, data: Observations) -> "EnsemblePart":
+        """One outcome after the other (Lu et al. 2022, eqs. (10) and (11))."""
+        models, outcomes = self.models, _standardised(self.hyper, data)
+        for r in range(len(data)):
+            models = models.updated(self._row(data, r), outcomes[:, r])
+        return replace(self, models=models)
+
+    def awaiting(self, data: Observations) -> "EnsemblePart":
+        """The same with outcomes to come, which the variance knows of."""
+        models = self.models
+        for r in range(len(data)):
+            models = models.awaiting(self._row(data, r))
+        return replace(self, models=models)
+
+    def _row(self, data: Observations, r: int) -> Float[np.ndarray, "M p"]:
+        here = slice(r, r + 1)  # by itself, so that it is the same to the bit whatever comes with it
+        return feature_rows(self.bases, self.scopes, data.U[here], data.channel[here])[:, 0]
+
+    def weights(self, floor: float) -> Float[np.ndarray, " M"]:
+        """How likely each member is given the data, from a uniform prior; in sum 1.
+
+        Args:
+            floor: Share that every member keeps: it is mixed in here, so the recursion stays Bayes' rule and a member
+                that was wrong early can come back.
+        """
+        evidence = self.models.log_evidence
+        odds = np.exp(evidence - evidence.max())
+        return floor + (1.0 - floor * len(odds)) * odds / odds.sum()
+
+    def moments(
+        self, U: Float[np.ndarray, "m n"], floor: float
+    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and variance of the sum of the part's factors, over all members; physical."""
+        Phi = feature_rows(self.bases, self.scopes, U, np.full(len(U), TOTAL))
+        mean, var = self.models.moments(Phi)
+        mean = self._constants().sum(axis=1)[:, None] + self.hyper.scale * mean
+        w = self.weights(floor)
+        mixed = w @ mean
+        return mixed, w @ (self.hyper.scale**2 * var + (mean - mixed) ** 2)
+
+    def factor_means(self, U: Float[np.ndarray, "m n"], floor: float) -> Float[np.ndarray, "k m"]:
+        """Mean of each factor over all members; physical."""
+        w, constants, out = self.weights(floor), self._constants(), list[np.ndarray]()
+        for i in range(len(self.scopes)):
+            Phi = feature_rows(self.bases, self.scopes, U, np.full(len(U), i))
+            out.append(w @ (constants[:, i : i + 1] + self.hyper.scale * self.models.mean(Phi)))
+        return np.array(out)
+
+    def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Float[np.ndarray, " t"]) -> list[PriorDraw]:
+        """One function per factor, standardised: jointly a draw from a member's posterior given the data.
+
+        Args:
+            member: Which.
+            prior: Standard normal numbers, one for each feature of each factor.
+            noise: The same, one for each of ``models.n_rows``.
+        """
+        drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
+        out = list[PriorDraw]()
+        for basis, w in zip(self.bases[member], drawn, strict=True):
+            k = len(basis.frequencies)
+            sines, cosines = np.split(np.sqrt(basis.outputscale / k) * w, 2)
+            out.append(PriorDraw(basis.frequencies, sines, cosines))
+        return out
+
+    def _constants(self) -> Float[np.ndarray, "M k"]:
+        return np.array([self.hyper.constants(member) for member in self.hyper.members])
+
+
+def bases_of(members: Sequence[Member], seeds: Sequence[Sequence[int]], n_features: int) -> list[list[FeatureBasis]]:
+    """Random features of members, factor by factor, with variances that add up to the member's outputscale.
+
+    Args:
+        members: The dictionary.
+        seeds: One for each factor of each member.
+        n_features: Of each factor, an even number >= 2.
+    """
+    return [
+        [
+            FeatureBasis.create(seed, member.kernel, np.array(lengths), member.outputscale * share, n_features)
+            for seed, lengths, share in zip(own, member.lengthscales, member.shares, strict=True)
+        ]
+        for member, own in zip(members, seeds, strict=True)
+    ]
+
+
+def feature_rows(
+    bases: Sequence[Sequence[FeatureBasis]],
+    scopes: Sequence[Sequence[int]],
+    U: Float[np.ndarray, "r n"],
+    channel: Int[np.ndarray, " r"],
+) -> Float[np.ndarray, "M r p"]:
+    """Features that outcomes see: those of all factors where the channel is ``TOTAL``, else of one, the rest 0."""
+    f = bases[0][0].n_features
+    rows = np.zeros((len(bases), len(U), f * len(scopes)))
+    for i, scope in enumerate(scopes):
+        seen = (channel == TOTAL) | (channel == i)
+        points = U[seen][:, list(scope)]
+        if len(points):
+            for m, own in enumerate(bases):
+                rows[m, seen, i * f : (i + 1) * f] = own[i].features(points)
+    return rows
+
+
+def _standardised(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:
+    constants = np.array([hyper.constants(member) for member in hyper.members])
+    table = np.column_stack([constants, constants.sum(axis=1)])  # TOTAL = -1 indexes the last
+    return (data.outcome - table[:, data.channel]) / hyper.scale

@@ -1,0 +1,272 @@
+"""A Gaussian process in the weights of random features: a belief made of a summary of data, not of the data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.features.feature_basis import FeatureBasis
+from swarmbo.belief.features.information import Information, information_of
+from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
+from swarmbo.belief.gp.data import checked_outcomes
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.placed import CHUNK, PlacedGP
+from swarmbo.belief.gp.state import read_state, write_state
+from swarmbo.errors import ConfigError
+from swarmbo.spaces import Domain
+
+_STATE_ARRAYS = ("frequencies", "precision", "shift", "pending")
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCache:
+    """Posterior at m points, in physical units, from which covariances between subsets are cheap.
+
+    Args:
+        mean: Posterior means (m,).
+        var: Latent posterior variances (m,), >= 0.
+        V: L⁻¹ features(points)ᵀ (p, m), L Lᵀ the precision of the weights; standardised.
+        scale: Physical unit of one standardised unit.
+    """
+
+    mean: Float[np.ndarray, " m"]
+    var: Float[np.ndarray, " m"]
+    V: Float[np.ndarray, "p m"]
+    scale: float
+
+    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
+        """Latent posterior covariances (r, c) between two subsets, in the square of the outcome's unit.
+
+        Args:
+            rows: Indices into the points (r,), or a slice.
+            cols: Indices into the points (c,), or a slice.
+        """
+        return self.scale**2 * (self.V[:, rows].T @ self.V[:, cols])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FeatureGP(PlacedGP):
+    """The posterior of y = offset + scale (mean + features(u)·w + noise), w ~ N(0, I), given a summary of data.
+
+    What it needs of the data is the information they hold about w, so beliefs can be fused without the data. It offers
+    the predictions of an ``ExactGP``, from whose covariance its own deviates as the basis deviates from the kernel; and
+    p features have p freedoms, so with about as many data, or more, it is too sure of itself where there are none.
+
+    Its place and time, and the fields not listed here, are those of its base, ``PlacedGP``.
+
+    Source: Rasmussen & Williams 2006, eq. 2.11, with the features of Rahimi & Recht 2007.
+
+    Args:
+        basis: Drawn for the kernel.
+        information: Of the data about w.
+        pending: Points (q, d), physical, whose outcomes are still to come.
+
+    Example:
+        >>> domain = Domain(np.zeros(1), np.array([10.0]))
+        >>> belief = FeatureGP.create(domain, Hyperparameters("rbf", (0.2,), 1.0, 0.01), n_features=50, seed=0)
+        >>> mean, var = belief.update([[5.0]], [1.2]).posterior(np.array([[5.0]]))
+        >>> mean.round(3).tolist(), var.round(4).tolist()
+        ([1.188], [0.0099])
+    """
+
+    basis: FeatureBasis
+    information: Information
+    pending: Float[np.ndarray, "q d"] | None = None
+
+    @classmethod
+    def create(cls, domain: Domain, hyperparameters: Hyperparameters, n_features: int, seed: int) -> "FeatureGP":
+        """A belief without data.
+
+        Args:
+            domain: The box of physical points.
+            hyperparameters: With a noise variance > 0.
+            n_features: Size of the basis, an even number >= 2.
+            seed: Of the basis.
+
+        Raises:
+            ConfigError: If there is no noise, or the basis is refused.
+        """
+        h = hyperparameters
+        if h.noise_variance <= 0.0:
+            raise ConfigError(f"got {h.noise_variance}; wanted a number > 0", at="$.noise_variance")
+        basis = basis_of(h, n_features, seed)
+        return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
+
+    def update(self, X: ArrayLike, y: ArrayLike) -> "FeatureGP":
+        """Learn outcomes; points pending are forgotten.
+
+        Args:
+            X: New points (n, d), physical.
+            y: Their outcomes (n,), physical. Leave failed measurements out.
+
+        Returns:
+            The new belief; this one where n is 0.
+
+        Raises:
+            ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
+        """
+        points = self._points(X)
+        outcomes = checked_outcomes(y, points.shape[0])
+        if outcomes.size == 0:
+            return self
+        new = information_of(self.basis, self.hyperparameters, self.domain, points, outcomes)
+        return replace(self, information=self.information + new, pending=None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of the state, as plain JSON data and arrays, exact to the bit."""
+        plain = {
+            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
+            "count": self.information.count,
+            "now": self.now,
+        }
+        none = np.zeros((0, self.basis.n_dims))
+        arrays = {
+            "frequencies": self.basis.frequencies,
+            "precision": self.information.precision,
+            "shift": self.information.shift,
+            "pending": none if self.pending is None else self.pending,
+        }
+        return write_state(plain, arrays)
+
+    @classmethod
+    def from_state_dict(cls, domain: Domain, state: Mapping[str, Any]) -> "FeatureGP":
+        """The belief that ``state_dict`` wrote down.
+
+        Args:
+            domain: As of the saved belief.
+            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+
+        Raises:
+            StateVersionError: If another version wrote it.
+        """
+        plain, arrays = read_state(state, _STATE_ARRAYS)
+        h = msgspec.convert(plain["hyperparameters"], Hyperparameters)
+        return cls(
+            domain=domain,
+            hyperparameters=h,
+            basis=FeatureBasis(arrays["frequencies"], h.outputscale),
+            information=Information(arrays["precision"], arrays["shift"], float(plain["count"])),
+            pending=arrays["pending"] if len(arrays["pending"]) else None,
+            now=float(plain["now"]),
+        )
+
+    @cached_property
+    def _root(self) -> Float[np.ndarray, "p p"]:
+        """Lower Cholesky factor of the weights' precision."""
+        precision = self.information.precision
+        if self.pending is not None:
+            Phi = self.basis.features(self._to_unit(self.pending))
+            precision = precision + Phi.T @ Phi / self.hyperparameters.noise_variance
+        return factorise(precision + np.eye(precision.shape[0]))[0]
+
+    @cached_property
+    def weights(self) -> Float[np.ndarray, " p"]:
+        """Posterior mean of the weights. Points pending do not move it: their outcomes are taken as foreseen."""
+        L = self._root if self.pending is None else replace(self, pending=None)._root
+        return solve_lower_transposed(L, solve_lower(L, self.information.shift))
+
+    @property
+    def n_data(self) -> int:
+        """Number of outcomes in the summary, rounded where fractions of summaries were added."""
+        return round(self.information.count)
+
+    def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
+        """A belief whose variance knows of measurements to come, and whose mean does not move.
+
+        Source: Desautels, Krause & Burdick 2014, section 4.
+
+        Args:
+            X: Points (q, d), physical, that will be measured with the usual noise; added to those pending already.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        points = self._points(X)
+        if points.shape[0] == 0:
+            return self
+        return replace(self, pending=points if self.pending is None else np.concatenate([self.pending, points]))
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Mean (m,) of the field at physical points (m, d), without the cost of a variance.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        points, mean = self._points(X), np.empty(np.shape(X)[0])
+        for start in range(0, points.shape[0], CHUNK):
+            rows = slice(start, start + CHUNK)
+            mean[rows] = self._mean(self._features(points[rows]))
+        return mean
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> FeatureCache:
+        """The posterior at fixed physical points (m, d), from which covariances between subsets are cheap.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        Phi, scale = self._features(X), self.hyperparameters.scale
+        V = solve_lower(self._root, Phi.T)
+        return FeatureCache(self._mean(Phi), scale**2 * np.einsum("pm,pm->m", V, V), V, scale)
+
+    def posterior_gradient(
+        self, X: Float[np.ndarray, "m d"]
+    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
+        """Mean and variance of the field with their gradients.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of
+            each coordinate.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        cache, slopes = self.posterior_cache(X), self._slopes(X)
+        mean_gradient = cache.scale * slopes @ self.weights
+        A = solve_lower_transposed(self._root, cache.V)
+        return cache.mean, mean_gradient, cache.var, 2.0 * cache.scale**2 * np.einsum("mdp,pm->md", slopes, A)
+
+    def joint_posterior_gradient(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m d"]:
+        """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Entry [i, j, a] is d cov[i, j] / d X[i, a] with all other points at rest; [i, i] is the gradient of the
+            variance. In the square of the outcome's unit per physical unit of the coordinate.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        cache = self.posterior_cache(X)
+        gradient = np.einsum("idp,pj->ijd", self._slopes(X), solve_lower_transposed(self._root, cache.V))
+        every = np.arange(cache.mean.size)
+        gradient[every, every] *= 2.0  # both arguments move together, and the covariance is symmetric in them
+        return cache.scale**2 * gradient
+
+    def _features(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
+        return self.basis.features(self._to_unit(self._points(X)))
+
+    def _slopes(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:
+        """Derivatives of the features per physical unit of each coordinate."""
+        slopes = self.basis.feature_gradients(self._to_unit(self._points(X)))
+        return np.moveaxis(self._per_physical(np.moveaxis(slopes, 1, 2), X), 2, 1)
+
+    def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
+        h = self.hyperparameters
+        return h.offset + h.scale * (h.mean + Phi @ self.weights)
+
+
+def basis_of(hyperparameters: Hyperparameters, n_features: int, seed: int) -> FeatureBasis:
+    """The basis drawn for hyper-parameters: over places, or over places and times."""
+    h = hyperparameters
+    time = None if h.time is None else (h.time.kernel, h.time.lengthscale)
+    return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features, time)

@@ -1,0 +1,226 @@
+"""Gaussian linear models of the same data, each over features of its own, that learn one datum at a time.
+
+Model m says y = w·phi_m + e with weights w ~ N(0, I) of p features and noise e ~ N(0, s_m). After t data its posterior
+has in information form the precision I + Phi'Phi / s_m and the vector Phi'y / s_m. What is kept of it is the factor
+Phi, of rank t, and the Cholesky factor L of Phi Phi' + s_m I, which by the matrix inversion lemma tell the same:
+
+    a new datum:  v = L⁻¹ Phi phi, variance phi·phi + s_m - v·v and mean v·L⁻¹y make the next row of L and of L⁻¹y
+    a draw:       w = w0 + Phi'(Phi Phi' + s_m I)⁻¹ (y - Phi w0 - e), w0 and e drawn from the prior (Matheron's rule)
+
+Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix. When there are twice as
+many data as features, p rows R and outcomes Q'y with Phi = Q R take their place: they have the same Phi'Phi and Phi'y,
+which is all that a posterior is made of, and rows do not grow without end.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg.blas import dtpsv
+
+from swarmbo.belief.gp.cholesky import factorise, solve_lower
+
+_LOG_2PI = float(np.log(2.0 * np.pi))
+_FIRST_ROWS = 16  # room that is made at first; it doubles when it is full
+
+
+class _Store:
+    """Rows that are only ever appended; a model that is not the last to have appended copies first.
+
+    Args:
+        features: (M, room, p).
+        packed: Rows 0 … i of L after one another, (M, room (room + 1) / 2): a new row is appended without moving any.
+        whitened: L⁻¹ y (M, room).
+    """
+
+    def __init__(self, M: int, room: int, p: int) -> None:
+        self.features = np.empty((M, room, p))
+        self.packed = np.empty((M, room * (room + 1) // 2))
+        self.whitened = np.empty((M, room))
+        self.filled = 0
+
+    def with_room(self, n: int) -> "_Store":
+        """A store that goes on after row n: this one if nobody did yet, and there is room."""
+        M, room, p = self.features.shape
+        if self.filled == n and n < room:
+            return self
+        out = _Store(M, room if n < room else max(2 * room, _FIRST_ROWS), p)
+        out.features[:, :n] = self.features[:, :n]
+        out.packed[:, : _end(n)] = self.packed[:, : _end(n)]
+        out.whitened[:, :n] = self.whitened[:, :n]
+        out.filled = n
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureModels:
+    """M models and what they learned; immutable, what learns returns a new one. Made by ``given``.
+
+    Args:
+        noise: Noise variances s (M,), > 0.
+        n_rows: Number t of data, or of rows that stand for them.
+        n_pending: Data to come, which the variance knows of and the mean does not.
+        log_evidence: Log density (M,) of the data under each model.
+        store: Rows of the factors.
+
+    Example:
+        >>> rows, y = np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[2.0, 1.0]])
+        >>> models = FeatureModels.given(rows, y, np.array([1.0]))
+        >>> mean, var = models.moments(np.array([[[1.0, 0.0]]]))
+        >>> mean.round(6).tolist(), var.round(6).tolist()
+        ([[1.0]], [[0.5]])
+    """
+
+    noise: Float[np.ndarray, " M"]
+    n_rows: int
+    n_pending: int
+    log_evidence: Float[np.ndarray, " M"]
+    store: _Store
+
+    @classmethod
+    def given(
+        cls, rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"], noise: Float[np.ndarray, " M"]
+    ) -> "FeatureModels":
+        """The posterior of all data at once.
+
+        Args:
+            rows: Features of each datum.
+            outcomes: As each model sees them: less its own mean.
+            noise: Noise variances (M,), > 0.
+        """
+        M, t, p = rows.shape
+        evidence = np.zeros(M)
+        if t >= 2 * p:
+            n_left_out = t - p
+            squares = (outcomes**2).sum(axis=1)
+            rows, outcomes = _condensed(rows, outcomes)
+            misfit = np.maximum(squares - (outcomes**2).sum(axis=1), 0.0)  # what no weights explain
+            evidence = -0.5 * (misfit / noise + n_left_out * (_LOG_2PI + np.log(noise)))
+            t = p
+        store, pairs = _Store(M, max(2 * t, _FIRST_ROWS), p), np.tril_indices(t)
+        store.features[:, :t], store.filled = rows, t
+        for m in range(M):
+            L, _ = factorise(rows[m] @ rows[m].T + noise[m] * np.eye(t))
+            z = solve_lower(L, outcomes[m])
+            store.packed[m, : _end(t)], store.whitened[m, :t] = L[pairs], z
+            evidence[m] += -0.5 * float(z @ z) - float(np.log(L.diagonal()).sum()) - 0.5 * t * _LOG_2PI
+        return cls(noise, t, 0, evidence, store)
+
+    def updated(self, row: Float[np.ndarray, "M p"], outcome: Float[np.ndarray, " M"]) -> "FeatureModels":
+        """One datum more: a rank-one update of every model, and its predictive density into the evidence.
+
+        Args:
+            row: Its features.
+            outcome: As each model sees it.
+        """
+        assert not self.n_pending, "data come before what is pending"
+        n = self.n_rows
+        v, variance = self._next(row)
+        innovation = (outcome - _dots(v, self.store.whitened[:, :n])) / np.sqrt(variance)
+        store = self._append(row, v, variance, innovation)
+        density = -0.5 * (innovation**2 + np.log(variance) + _LOG_2PI)
+        longer = replace(self, n_rows=n + 1, log_evidence=self.log_evidence + density, store=store)
+        return longer if n + 1 < 2 * row.shape[1] else longer._shorter()
+
+    def _shorter(self) -> "FeatureModels":
+        """The same in as few rows as there are features."""
+        n = self.n_rows
+        outcomes = (self._factors @ self.store.whitened[:, :n, None])[:, :, 0]
+        made = FeatureModels.given(*_condensed(self.store.features[:, :n], outcomes), self.noise)
+        return replace(made, log_evidence=self.log_evidence)
+
+    def awaiting(self, row: Float[np.ndarray, "M p"]) -> "FeatureModels":
+        """A datum to come: it counts in variances, not in means, evidence or draws."""
+        v, variance = self._next(row)
+        store = self._append(row, v, variance, np.zeros(len(v)))
+        return replace(self, n_pending=self.n_pending + 1, store=store)
+
+    def _next(self, row: Float[np.ndarray, "M p"]) -> tuple[Float[np.ndarray, "M n"], Float[np.ndarray, " M"]]:
+        n = self.n_rows + self.n_pending
+        v = (self.store.features[:, :n] @ row[:, :, None])[:, :, 0]
+        for m in range(len(v)) if n else ():
+            v[m] = dtpsv(n, self.store.packed[m, : _end(n)], v[m], trans=1)
+        # on paper never below the noise; rounding may take it there where the datum repeats others
+        return v, np.maximum(_dots(row, row) + self.noise - _dots(v, v), self.noise)
+
+    def _append(
+        self,
+        row: Float[np.ndarray, "M p"],
+        v: Float[np.ndarray, "M n"],
+        variance: Float[np.ndarray, " M"],
+        innovation: Float[np.ndarray, " M"],
+    ) -> _Store:
+        n = self.n_rows + self.n_pending
+        store = self.store.with_room(n)
+        store.features[:, n], store.whitened[:, n] = row, innovation
+        store.packed[:, _end(n) : _end(n) + n] = v
+        store.packed[:, _end(n) + n] = np.sqrt(variance)
+        store.filled = n + 1
+        return store
+
+    @cached_property
+    def _factors(self) -> Float[np.ndarray, "M n n"]:
+        n = self.n_rows + self.n_pending
+        L = np.zeros((len(self.noise), n, n))
+        for i, (start, end) in enumerate(pairwise(_end(k) for k in range(n + 1))):
+            L[:, i, : i + 1] = self.store.packed[:, start:end]
+        return L
+
+    def moments(self, Phi: Float[np.ndarray, "M m p"]) -> tuple[Float[np.ndarray, "M m"], Float[np.ndarray, "M m"]]:
+        """Mean and variance of w·phi at the features of m points, without noise."""
+        n = self.n_rows + self.n_pending
+        mean, var = np.zeros(Phi.shape[:2]), np.einsum("amp,amp->am", Phi, Phi)
+        for m, points in enumerate(Phi) if n else ():
+            V = solve_lower(self._factors[m], self.store.features[m, :n] @ points.T)
+            mean[m] = V.T @ self.store.whitened[m, :n]
+            var[m] -= np.einsum("nm,nm->m", V, V)
+        return mean, np.maximum(var, 0.0)
+
+    def mean(self, Phi: Float[np.ndarray, "M m p"]) -> Float[np.ndarray, "M m"]:
+        """Mean alone."""
+        weights = np.array([self.draw(m, np.zeros(Phi.shape[2]), np.zeros(self.n_rows)) for m in range(len(Phi))])
+        return (Phi @ weights[:, :, None])[:, :, 0]
+
+    def draw(
+        self, model: int, prior: Float[np.ndarray, " p"], noise: Float[np.ndarray, " t"]
+    ) -> Float[np.ndarray, " p"]:
+        """Weights drawn from one model's posterior; with ``prior`` and ``noise`` zero, its mean.
+
+        Args:
+            model: Which.
+            prior: Standard normal numbers.
+            noise: The same, one for each row.
+        """
+        t, store = self.n_rows, self.store
+        if not t:
+            return prior.copy()
+        rows, packed = store.features[model, :t], store.packed[model, : _end(t)]
+        drawn = rows @ prior + np.sqrt(self.noise[model]) * noise
+        rest = store.whitened[model, :t] - dtpsv(t, packed, drawn, trans=1)
+        return prior + dtpsv(t, packed, rest) @ rows
+
+    def information(self, model: int) -> tuple[Float[np.ndarray, "p p"], Float[np.ndarray, " p"]]:
+        """One model's posterior in information form: precision of the weights, and precision times their mean."""
+        t, p = self.n_rows, self.store.features.shape[2]
+        rows, s = self.store.features[model, :t], float(self.noise[model])
+        L = self._factors[model, :t, :t]
+        return np.eye(p) + rows.T @ rows / s, rows.T @ (L @ self.store.whitened[model, :t]) / s
+
+
+def _condensed(
+    rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"]
+) -> tuple[Float[np.ndarray, "M p p"], Float[np.ndarray, "M p"]]:
+    """R and Q'y, where rows = Q R with orthonormal Q."""
+    Q, R = np.linalg.qr(rows)
+    return R, (outcomes[:, None, :] @ Q)[:, 0]
+
+
+def _end(n: int) -> int:
+    """Entries of a packed triangle of n rows."""
+    return n * (n + 1) // 2
+
+
+def _dots(a: Float[np.ndarray, "M n"], b: Float[np.ndarray, "M n"]) -> Float[np.ndarray, " M"]:
+    return (a[:, None, :] @ b[:, :, None])[:, 0, 0]

@@ -1,0 +1,44 @@
+"""Functions drawn from random-feature models, one per factor, jointly."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.gp.path_sample import PriorDraw
+from swarmbo.graph import FactorGraph, FactorStack
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSample:
+    """Sums of waves c_i + scale_i w_i·phi_i(u). Made by ``Ensemble.draw``.
+
+    Args:
+        graph: Scopes.
+        draws: The waves of each factor, standardised.
+        constants: Added to each factor (k,), physical.
+        scales: Units (k,).
+    """
+
+    graph: FactorGraph
+    draws: Mapping[str, PriorDraw]
+    constants: Mapping[str, float]
+    scales: Mapping[str, float]
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        """Each factor's drawn function, physical; coordinates of the unit cube."""
+        drawn = [self.draws[factor].value(X) for factor, X in zip(stack.factors, U, strict=True)]
+        return self._column(self.constants, stack) + self._column(self.scales, stack) * np.array(drawn)
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values and gradients by coordinates of the unit cube."""
+        parts = [self.draws[factor].value_and_gradient(X) for factor, X in zip(stack.factors, U, strict=True)]
+        values, slopes = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+        scales = self._column(self.scales, stack)
+        return self._column(self.constants, stack) + scales * values, scales[..., None] * slopes
+
+    def _column(self, numbers: Mapping[str, float], stack: FactorStack) -> Float[np.ndarray, "g 1"]:
+        return np.array([numbers[factor] for factor in stack.factors])[:, None]

@@ -1,0 +1,1 @@
+"""Exact inference with Gaussian processes."""

@@ -1,0 +1,348 @@
+"""A sum of Gaussian processes over the scopes of a factor graph: the team's belief about an additive function.
+
+   f(x) = Σ_i f_i(x_{V_i}),  f_i independent Gaussian processes, scopes V_i may overlap.
+
+Outcomes are told of the total, of single factors, or both. Totals tie the factors together: then means add up exactly,
+variances do not, and sigma <= Σ_i sigma_i always. Outcomes of factors alone leave them independent.
+
+Source: Duvenaud et al. 2011; Kandasamy et al. 2015, eqs. (2)-(4), for the posterior of one factor given totals.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.gp.additive_fit import fit_additive, prior_hyperparameters, units
+from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, no_data, own_kernels
+from swarmbo.belief.gp.additive_prediction import AdditivePosterior, Outcomes
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.gp.additive_state import read_additive_state, write_additive_state
+from swarmbo.belief.gp.data import checked_evaluations, checked_moments, checked_points
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.gp.regrouping import kept_factors, regrouped
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.graph import FactorGraph
+from swarmbo.spaces import Domain
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class AdditiveGP(AdditivePosterior):
+    """Belief about an additive function, immutable: what learns returns a new one.
+
+    Predictions are methods of its base, ``AdditivePosterior``; so are the fields. ``create`` makes one whose
+    hyper-parameters are to be fitted; the constructor takes them as given.
+
+    Args:
+        graph: Scopes.
+        bounds: ``{variable: (low, high)}`` of every variable, or a ``Domain``; by default all from 0 to 1. They are the
+            unit of lengthscales in a later ``fit``; points may lie outside.
+        kernel: Covariance function, of all factors or ``{factor: name}``.
+        lengthscale: In the unit of the variables, > 0: one for all, ``{variable: length}``, or
+            ``{factor: (length, ...)}`` in the order of its scope.
+        outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
+        noise_variance: Of each outcome, >= 0, on top of what ``update`` is told.
+        mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
+        time: How outcomes fade with the rounds, of all factors; None for a function that stays as it is.
+        standardise: Bring outcomes to mean 0 and variance 1 at each update until the first ``fit``; outputscale and
+            noise variance are in that unit then, and ``mean`` must be 0.
+        outcomes: What ``condition_on_pending`` takes for granted will be told: totals, or all factors.
+
+    Raises:
+        ConfigError: If a value is out of range, or names a factor or variable that is not in the graph.
+
+    Example:
+        >>> from swarmbo.graph import FactorGraph
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> belief = AdditiveGP(graph, lengthscale=0.5, noise_variance=1e-4)
+        >>> belief = belief.update([[0.1, 0.2, 0.3], [0.5, 0.5, 0.9]], [1.0, 3.0])
+        >>> mean, var = belief.posterior([[0.1, 0.2, 0.3]])
+        >>> parts = [belief.factor_posterior("f", [[0.1, 0.2]]), belief.factor_posterior("g", [[0.2, 0.3]])]
+        >>> bool(abs(mean[0] - 1.0) < 0.01), bool(np.isclose(sum(part[0] for part in parts), mean).all())
+        (True, True)
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        bounds: Mapping[str, tuple[float, float]] | Domain | None = None,
+        *,
+        kernel: str | Mapping[str, str] = "matern52",
+        lengthscale: float | Mapping[str, float] | Mapping[str, Sequence[float]] = 0.3,
+        outputscale: float | Mapping[str, float] = 1.0,
+        noise_variance: float = 1e-2,
+        mean: float | Mapping[str, float] = 0.0,
+        time: TimeCorrelation | None = None,
+        standardise: bool = False,
+        outcomes: Outcomes = "total",
+    ) -> None:
+        if standardise and mean != 0.0:
+            raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
+        settings, domain = own_kernels(graph, kernel, time), domain_of(graph, bounds)
+        hyperparameters = given_hyperparameters(
+            settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
+        )
+        super().__init__(**no_data(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
+
+    @classmethod
+    def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
+        made = object.__new__(cls)
+        AdditivePosterior.__init__(made, **values)
+        return made
+
+    def _with(self, **changes: Any) -> "AdditiveGP":
+        """A copy with other fields, and nothing of what was worked out from them."""
+        return self._of({field.name: getattr(self, field.name) for field in fields(self)} | changes)
+
+    @classmethod
+    def create(
+        cls, settings: AdditiveGPSettings, graph: FactorGraph, domain: Domain, outcomes: Outcomes = "total"
+    ) -> "AdditiveGP":
+        """A belief without data, its hyper-parameters at the mode of their prior.
+
+        Raises:
+            ShapeError: If the domain has not one side per variable.
+            ConfigError: If settings have something of a factor that is not in the graph.
+        """
+        if domain.n_dims != len(graph.variables):
+            raise ShapeError(
+                f"domain: got {domain.n_dims} sides; wanted one for each of {len(graph.variables)} variables"
+            )
+        if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
+            raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
+        hyperparameters = prior_hyperparameters(settings, graph)
+        return cls._of(no_data(settings, graph, domain, outcomes, hyperparameters, standardise=False))
+
+    @classmethod
+    def from_hyperparameters(
+        cls,
+        settings: AdditiveGPSettings,
+        graph: FactorGraph,
+        domain: Domain,
+        hyperparameters: AdditiveHyperparameters,
+        X: ArrayLike,
+        totals: ArrayLike | None = None,
+        factors: ArrayLike | None = None,
+        noise_variance: ArrayLike | float | None = None,
+        moments: ArrayLike | float | None = None,
+        outcomes: Outcomes = "total",
+    ) -> "AdditiveGP":
+        """Rebuild a belief from a record, without a fit.
+
+        Args:
+            settings: Kernel, priors, effort of later fits.
+            graph: Scopes.
+            domain: The box of joint points.
+            hyperparameters: As recorded.
+            X: Evaluated points (t, n), physical.
+            totals: As in ``update``.
+            factors: As in ``update``.
+            noise_variance: As in ``update``.
+            moments: As in ``update``. The belief is of round 0 until it is asked ``at`` another.
+            outcomes: As in ``create``.
+
+        Raises:
+            ShapeError: If the shapes do not fit.
+        """
+        belief = cls.create(settings, graph, domain, outcomes).with_hyperparameters(hyperparameters)
+        belief = belief.update(X, totals=totals, factors=factors, noise_variance=noise_variance, moments=moments)
+        return belief._with(fitted_at=belief.n_data)
+
+    def with_hyperparameters(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
+        """The same data under other hyper-parameters.
+
+        Raises:
+            ShapeError: If they do not fit the scopes.
+        """
+        sizes = [len(lengths) for lengths in hyperparameters.lengthscales]
+        if sizes != [len(scope) for scope in self.scopes]:
+            raise ShapeError(
+                f"hyperparameters: got lengthscales for scopes of sizes {sizes}; wanted those of the graph"
+            )
+        return self._with(hyperparameters=hyperparameters, base=None)
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether data wait for a fit: the first at once, later ones after ``settings.refit_every`` evaluations."""
+        return self.n_data - self.fitted_at >= (self.settings.refit_every if self.fitted_at else 1)
+
+    def update(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        totals: ArrayLike | None = None,
+        factors: ArrayLike | None = None,
+        noise_variance: ArrayLike | float | None = None,
+        moments: ArrayLike | float | None = None,
+    ) -> "AdditiveGP":
+        """Learn outcomes; hyper-parameters stay, points pending are forgotten.
+
+        What was worked out for the data so far is extended, in time quadratic in their number.
+
+        Args:
+            X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
+            y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
+            totals: Totals (n,), together with ``factors`` for mixed outcomes.
+            factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
+            noise_variance: Known variance >= 0 of each point's outcomes (n,), or one for all, on top of the fitted
+                noise, in the square of the outcome's unit.
+            moments: The round of each evaluation (n,), or one for all; by default the present one. It matters only
+                where outcomes fade.
+
+        Returns:
+            The new belief. NaN means that an outcome was not observed.
+
+        Raises:
+            ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
+        """
+        points, new_totals, new_factors, noise = checked_evaluations(
+            X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
+        )
+        rounds = checked_moments(self.now if moments is None else moments, len(points))
+        if not len(points):
+            return self
+        updated = self._with(
+            X=np.concatenate([self.X, points]),
+            totals=np.concatenate([self.totals, new_totals]),
+            factors=np.concatenate([self.factors, new_factors]),
+            noise=np.concatenate([self.noise, noise]),
+            moments=np.concatenate([self.moments, rounds]),
+            base=self._on_data if len(self.X) else None,
+            **self._nothing_pending,
+        )
+        return updated._standardised() if self.standardise and not self.fitted_at else updated
+
+    def at(self, moment: float) -> "AdditiveGP":
+        """The same belief in another round; itself where nothing fades.
+
+        Args:
+            moment: In rounds. Predictions are of this one, and so are evaluations and points pending that come without
+                a round of their own.
+
+        Raises:
+            ShapeError: If it is not finite.
+        """
+        (now,) = checked_moments(moment, 1)
+        if not self.has_time or now == self.now:
+            return self
+        return self._with(now=float(now), base=self._on_data if len(self.X) else None)
+
+    def _standardised(self) -> "AdditiveGP":
+        offsets, scales, _ = units(self.totals, self.factors)
+        hyper = msgspec.structs.replace(
+            self.hyperparameters, constants=tuple(offsets.tolist()), scales=tuple(scales.tolist())
+        )
+        return self.with_hyperparameters(hyper)
+
+    def condition_on_pending(
+        self, X: ArrayLike, moments: ArrayLike | float | None = None, awaited: ArrayLike | None = None
+    ) -> "AdditiveGP":
+        """A belief whose variance knows of evaluations to come, and whose mean does not move.
+
+        Source: Desautels, Krause & Burdick 2014, section 4 (hallucinated outcomes).
+
+        Args:
+            X: Points (p, n), physical, added to those pending already.
+            moments: The round of each (p,), or one for all; by default the present one. A point that was asked for long
+                ago will tell less of the present.
+            awaited: Of which factors (p, k) each will bring the outcome, where some are known already. By default of
+                all of them: as a total or one by one, as ``outcomes`` says.
+
+        Raises:
+            ShapeError: If a shape does not fit, or a value is not finite.
+        """
+        points, k = checked_points(X, self.domain.n_dims), len(self.graph.factors)
+        rounds = checked_moments(self.now if moments is None else moments, len(points))
+        to_come = np.ones((len(points), k), dtype=bool) if awaited is None else np.array(awaited, dtype=bool)
+        if to_come.shape != (len(points), k):
+            raise ShapeError(f"awaited: got shape {to_come.shape}; wanted {(len(points), k)}, one column a factor")
+        if not len(points):
+            return self
+        return self._with(
+            pending=np.concatenate([self.pending, points]),
+            pending_moments=np.concatenate([self.pending_moments, rounds]),
+            awaited=np.concatenate([self.awaited, to_come]),
+            base=self._on_data,
+        )
+
+    @property
+    def _nothing_pending(self) -> dict[str, Any]:
+        return {name: getattr(self, name)[:0] for name in ("pending", "pending_moments", "awaited")}
+
+    def fit(self, rng: np.random.Generator, *, warm: AdditiveHyperparameters | None = None) -> "AdditiveGP":
+        """Refit all hyper-parameters, means and scales to all data; points pending are forgotten.
+
+        Args:
+            rng: For random starts.
+            warm: Start the search at an earlier optimum.
+
+        Returns:
+            The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
+            the prior where they do not show the scale of outcomes.
+        """
+        hyperparameters = fit_additive(self, rng, warm)
+        return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
+
+    def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
+        """The same data seen through another decomposition.
+
+        A factor of the same name and scope keeps all that is its own. Another gets for each variable the geometric mean
+        of the lengthscales over the factors it was in, and an even share of the prior variance and mean that is left;
+        its outcomes are unknown.
+
+        Args:
+            graph: Scopes over the same variables, in any order.
+
+        Raises:
+            ConfigError: If it has other variables.
+        """
+        kept = kept_factors(self.graph, graph)
+        factors = np.full((len(self.X), len(graph.factors)), np.nan)
+        for new, old in kept.items():
+            factors[:, new] = self.factors[:, old]
+        awaited = np.repeat(self.awaited.all(axis=1, keepdims=True), len(graph.factors), axis=1)
+        for new, old in kept.items():
+            awaited[:, new] = self.awaited[:, old]
+        order = [self.graph.variables.index(variable) for variable in graph.variables]
+        own = {graph.factors[new]: self.settings.factors.get(graph.factors[new]) for new in kept}
+        return self._with(
+            settings=msgspec.structs.replace(self.settings, factors={k: v for k, v in own.items() if v is not None}),
+            graph=graph,
+            domain=Domain(self.domain.low[order], self.domain.high[order]),
+            hyperparameters=regrouped(self.hyperparameters, self.graph, graph, kept, self.settings.kernel),
+            X=self.X[:, order],
+            factors=factors,
+            pending=self.pending[:, order],
+            awaited=awaited,
+            base=None,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of the state, the factorised part included, as plain JSON data and arrays.
+
+        Returns:
+            ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
+        """
+        return write_additive_state(self, self._on_data)
+
+    @classmethod
+    def from_state_dict(
+        cls, settings: AdditiveGPSettings, graph: FactorGraph, domain: Domain, state: Mapping[str, Any]
+    ) -> "AdditiveGP":
+        """The belief that ``state_dict`` wrote down; it goes on exactly as the one that was saved.
+
+        Args:
+            settings: As of the saved belief.
+            graph: As of the saved belief.
+            domain: As of the saved belief.
+            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+
+        Raises:
+            StateVersionError: If another version wrote it.
+        """
+        empty = cls.create(settings, graph, domain)
+        return empty._with(**read_additive_state(state, empty.domain, empty.scopes))

@@ -1,0 +1,185 @@
+"""Hyper-parameters of a sum of Gaussian processes: joint maximum a posteriori, with the analytic gradient.
+
+theta = (log-lengthscale parameters, log outputscale of each factor, log noise variances, log-lengthscale of time). Time
+multiplies the covariance of all factors alike, so it is worked in after their sum. Constant means are profiled, as in
+``swarmbo.belief.gp.fitting``. Matrices are kept as their pairs below the diagonal, half the work of whole ones.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.linalg import lapack
+from scipy.optimize import minimize
+
+from swarmbo.belief.gp.additive_prior import AdditivePrior
+from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
+from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.kernels import KernelName, correlation_and_slope
+
+
+class AdditiveLogPosterior:
+    """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
+
+    Args:
+        prior: Of theta; one noise variance, or one per factor and one of totals.
+        kernels: Of each factor.
+        scopes: Columns of U that each factor sees.
+        U: Points (t, n) in the unit cube.
+        z: Standardised outcomes (t,).
+        extra_noise: Known variances (t,) on top of the fitted one, standardised.
+        channel: ``TOTAL`` or a factor's index, for each outcome; None if all are totals.
+        fading: The kernel over time, and the round (t,) of each outcome; None where nothing fades.
+
+    Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
+    """
+
+    def __init__(
+        self,
+        prior: AdditivePrior,
+        kernels: Sequence[KernelName],
+        scopes: Sequence[Sequence[int]],
+        U: Float[np.ndarray, "t n"],
+        z: Float[np.ndarray, " t"],
+        extra_noise: Float[np.ndarray, " t"],
+        channel: Int[np.ndarray, " t"] | None = None,
+        fading: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
+    ) -> None:
+        self.prior, self.kernels, self.z, self.extra_noise = prior, tuple(kernels), z, extra_noise
+        t, k = len(z), len(scopes)
+        self._cols, self._rows = np.triu_indices(t, 1)  # pairs below the diagonal, column by column
+        self._places = self._rows + t * self._cols  # of the pairs in a matrix in Fortran order
+        columns = np.concatenate([np.array(scope) for scope in scopes])
+        self._squares = np.subtract(U.T[columns][:, self._rows], U.T[columns][:, self._cols])  # (d, pairs)
+        self._squares *= self._squares
+        ends = np.cumsum([0, *map(len, scopes)])
+        self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
+        self._time_kernel, moments = (None, np.zeros(t)) if fading is None else fading
+        self._apart = np.abs(moments[self._rows] - moments[self._cols])  # rounds between the two of a pair
+        self._holds = np.ones((k, t))
+        self._shared: Float[np.ndarray, "k pairs"] | None = None
+        self._design = np.ones((t, 1))
+        self._noise_of = np.zeros(t, dtype=int)
+        if channel is not None:
+            self._holds = np.array([(channel == TOTAL) | (channel == i) for i in range(k)], dtype=float)
+            self._shared = self._holds[:, self._rows] * self._holds[:, self._cols]
+            self._design = np.asfortranarray(self._holds.T)
+            self._noise_of = np.where(channel == TOTAL, k, channel)
+
+    def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+        """Value and gradient; constant means are at their optimum for this theta."""
+        t = len(self.z)
+        lengthscales, outputscales, noises = self.prior.unpack(theta)
+        inverse_squares = lengthscales**-2.0
+        C, slopes = self._radial(inverse_squares)
+        left, left_slope = self._left(theta)
+        L = self._factor(outputscales, noises, C, left)
+        whitened = solve_lower(L, self.z)
+        design = solve_lower(L, self._design)
+        whitened = whitened - design @ _least_squares(design, whitened)
+        alpha = solve_lower_transposed(L, whitened)
+        K_inverse, _ = lapack.dpotri(L, lower=1)
+        value = -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * t * np.log(2.0 * np.pi)
+        # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which takes the half away
+        full = (
+            np.multiply.outer(alpha, alpha).T - K_inverse
+        )  # only its lower triangle, in Fortran order, means anything
+        W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
+        by_time = [] if left_slope is None else [float((outputscales @ C) @ (W * left_slope))]
+        W = W if left is None else W * left
+        by_output = outputscales * (C @ W + 0.5 * self._holds @ W_diagonal)
+        slopes *= W
+        by_length = np.concatenate(
+            [
+                output * (self._squares[own] @ weights)
+                for own, output, weights in zip(self._slices, outputscales, slopes, strict=True)
+            ]
+        )
+        by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal, minlength=len(noises))
+        gradient = np.concatenate(
+            [self.prior.by_lengthscale(by_length * inverse_squares), by_output, by_noise, by_time]
+        )
+        log_prior, prior_gradient = self.prior.log_density(theta)
+        return value + log_prior, gradient + prior_gradient
+
+    def evidence(self, theta: Float[np.ndarray, " p"]) -> float:
+        """Log evidence alone."""
+        return self(theta)[0] - self.prior.log_density(theta)[0]
+
+    def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
+        """The profiled constant means, standardised: of the total, or of each factor where their outcomes are known.
+
+        By generalised least squares. What outcomes can't tell apart is shared out evenly.
+        """
+        lengthscales, outputscales, noises = self.prior.unpack(theta)
+        L = self._factor(outputscales, noises, self._radial(lengthscales**-2.0)[0], self._left(theta)[0])
+        return _least_squares(solve_lower(L, self._design), solve_lower(L, self.z))
+
+    def _left(
+        self, theta: Float[np.ndarray, " p"]
+    ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
+        """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
+        pace = self.prior.pace(theta)
+        if self._time_kernel is None or pace is None:
+            return None, None
+        r = self._apart / pace
+        left, slope = correlation_and_slope(self._time_kernel, r)
+        return left, slope * r**2
+
+    def _factor(
+        self,
+        outputscales: Float[np.ndarray, " k"],
+        noises: Float[np.ndarray, " c"],
+        C: Float[np.ndarray, "k pairs"],
+        left: Float[np.ndarray, " pairs"] | None,
+    ) -> Float[np.ndarray, "t t"]:
+        t = len(self.z)
+        K = np.zeros(t * t)
+        K[self._places] = outputscales @ C if left is None else (outputscales @ C) * left
+        K[:: t + 1] = outputscales @ self._holds + noises[self._noise_of] + self.extra_noise
+        return factorise(K.reshape(t, t, order="F"))[0]
+
+    def _radial(self, inverse_squares: Float[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray]:
+        """Correlations and slopes of each factor at the pairs; 0 where the two outcomes do not share it."""
+        r = np.array([inverse_squares[own] @ self._squares[own] for own in self._slices])
+        np.sqrt(r, out=r)
+        if len(set(self.kernels)) == 1:
+            C, slopes = correlation_and_slope(self.kernels[0], r)
+        else:
+            pairs = [correlation_and_slope(name, row) for name, row in zip(self.kernels, r, strict=True)]
+            C, slopes = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+        if self._shared is not None:
+            C, slopes = C * self._shared, slopes * self._shared
+        return C, slopes
+
+
+def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, " t"]) -> Float[np.ndarray, " c"]:
+    if design.shape[1] == 1:
+        column = design[:, 0]
+        return np.array([float(column @ target) / float(column @ column)])
+    return np.linalg.lstsq(design, target, rcond=1e-10)[0]
+
+
+def maximise(
+    log_posterior: AdditiveLogPosterior, starts: list[Float[np.ndarray, " p"]], max_iterations: int
+) -> tuple[Float[np.ndarray, " p"], float]:
+    """The best of several local searches: theta and the log posterior there."""
+
+    def loss(theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+        value, gradient = log_posterior(theta)
+        return -value, -gradient
+
+    best, best_loss = starts[0], np.inf
+    for start in starts:
+        result = minimize(
+            loss,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=log_posterior.prior.bounds.tolist(),
+            options={"maxiter": max_iterations, "ftol": 1e-6, "maxcor": 10},
+        )
+        if float(result.fun) < best_loss:  # the iterate counts whether or not the search says it converged
+            best, best_loss = np.asarray(result.x), float(result.fun)
+    return best, -best_loss

@@ -1,0 +1,217 @@
+"""What an additive Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.gp.hyperparameters import LengthscaleModel, TimeAxis, TimeCorrelation
+from swarmbo.belief.structure.settings import StructureSettings
+from swarmbo.kernels import KernelName, require_kernel
+from swarmbo.registry import FUNCTION, kind
+from swarmbo.settings import Settings, require
+
+
+class FactorPrior(Settings, frozen=True):
+    """What one factor has of its own; what is left out is as for all factors.
+
+    Args:
+        kernel: Covariance function.
+        lengthscale_log_median: Logarithm of the median of the prior on its lengthscales, from -10 to 10.
+        lengthscale_log_std: Standard deviation > 0 of the prior on its (common) log-lengthscale.
+        outputscale_median: Median > 0 of the prior on its outputscale.
+        outputscale_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_median: Median > 0 of the prior on the noise of its own outcomes; no matter for totals.
+    """
+
+    kernel: KernelName | None = None
+    lengthscale_log_median: float | None = None
+    lengthscale_log_std: float | None = None
+    outputscale_median: float | None = None
+    outputscale_log_std: float | None = None
+    noise_median: float | None = None
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        for field in ("lengthscale_log_std", "outputscale_median", "outputscale_log_std", "noise_median"):
+            require(self, field, lambda value: value is None or value > 0.0, "a number > 0")
+        require(
+            self,
+            "lengthscale_log_median",
+            lambda value: value is None or abs(value) <= 10.0,
+            "a number from -10 to 10",
+        )
+
+
+@kind("belief", FUNCTION)
+class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"):
+    """Settings of a sum of Gaussian processes, one per factor, with hyper-parameters fitted jointly.
+
+    All priors are normal in the logarithm. Lengths are shares of the sides of the domain; variances are relative to the
+    variance of the outcomes.
+
+    Args:
+        kernel: Covariance function of every factor.
+        lengthscales: ``shared``: one for all variables of all factors. ``hierarchical``: a common one times a small
+            deviation per factor and variable. ``separate``: independent ones. ``auto``: separate where factors are
+            observed one by one or have one variable each, else hierarchical. Factors observed one by one are fitted
+            one by one, and this holds within each.
+        lengthscale_log_median: Median of the prior on the (common) lengthscale of a one-dimensional factor, as a
+            logarithm; (log d) / 2 is added for factors of d variables.
+        lengthscale_log_std: Its standard deviation, > 0.
+        deviation_log_std: Standard deviation > 0 of the deviations; ``hierarchical`` only.
+        outputscale_log_std: Of the prior on each factor's outputscale, > 0. Its median is 1 / number of factors.
+        noise_median: Median > 0 of the prior on the noise variance.
+        noise_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
+        time: How outcomes fade with the rounds; None for a function that stays as it is. Factors observed one by one
+            fade each at a pace of its own, others all alike.
+        refit_every: Refit when this many outcomes, >= 1, came since the last fit.
+        restarts: Random starts, >= 0, drawn from the prior for each fit besides the prior's mode.
+        max_iterations: Of L-BFGS-B per start, >= 1.
+        factors: What single factors have of their own, by name.
+        structure: How a team finds scopes from totals; None: they are those of its graph.
+
+    Example:
+        >>> from swarmbo.belief.gp.additive import AdditiveGP
+        >>> from swarmbo.graph import FactorGraph
+        >>> from swarmbo.spaces import Domain
+        >>> graph, domain = FactorGraph.from_scopes({"f": ["x"], "g": ["x", "y"]}), Domain(np.zeros(2), np.ones(2))
+        >>> settings = AdditiveGPSettings(kernel="rbf", factors={"g": FactorPrior(kernel="matern32")})
+        >>> h = AdditiveGP.create(settings, graph, domain).hyperparameters
+        >>> h.kernels, h.outputscales  # of each factor; the factors share the prior variance evenly
+        (('rbf', 'matern32'), (0.5, 0.5))
+    """
+
+    kernel: KernelName = "matern52"
+    lengthscales: LengthscaleModel | Literal["auto"] = "auto"
+    lengthscale_log_median: float = -1.2
+    lengthscale_log_std: float = 1.0
+    deviation_log_std: float = 0.3
+    outputscale_log_std: float = 0.5
+    noise_median: float = 1e-4
+    noise_log_std: float = 1.5
+    noise_floor: float = 1e-6
+    time: TimeAxis | None = None
+    refit_every: int = 3
+    restarts: int = 0
+    max_iterations: int = 60
+    factors: dict[str, FactorPrior] = msgspec.field(default_factory=dict[str, FactorPrior])
+    structure: StructureSettings | None = None
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        for field in (
+            "lengthscale_log_std",
+            "deviation_log_std",
+            "outputscale_log_std",
+            "noise_median",
+            "noise_log_std",
+        ):
+            require(self, field, lambda value: value > 0.0, "a number > 0")
+        require(self, "lengthscale_log_median", lambda value: abs(value) <= 10.0, "a number from -10 to 10")
+        require(self, "noise_floor", lambda value: 0.0 < value <= 1.0, "a number in (0, 1]")
+        require(self, "refit_every", lambda value: value >= 1, "an integer >= 1")
+        require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
+        require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
+        for field in ("factors", "time"):
+            require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
+
+    def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
+        """How lengthscales hang together in a fit.
+
+        Args:
+            sizes: Number of variables of each factor that is fitted.
+            alone: Whether it is one factor on outcomes of its own.
+        """
+        if self.lengthscales != "auto":
+            return self.lengthscales
+        return "separate" if alone or max(sizes) == 1 else "hierarchical"
+
+    def of_factor(self, factor: str) -> FactorPrior:
+        """What a factor has of its own, gaps filled with what holds for all; medians that depend on sizes stay open."""
+        own = self.factors.get(factor, FactorPrior())
+        return FactorPrior(
+            kernel=own.kernel or self.kernel,
+            lengthscale_log_median=own.lengthscale_log_median,
+            lengthscale_log_std=own.lengthscale_log_std or self.lengthscale_log_std,
+            outputscale_median=own.outputscale_median,
+            outputscale_log_std=own.outputscale_log_std or self.outputscale_log_std,
+            noise_median=own.noise_median or self.noise_median,
+        )
+
+
+class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that turns data into a posterior; with the data, enough to rebuild a belief.
+
+    The outcome of factor i is ``constants[i] + scales[i] * (f_i + noise_i)``, f_i a zero-mean Gaussian process. The
+    total is the sum of the constants and scaled f_i, with noise of its own, in the unit of the common scale: the root
+    mean square of ``scales``, which are equal where totals were fitted.
+
+    Args:
+        kernels: Covariance function of each factor.
+        lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
+        outputscales: Prior variance > 0 of each f_i.
+        noise_variances: Of each factor's outcomes, >= 0, in the square of its scale.
+        total_noise_variance: Of totals, >= 0, in the square of the common scale.
+        constants: Prior mean of each factor, in the unit of the outcome.
+        scales: > 0, in the unit of the outcome.
+        times: Correlation over rounds of each factor; none for a function that stays as it is.
+    """
+
+    kernels: tuple[KernelName, ...]
+    lengthscales: tuple[tuple[float, ...], ...]
+    outputscales: tuple[float, ...]
+    noise_variances: tuple[float, ...]
+    total_noise_variance: float
+    constants: tuple[float, ...]
+    scales: tuple[float, ...]
+    times: tuple[TimeCorrelation, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_kernel(self, "kernels")
+        flat = [length for lengths in self.lengthscales for length in lengths]
+        if not all(0.0 < length < math.inf for length in flat):
+            require(self, "lengthscales", lambda _: False, "finite numbers > 0, one per variable of each scope")
+        for field in ("outputscales", "scales"):
+            require(self, field, lambda v: all(0.0 < x < math.inf for x in v), "finite numbers > 0, one per factor")
+        require(self, "noise_variances", lambda v: all(0.0 <= x < math.inf for x in v), "finite numbers >= 0")
+        require(self, "total_noise_variance", lambda v: v >= 0.0, "a number >= 0")
+        require(self, "constants", lambda v: all(math.isfinite(x) for x in v), "finite numbers, one per factor")
+        for field in ("kernels", "outputscales", "noise_variances", "constants", "scales"):
+            require(self, field, lambda v: len(v) == len(self.lengthscales), "one per factor")
+        require(self, "times", lambda v: len(v) in (0, len(self.lengthscales)), "one per factor, or none")
+
+    @property
+    def constant(self) -> float:
+        """Prior mean of the total."""
+        return float(np.sum(self.constants))
+
+    @property
+    def common_scale(self) -> float:
+        """Root mean square of the scales; exactly theirs where they are equal."""
+        first = self.scales[0]
+        if all(scale == first for scale in self.scales):
+            return first
+        largest = max(self.scales)  # squares of large scales may leave float64
+        return largest * float(np.sqrt(np.mean((np.array(self.scales) / largest) ** 2)))
+
+    def in_one_unit(self) -> "AdditiveHyperparameters":
+        """The same model with all scales equal, as totals need it."""
+        common = self.common_scale
+        if all(scale == common for scale in self.scales):
+            return self
+        ratios = (np.array(self.scales) / common) ** 2
+        return msgspec.structs.replace(
+            self,
+            outputscales=tuple((np.array(self.outputscales) * ratios).tolist()),
+            noise_variances=tuple((np.array(self.noise_variances) * ratios).tolist()),
+            scales=(common,) * len(ratios),
+        )
+
+    def lengthscale_array(self, factor: int) -> Float[np.ndarray, " a"]:
+        """Lengthscales of one factor, in scope order."""
+        return np.array(self.lengthscales[factor])

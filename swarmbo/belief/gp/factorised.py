@@ -1,0 +1,114 @@
+"""One covariance matrix of observations, factorised, growing by blocks."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import lapack
+
+from swarmbo.belief.gp.cholesky import extend, factorise, solve_lower, solve_lower_transposed
+
+
+@dataclass(frozen=True, eq=False)
+class Factorised:
+    """K = L Lᵀ and what a posterior needs of it; observations that are pending come last.
+
+    Args:
+        L: Lower Cholesky factor (r, r), in Fortran order.
+        inverse: L⁻¹ (r, r).
+        residual: Outcomes less their prior means (r,); where pending as expected, so that they bring no news.
+        alpha: K⁻¹ residual of those known (r,), 0 where pending.
+        jitter: The largest share of its diagonal that was added to an entry of K.
+    """
+
+    L: Float[np.ndarray, "r r"]
+    inverse: Float[np.ndarray, "r r"]
+    residual: Float[np.ndarray, " r"]
+    alpha: Float[np.ndarray, " r"]
+    jitter: float
+
+    @classmethod
+    def of(cls, K: Float[np.ndarray, "r r"], residual: Float[np.ndarray, " r"]) -> "Factorised":
+        """Factorise the covariance of known outcomes, noise included."""
+        units = _units(K)
+        L, jitter = factorise(K / (units[:, None] * units))
+        if len(L):
+            inverse, info = lapack.dtrtri(L, lower=1)
+            assert info == 0, f"inverting a Cholesky factor failed with info {info}"
+            inverse = np.ascontiguousarray(np.tril(inverse)) / units
+        else:
+            inverse = np.zeros((0, 0))
+        return cls.restored(np.asfortranarray(L * units[:, None]), inverse, residual, jitter)
+
+    @classmethod
+    def restored(
+        cls,
+        L: Float[np.ndarray, "r r"],
+        inverse: Float[np.ndarray, "r r"],
+        residual: Float[np.ndarray, " r"],
+        jitter: float,
+    ) -> "Factorised":
+        """From a factor and its inverse."""
+        return cls(L, inverse, residual, solve_lower_transposed(L, solve_lower(L, residual)), jitter)
+
+    def extended(
+        self,
+        K_new_old: Float[np.ndarray, "p r"],
+        K_new_new: Float[np.ndarray, "p p"],
+        residual: Float[np.ndarray, " p"],
+        *,
+        is_pending: bool = False,
+    ) -> "Factorised":
+        """With p more observations, in O(p r²).
+
+        Args:
+            K_new_old: Covariances of the new ones with those so far.
+            K_new_new: Covariances of the new ones, noise included.
+            residual: Of the new ones; of no account where they are pending.
+            is_pending: Whether their outcomes are to come: they take variance, and alpha stays, to the bit.
+        """
+        r, p = len(self.residual), len(residual)
+        if p == 0:
+            return self
+        units = _units(K_new_new)
+        L, jitter = extend(self.L, K_new_old / units[:, None], K_new_new / (units[:, None] * units))
+        L[r:] *= units[:, None]
+        corner = solve_lower(L[r:, r:], np.eye(p))
+        inverse = np.zeros((r + p, r + p))
+        inverse[:r, :r] = self.inverse
+        inverse[r:, :r] = -corner @ (L[r:, :r] @ self.inverse)
+        inverse[r:, r:] = corner
+        jitter = max(self.jitter, jitter)
+        if is_pending:
+            expected = np.concatenate([self.residual, L[r:, :r] @ self.whitened])
+            return Factorised(L, inverse, expected, np.concatenate([self.alpha, np.zeros(p)]), jitter)
+        return Factorised.restored(L, inverse, np.concatenate([self.residual, residual]), jitter)
+
+    def solve(self, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " r"]:
+        """K⁻¹ of other residuals of the first s observations, those known; 0 for the rest."""
+        s = len(residual)
+        known = np.asfortranarray(self.L[:s, :s])
+        alpha = np.zeros(len(self.residual))
+        alpha[:s] = solve_lower_transposed(known, solve_lower(known, residual))
+        return alpha
+
+    @cached_property
+    def whitened(self) -> Float[np.ndarray, " r"]:
+        """L⁻¹ residual."""
+        return solve_lower(self.L, self.residual)
+
+    def log_density(self) -> float:
+        """Log density of the residuals under N(0, K). Source: Rasmussen & Williams 2006, eq. 2.30."""
+        constant = 0.5 * len(self.residual) * float(np.log(2.0 * np.pi))
+        return -0.5 * float(self.whitened @ self.whitened) - float(np.log(self.L.diagonal()).sum()) - constant
+
+
+def _units(K: Float[np.ndarray, "r r"]) -> Float[np.ndarray, " r"]:
+    """Powers of two that bring the diagonal near 1.
+
+    Scaling by them is exact, and what counts as a rounding error in one row is then not measured by another row that
+    has far more noise.
+    """
+    diagonal = K.diagonal()
+    return np.exp2(np.round(0.5 * np.log2(np.where(diagonal > 0.0, diagonal, 1.0))))

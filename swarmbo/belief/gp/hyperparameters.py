@@ -1,0 +1,184 @@
+"""What an exact Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
+from swarmbo.registry import FIELD, kind
+from swarmbo.settings import Settings, require
+
+LengthscaleModel = Literal["shared", "hierarchical", "separate"]
+
+
+class TimeAxis(Settings, frozen=True):
+    """How a belief about a field that changes forgets: the kernel over time that multiplies the one over places.
+
+    Times are counted in rounds. The lengthscale is fitted with the other hyper-parameters.
+
+    Args:
+        kernel: Covariance function over time. ``matern12`` fades like a field that wanders, with a kink at once;
+            ``matern32`` and smoother ones suit fields that drift.
+        lengthscale_median: Median > 0 of the prior on its lengthscale, in rounds.
+        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+
+    Example:
+        >>> from swarmbo.belief.gp.exact import ExactGP
+        >>> from swarmbo.spaces import Domain
+        >>> settings = ExactGPSettings(time=TimeAxis(lengthscale_median=5.0))
+        >>> belief = ExactGP.create(settings, Domain(np.zeros(1), np.ones(1))).update([[0.5]], [1.0])  # of round 0
+        >>> soon, late = (belief.at(moment).posterior([[0.5]])[1][0] for moment in (1.0, 50.0))
+        >>> bool(soon < 0.5 * belief.prior_variance), bool(late > 0.99 * belief.prior_variance)
+        (True, True)
+    """
+
+    kernel: KernelName = "matern32"
+    lengthscale_median: float = 10.0
+    lengthscale_log_std: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        for field in ("lengthscale_median", "lengthscale_log_std"):
+            require(self, field, lambda value: value > 0.0, "a number > 0")
+
+
+@kind("belief", FIELD)
+class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
+    """Settings of an exact Gaussian process with fitted hyper-parameters.
+
+    All priors are normal in the logarithm. Lengths are shares of the sides of the domain; variances are relative to the
+    variance of the outcomes seen at the last fit.
+
+    Args:
+        kernel: Covariance function.
+        lengthscales: ``shared``: one for all coordinates. ``hierarchical``: a common one times a small deviation per
+            coordinate. ``separate``: one per coordinate, independent.
+        equal_in: What equal lengthscales mean: ``side``, an equal share of each side of the domain; ``physical``, an
+            equal physical length, for coordinates of one unit on a domain of unequal sides.
+        lengthscale_median: Median > 0 of the prior on the (common) lengthscale, times √d, which is how distances in the
+            unit cube grow. The default suits maps: 95 % of it lies between 0.05 and 0.84 sides of a square.
+        lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
+        deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; ``hierarchical`` only.
+        outputscale_log_std: Of the prior on the outputscale (prior variance), whose median is 1.
+        noise_median: Median > 0 of the prior on the noise variance. The default leaves room for what maps of measured
+            fields hold below the spacing of the samples; 1e-3 with a deviation of 1.5 suits noise-free functions.
+        noise_log_std: Its standard deviation in natural logarithms, > 0.
+        noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
+        time: The belief's time axis; None for a field that stays as it is.
+        refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit.
+        restarts: Random starts, >= 0, drawn from the prior for each fit, besides the prior's mode and the last optimum.
+        max_iterations: Of L-BFGS-B per start, >= 1.
+
+    Example:
+        >>> from swarmbo.belief.gp.exact import ExactGP
+        >>> from swarmbo.spaces import Domain
+        >>> domain = Domain(np.zeros(2), np.array([100.0, 50.0]))  # of one unit, sides of unequal length
+        >>> settings = ExactGPSettings(lengthscales="shared", equal_in="physical")
+        >>> belief = ExactGP.create(settings, domain).update([[10.0, 10.0], [90.0, 40.0]], [1.0, 3.0])
+        >>> shares = belief.fit(np.random.default_rng(0)).hyperparameters.lengthscales
+        >>> bool(np.isclose(shares[0] * 100.0, shares[1] * 50.0))
+        True
+    """
+
+    kernel: KernelName = "matern52"
+    lengthscales: LengthscaleModel = "hierarchical"
+    equal_in: Literal["side", "physical"] = "side"
+    lengthscale_median: float = 0.15
+    lengthscale_log_std: float = 0.7
+    deviation_log_std: float = 0.3
+    outputscale_log_std: float = 1.0
+    noise_median: float = 1e-2
+    noise_log_std: float = 2.0
+    noise_floor: float = 1e-6
+    time: TimeAxis | None = None
+    refit_every: int = 1
+    restarts: int = 2
+    max_iterations: int = 100
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        for field in (
+            "lengthscale_median",
+            "lengthscale_log_std",
+            "deviation_log_std",
+            "outputscale_log_std",
+            "noise_median",
+            "noise_log_std",
+        ):
+            require(self, field, lambda value: value > 0.0, "a number > 0")
+        require(self, "noise_floor", lambda value: 0.0 < value <= 1.0, "a number in (0, 1]")
+        require(self, "refit_every", lambda value: value >= 1, "an integer >= 1")
+        require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
+        require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
+
+
+class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The kernel over time of a belief with a time axis.
+
+    Args:
+        kernel: Covariance function.
+        lengthscale: In rounds, > 0.
+
+    Example:
+        >>> fading = TimeCorrelation("matern12", lengthscale=5.0)
+        >>> fading.between(np.array([0.0, 5.0, 50.0]), np.array(0.0)).round(4).tolist()  # exp(-rounds / 5)
+        [1.0, 0.3679, 0.0]
+    """
+
+    kernel: KernelName
+    lengthscale: float
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
+
+    def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
+        """Correlation of what is at some moments with what is at others, by broadcasting."""
+        return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
+
+
+class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that turns data into a posterior; with the data, enough to rebuild a belief.
+
+    Args:
+        kernel: Covariance function.
+        lengthscales: One per coordinate, > 0, in shares of the domain's sides (the unit cube).
+        outputscale: Prior variance > 0 of standardised outcomes.
+        noise_variance: Of standardised outcomes, >= 0.
+        mean: Constant prior mean of standardised outcomes.
+        offset: Physical outcome = offset + scale * standardised outcome.
+        scale: In the unit of the outcome, > 0.
+        time: Correlation over time; None for a field that stays as it is.
+    """
+
+    kernel: KernelName
+    lengthscales: tuple[float, ...]
+    outputscale: float
+    noise_variance: float
+    mean: float = 0.0
+    offset: float = 0.0
+    scale: float = 1.0
+    time: TimeCorrelation | None = None
+
+    def __post_init__(self) -> None:
+        require_kernel(self)
+        require(self, "lengthscales", _all_positive, "finite numbers > 0, one per coordinate")
+        require(self, "outputscale", lambda value: value > 0.0, "a number > 0")
+        require(self, "noise_variance", lambda value: value >= 0.0, "a number >= 0")
+        require(self, "mean", lambda _: True, "a finite number")
+        require(self, "offset", lambda _: True, "a finite number")
+        require(self, "scale", lambda value: value > 0.0, "a number > 0")
+
+    @property
+    def prior(self) -> Covariance:
+        """Covariance function of standardised outcomes over the unit cube, and over rounds."""
+        if self.time is None:
+            return Covariance(self.kernel, np.array(self.lengthscales), self.outputscale)
+        lengthscales = np.array([*self.lengthscales, self.time.lengthscale])
+        return Covariance(self.kernel, lengthscales, self.outputscale, self.time.kernel)
+
+
+def _all_positive(values: tuple[float, ...]) -> bool:
+    return len(values) > 0 and all(0.0 < value < float("inf") for value in values)

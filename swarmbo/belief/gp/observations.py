@@ -1,0 +1,147 @@
+"""What was observed of a sum and of its factors, one entry per outcome, in the order of time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
+from swarmbo.kernels import kernel_matrix
+
+TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Outcomes, one entry each.
+
+    Args:
+        U: Joint points (r, n) in the unit cube.
+        channel: ``TOTAL`` or the index of a factor (r,).
+        outcome: In physical units (r,); NaN for points that are pending.
+        noise: Known variance (r,) on top of the fitted one, physical.
+        moment: The round of each (r,); of no account where nothing fades.
+    """
+
+    U: Float[np.ndarray, "r n"]
+    channel: Int[np.ndarray, " r"]
+    outcome: Float[np.ndarray, " r"]
+    noise: Float[np.ndarray, " r"]
+    moment: Float[np.ndarray, " r"]
+
+    @classmethod
+    def of(
+        cls,
+        U: Float[np.ndarray, "t n"],
+        totals: Float[np.ndarray, " t"],
+        factors: Float[np.ndarray, "t k"],
+        noise: Float[np.ndarray, " t"],
+        moments: Float[np.ndarray, " t"] | None = None,
+    ) -> "Observations":
+        """Entries of a table with one row per evaluation: its total first, then factors; NaN was not observed."""
+        moments = np.zeros(len(U)) if moments is None else moments
+        table = np.concatenate([totals[:, None], factors], axis=1)
+        rows, columns = np.nonzero(~np.isnan(table))
+        return cls(U[rows], columns - 1, table[rows, columns], noise[rows], moments[rows])
+
+    @classmethod
+    def pending(
+        cls,
+        U: Float[np.ndarray, "p n"],
+        awaited: Bool[np.ndarray, "p k"],
+        moments: Float[np.ndarray, " p"] | None = None,
+        *,
+        in_sum: bool,
+    ) -> "Observations":
+        """Outcomes to come at points.
+
+        Args:
+            U: Points (p, n) in the unit cube.
+            awaited: Of which factors (p, k).
+            moments: The round of each (p,).
+            in_sum: Whether those of all factors come as one total.
+        """
+        moments = np.zeros(len(U)) if moments is None else moments
+        total = awaited.all(axis=1, keepdims=True) & in_sum
+        rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
+        return cls(U[rows], columns - 1, np.full(len(rows), np.nan), np.zeros(len(rows)), moments[rows])
+
+    def __len__(self) -> int:
+        return len(self.channel)
+
+    def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
+        """Some of them."""
+        return Observations(self.U[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.moment[rows])
+
+    def of_channel(self, channel: int) -> "Observations":
+        """Those of one factor alone, or of the total."""
+        return self.take(self.channel == channel)
+
+    def then(self, other: "Observations") -> "Observations":
+        """These, followed by others."""
+        return Observations(
+            np.concatenate([self.U, other.U]),
+            np.concatenate([self.channel, other.channel]),
+            np.concatenate([self.outcome, other.outcome]),
+            np.concatenate([self.noise, other.noise]),
+            np.concatenate([self.moment, other.moment]),
+        )
+
+    def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
+        """Whether each outcome has a factor in it."""
+        return (self.channel == TOTAL) | (self.channel == factor)
+
+    def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
+        """Standardised outcomes less their prior means; 0 for points pending, which bring no news."""
+        constants = np.array([*hyper.constants, hyper.constant])  # TOTAL = -1 indexes the last
+        scales = np.array([*hyper.scales, hyper.common_scale])
+        gap = (self.outcome - constants[self.channel]) / scales[self.channel]
+        return np.where(np.isnan(self.outcome), 0.0, gap)
+
+    def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
+        """Standardised: the fitted ones plus the known ones."""
+        fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])
+        scales = np.array([*hyper.scales, hyper.common_scale])
+        return fitted[self.channel] + self.noise / scales[self.channel] ** 2
+
+
+def factor_covariance(
+    hyper: AdditiveHyperparameters, scope: Sequence[int], factor: int, one: Observations, other: Observations
+) -> Float[np.ndarray, "r s"]:
+    """Prior covariance of one factor, at the points of outcomes and between their rounds.
+
+    Args:
+        hyper: Hyper-parameters.
+        scope: Columns of U that the factor sees.
+        factor: Its index.
+        one: Outcomes, one a row.
+        other: Outcomes, one a column.
+    """
+    X, Z = one.U[:, list(scope)], other.U[:, list(scope)]
+    K = kernel_matrix(hyper.kernels[factor], X, Z, hyper.lengthscale_array(factor), hyper.outputscales[factor])
+    return K if not hyper.times else K * hyper.times[factor].between(one.moment[:, None], other.moment[None])
+
+
+def observation_covariance(
+    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
+) -> Float[np.ndarray, "r s"]:
+    """Prior covariance between outcomes, without noise: two of them share the factors that both hold.
+
+    Args:
+        hyper: Hyper-parameters; all scales equal.
+        scopes: Columns of U that each factor sees.
+        one: Outcomes, one a row.
+        other: Outcomes, one a column.
+    """
+    K = np.zeros((len(one), len(other)))
+    for i, scope in enumerate(scopes):
+        rows, columns = np.flatnonzero(one.hold(i)), np.flatnonzero(other.hold(i))
+        if not (len(rows) and len(columns)):
+            continue
+        part = factor_covariance(hyper, scope, i, one.take(rows), other.take(columns))
+        if part.shape == K.shape:
+            K += part
+        else:
+            K[np.ix_(rows, columns)] += part
+    return K

@@ -1,0 +1,207 @@
+"""Functions drawn from an additive posterior, one per factor, jointly.
+
+Matheron's rule turns a draw from the prior into one from the posterior: with the factors' prior draws p_j, noise draws
+e and alpha = (K + noise)⁻¹ (z - Σ_j p_j(X) - e), the functions
+
+    f_i(x) = p_i(x) + k_i(x, X) alpha
+
+are together one draw of all factors given the totals z, cross-covariances included. Only p_j at the data and alpha tie
+the factors together: an agent that owns factor i draws p_i alone, tells the others its values at the data (one number
+per observation), and everybody solves the same system. Source: Wilson et al. 2020, eq. 9, for a sum of processes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
+from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.local_posterior import StackPosterior
+from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.kernels import spectral_frequencies
+
+
+@dataclass(frozen=True, eq=False)
+class PriorDraw:
+    """One function from a factor's prior, as random Fourier features.
+
+    Args:
+        frequencies: (D, a), radians per side of the domain.
+        sine_weights: (D,).
+        cosine_weights: (D,).
+        pulses: (D,), radians per round, of a function that changes; None for one that stays as it is.
+        now: The round that it is drawn for.
+    """
+
+    frequencies: Float[np.ndarray, "D a"]
+    sine_weights: Float[np.ndarray, " D"]
+    cosine_weights: Float[np.ndarray, " D"]
+    pulses: Float[np.ndarray, " D"] | None = None
+    now: float = 0.0
+
+    def value(
+        self, U: Float[np.ndarray, "m a"], moments: Float[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, " m"]:
+        """Values, standardised; now, or in the rounds given."""
+        sines, cosines = _waves(self._phase(U, moments))
+        return sines @ self.sine_weights + cosines @ self.cosine_weights
+
+    def value_and_gradient(
+        self, U: Float[np.ndarray, "m a"]
+    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
+        """Values and gradients, standardised."""
+        sines, cosines = _waves(self._phase(U, None))
+        slopes = cosines * self.sine_weights - sines * self.cosine_weights
+        return sines @ self.sine_weights + cosines @ self.cosine_weights, slopes @ self.frequencies
+
+    def _phase(self, U: Float[np.ndarray, "m a"], moments: Float[np.ndarray, " m"] | None) -> Float[np.ndarray, "m D"]:
+        phase = U @ self.frequencies.T
+        if self.pulses is None:
+            return phase
+        return phase + (self.now if moments is None else moments[:, None]) * self.pulses
+
+
+def _waves(phase: Float[np.ndarray, "m D"]) -> tuple[np.ndarray, np.ndarray]:
+    # single precision is several times as fast; its error, 1e-7 of the draw, is the same wherever a point is evaluated
+    turned = np.remainder(phase, 2.0 * np.pi).astype(np.float32)
+    return np.sin(turned), np.cos(turned)
+
+
+class PathSample:
+    """A joint draw of all factors from their posterior. Made by ``AdditiveGP.sample``.
+
+    Args:
+        graph: Scopes.
+        conditioned: The data.
+        draws: Prior draws by factor; of all factors, or of those whose functions are wanted.
+        alpha: Weights (k, T) of the update.
+    """
+
+    def __init__(
+        self,
+        graph: FactorGraph,
+        conditioned: Conditioned,
+        draws: Mapping[str, PriorDraw],
+        alpha: Float[np.ndarray, "k T"],
+    ) -> None:
+        self.graph = graph
+        self._conditioned, self._draws, self._alpha = conditioned, dict(draws), alpha
+        self._index = {factor: i for i, factor in enumerate(graph.factors)}
+        self._prepared: dict[tuple[str, ...], StackPosterior] = {}
+
+    def of(self, factors: Iterable[str]) -> "PathSample":
+        """The drawn functions of some factors only."""
+        return PathSample(self.graph, self._conditioned, {f: self._draws[f] for f in factors}, self._alpha)
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        """Each factor's drawn function, physical; coordinates of the unit cube."""
+        own, alpha = self._prepare(stack)
+        drawn = np.array([self._draws[factor].value(X) for factor, X in zip(stack.factors, U, strict=True)])
+        return own.constants + own.scales * (drawn + (own.cross(U) @ np.swapaxes(alpha, 1, 2))[..., 0])
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values and gradients by coordinates of the unit cube."""
+        own, alpha = self._prepare(stack)
+        at = own.cross_and_slopes(U)
+        parts = [self._draws[factor].value_and_gradient(X) for factor, X in zip(stack.factors, U, strict=True)]
+        drawn, ddrawn = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+        values = own.constants + own.scales * (drawn + (at.k @ np.swapaxes(alpha, 1, 2))[..., 0])
+        return values, own.scales[..., None] * (ddrawn + own.pull(at, alpha))
+
+    def _prepare(self, stack: FactorStack) -> tuple[StackPosterior, Float[np.ndarray, "g 1 T"]]:
+        index = [self._index[factor] for factor in stack.factors]
+        if stack.factors not in self._prepared:
+            self._prepared[stack.factors] = StackPosterior(self._conditioned, index)
+        return self._prepared[stack.factors], self._alpha[index][:, None, :]
+
+
+def draw_prior(
+    rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int, now: float = 0.0
+) -> PriorDraw:
+    """A function from one factor's prior, with standardised values.
+
+    Args:
+        rng: The factor's own stream.
+        hyper: Hyper-parameters.
+        factor: Its index.
+        n_features: Sines and cosines together, an even number >= 2.
+        now: The round that it is drawn for; of no account where nothing fades.
+    """
+    D = n_features // 2
+    frequencies = spectral_frequencies(rng, hyper.kernels[factor], hyper.lengthscale_array(factor), D)
+    weights = np.sqrt(hyper.outputscales[factor] / D) * rng.standard_normal((2, D))
+    if not hyper.times:
+        return PriorDraw(frequencies, weights[0], weights[1])
+    # the kernels over variables and over rounds multiply, so their frequencies are drawn independently
+    time = hyper.times[factor]
+    pulses = spectral_frequencies(rng, time.kernel, np.array([time.lengthscale]), D)[:, 0]
+    return PriorDraw(frequencies, weights[0], weights[1], pulses, now)
+
+
+def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.ndarray, " _r"]:
+    """What the owner of a factor tells the others of its prior draw: its value at each observation, 0 where not in it.
+
+    Args:
+        conditioned: The data.
+        factor: Its index.
+        draw: From ``draw_prior``.
+    """
+    moments = conditioned.part_data[0 if conditioned.is_tied else factor].moment
+    if conditioned.is_tied:
+        return np.where(conditioned.seen[factor], draw.value(conditioned.points[factor], moments), 0.0)
+    return draw.value(conditioned.points[factor][: len(moments)], moments)
+
+
+def path_weights(
+    conditioned: Conditioned,
+    values: Mapping[int, Float[np.ndarray, " _r"]],
+    noise_rngs: Mapping[int, np.random.Generator],
+) -> Float[np.ndarray, "k T"]:
+    """The weights of the update, from what the owners of factors told.
+
+    Args:
+        conditioned: The data.
+        values: By index of factor what ``told`` gave: of all factors where totals tie them, else of some.
+        noise_rngs: By index of factor the stream of its noise; of factor 0 the one stream that is shared, where totals
+            tie them.
+
+    Returns:
+        One row a factor; 0 for those not told of.
+    """
+    data = conditioned.part_data
+    alphas = [np.zeros(len(part.alpha)) for part in conditioned.parts]
+    for i in [0] if conditioned.is_tied else values:
+        part, own = conditioned.parts[i], data[i]
+        s = int((~np.isnan(own.outcome)).sum())  # pending ones come last, and take the draw's own value: no change
+        drawn = np.sum([values[j] for j in sorted(values)], axis=0) if conditioned.is_tied else values[i]
+        noise = np.sqrt(own.noise_variances(conditioned.hyper)[:s]) * noise_rngs[i].standard_normal(s)
+        alphas[i] = part.solve(part.residual[:s] - drawn[:s] - noise)
+    return conditioned.spread(alphas)
+
+
+def draw_posterior(
+    graph: FactorGraph,
+    conditioned: Conditioned,
+    rngs: Mapping[str, np.random.Generator],
+    noise_rng: np.random.Generator,
+    n_features: int,
+) -> PathSample:
+    """Condition prior draws on the data.
+
+    Args:
+        graph: Factors in order.
+        conditioned: The data.
+        rngs: One stream per factor.
+        noise_rng: For the noise of observations that totals tie together, shared by all.
+        n_features: Of each prior draw.
+    """
+    hyper, now = conditioned.hyper, conditioned.now
+    draws = [draw_prior(rngs[f], hyper, i, n_features, now) for i, f in enumerate(graph.factors)]
+    values = {i: told(conditioned, i, draw) for i, draw in enumerate(draws)}
+    noise_rngs = {0: noise_rng} if conditioned.is_tied else {i: rngs[f] for i, f in enumerate(graph.factors)}
+    alpha = path_weights(conditioned, values, noise_rngs)
+    return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), alpha)

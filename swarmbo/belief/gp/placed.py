@@ -1,0 +1,137 @@
+"""Where and when: a belief about physical places, perhaps with a time axis, and the unit cube it reckons in."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.gp.data import checked_points
+from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.views import JointMoments
+from swarmbo.spaces import Domain
+
+CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to CHUNK times the number of data or features
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlacedGP(ABC):
+    """A Gaussian process over a box, which predicts from what it says of points jointly.
+
+    With a time axis, data points carry the round of their measurement as a last coordinate. Predictions and new data
+    are of the belief's own moment ``now``, unless points state theirs; ``at`` moves it.
+
+    Args:
+        domain: The box of physical points.
+        hyperparameters: At present.
+        now: The moment of points that don't state theirs, in rounds; of no meaning without a time axis.
+    """
+
+    domain: Domain
+    hyperparameters: Hyperparameters
+    now: float = 0.0
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit."""
+        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the field before any data, in the square of the outcome's unit."""
+        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
+
+    @property
+    def has_time(self) -> bool:
+        """Whether data fade."""
+        return self.hyperparameters.time is not None
+
+    def at(self, moment: float) -> Self:
+        """The same belief at another moment; itself where nothing fades.
+
+        Args:
+            moment: In rounds.
+        """
+        return replace(self, now=float(moment)) if self.has_time else self
+
+    @abstractmethod
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
+        """The posterior at fixed points (m, d), physical, from which covariances between subsets are cheap."""
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and variance of the field (without measurement noise).
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) in the unit of the outcome, and variances (m,) >= 0 in its square.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        points = self._points(X)
+        mean, var = np.empty(points.shape[0]), np.empty(points.shape[0])
+        for start in range(0, points.shape[0], CHUNK):
+            rows = slice(start, start + CHUNK)
+            part = self.posterior_cache(points[rows])
+            mean[rows], var[rows] = part.mean, part.var
+        return mean, var
+
+    def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
+        """Mean and joint covariance of the field.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) in the unit of the outcome, and covariances (m, m) in its square.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        cache = self.posterior_cache(X)
+        everything = np.arange(cache.mean.size)
+        return cache.mean, cache.cov(everything, everything)
+
+    def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
+        """Points checked, with their moments where the belief has a time axis."""
+        return checked_places(X, self.domain, self.has_time, self.now)
+
+    def _to_unit(self, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
+        """Checked points in the unit cube; moments stay as they are."""
+        return to_unit(self.domain, X)
+
+    def _per_physical(self, gradient: Float[np.ndarray, "*m c"], X: ArrayLike) -> Float[np.ndarray, "*m c"]:
+        """A gradient per unit of the unit cube as one per physical unit, of the coordinates that were given."""
+        sides = self.domain.high - self.domain.low
+        n_given = np.shape(X)[1]
+        return gradient[..., :n_given] / np.append(sides, 1.0)[:n_given]
+
+
+def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:
+    """Points checked, with their moments last where there is a time axis.
+
+    Args:
+        X: Points (m, d), physical; with a time axis also (m, d + 1).
+        domain: Of the points.
+        has_time: Whether there is a time axis.
+        now: The moment of points that do not state theirs.
+
+    Raises:
+        ShapeError: If the shape does not fit, or a value is not finite; it names the row.
+    """
+    d, given = domain.n_dims, np.array(X, dtype=float)
+    if not has_time:
+        return checked_points(given, d)
+    if given.ndim == 2 and given.shape[1] == d + 1:
+        return checked_points(given, d + 1)
+    return np.insert(checked_points(given, d), d, now, axis=1)
+
+
+def to_unit(domain: Domain, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
+    """Physical points in the unit cube; moments, the coordinate after those of the domain, stay as they are."""
+    d = domain.n_dims
+    return domain.to_unit(X) if X.shape[1] == d else np.hstack([domain.to_unit(X[:, :d]), X[:, d:]])

@@ -1,0 +1,64 @@
+"""Factors as sums over their variables: which graph that makes."""
+
+from collections.abc import Collection
+
+from swarmbo.graph import FactorGraph
+from swarmbo.spaces import Domain
+
+
+def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
+    """What the parts of a factor that depend on one variable each are called, like no factor of the graph."""
+    taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
+    for other, scope in zip(graph.factors, graph.scopes, strict=True):
+        own = list[str]()
+        for variable in scope:
+            name = f"{other}({variable})"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            own.append(name)
+        names[other] = tuple(own)
+    return names[factor]
+
+
+def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
+    """A graph in which some factors give way to one for each of their variables.
+
+    Args:
+        graph: Scopes and owners.
+        split: The factors.
+        shared_outcomes: Whether everyone knows the outcomes: then a part belongs to who sets its variable, else to the
+            factor's owner, who alone can learn it.
+    """
+    factors, scopes, owners = list[str](), list[tuple[str, ...]](), list[str]()
+    for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
+        if factor not in split:
+            factors.append(factor)
+            scopes.append(scope)
+            owners.append(owner)
+            continue
+        for part, variable in zip(part_names(graph, factor), scope, strict=True):
+            factors.append(part)
+            scopes.append((variable,))
+            owners.append(graph.variable_owner(variable) if shared_outcomes else owner)
+    return FactorGraph(
+        factors=tuple(factors),
+        scopes=tuple(scopes),
+        factor_owners=tuple(owners),
+        variables=graph.variables,
+        variable_owners=graph.variable_owners,
+    )
+
+
+def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
+    """One factor's variables by themselves, a factor for each, and their box."""
+    scope, place = graph.scope(factor), {variable: index for index, variable in enumerate(graph.variables)}
+    columns, owner = [place[variable] for variable in scope], graph.factor_owners[graph.factors.index(factor)]
+    parts = FactorGraph(
+        factors=part_names(graph, factor),
+        scopes=tuple((variable,) for variable in scope),
+        factor_owners=(owner,) * len(scope),
+        variables=scope,
+        variable_owners=tuple(graph.variable_owner(variable) for variable in scope),
+    )
+    return parts, Domain(domain.low[columns], domain.high[columns])

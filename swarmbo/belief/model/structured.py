@@ -1,0 +1,105 @@
+"""Models on a graph that is learned, or drawn, instead of the team's.
+
+Every agent works the structure out from the history and the team's seed, so agreeing on it costs no messages. Variables
+and their owners stay those of the team; a factor belongs to the owner of its first variable.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.belief.gp.regrouping import regrouped
+from swarmbo.belief.model.groupings import graph_of_groups
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Learned, Model
+from swarmbo.belief.structure.choice import choose_structure
+from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.graph import FactorGraph
+from swarmbo.rng import stream
+
+Learner = Callable[[JointSituation, AdditiveGPSettings, Learned | None], Model]
+
+
+def learn_model(
+    learn: Learner, situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None
+) -> Model:
+    """What a learner makes of a situation, on the team's graph or on the one that settings ask for.
+
+    Hyper-parameters are carried over from one structure to the next, and refitted when they are due, not whenever the
+    structure changes.
+
+    Args:
+        learn: Makes a model of a situation, mostly an acquisition's ``learn``.
+        situation: What is known.
+        settings: Of the belief.
+        previous: What the last model learned; None at first.
+    """
+    if settings.structure is None:
+        return learn(situation, settings, previous)
+    history, n = situation.history, len(situation.history)
+    structure = choose_structure(
+        settings.structure,
+        settings,
+        situation.domain.to_unit(history.X),
+        history.totals,
+        stream(situation.seed, "structure", evaluations=n),
+        None if previous is None else previous.structure,
+        n,
+    )
+    inside = in_structure(situation, structure)
+    shares = dict(zip(inside.graph.factors, structure.shares, strict=False))
+    priors = {factor: FactorPrior(outputscale_median=share) for factor, share in shares.items()}
+    own = msgspec.structs.replace(settings, structure=None, factors=priors)
+    model = learn(inside, own, _carried_over(situation, settings, previous, structure))
+    return replace(model, learned=msgspec.structs.replace(model.learned, structure=structure))
+
+
+def in_structure(situation: JointSituation, structure: LearnedStructure | None) -> JointSituation:
+    """The situation on the graph of a structure, of which totals are known; as it is if there is none."""
+    if structure is None:
+        return situation
+    history, graph = situation.history, _graph(situation, structure)
+    unknown = np.full((len(history), len(graph.factors)), np.nan)
+    awaited = None
+    if history.awaited is not None:  # then so is the total
+        awaited = np.repeat(history.awaited.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+    told = replace(history, factors=unknown, awaited=awaited)
+    failed = situation.failed  # which of the team's factors did says nothing about these
+    if failed is not None:
+        failed = np.repeat(failed.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+    return replace(situation, graph=graph, history=told, structure="learned", failed=failed)
+
+
+def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGraph:
+    variables = situation.graph.variables
+    return graph_of_groups(situation.graph, [[variables[i] for i in scope] for scope in structure.scopes])
+
+
+def _carried_over(
+    situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, structure: LearnedStructure
+) -> Learned | None:
+    """What was learned before, as far as it holds for another structure."""
+    if previous is None or previous.structure is None or previous.structure.scopes == structure.scopes:
+        return previous
+    before = previous.structure
+    if 1 in (len(before.scopes), len(structure.scopes)):  # one factor may be modelled in ways that a sum can't
+        return None
+    kept = {i: before.scopes.index(scope) for i, scope in enumerate(structure.scopes) if scope in before.scopes}
+    old, new = _graph(situation, before), _graph(situation, structure)
+
+    def moved(hyper: AdditiveHyperparameters) -> AdditiveHyperparameters:
+        out = regrouped(hyper, old, new, kept, settings.kernel)
+        return _with_prior_of(out, hyper.in_one_unit()) if len(kept) == len(new.factors) else out
+
+    rivals = tuple((place, moved(of)) for place, of in previous.rivals)
+    return msgspec.structs.replace(previous, hyperparameters=moved(previous.hyperparameters), rivals=rivals)
+
+
+def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:
+    """Where scopes only went, so that no new one takes over their part: mean and variance of the sum as they were."""
+    k, growth = len(hyper.constants), sum(whole.outputscales) / sum(hyper.outputscales)
+    outputscales = tuple(variance * growth for variance in hyper.outputscales)
+    return msgspec.structs.replace(hyper, constants=(whole.constant / k,) * k, outputscales=outputscales)

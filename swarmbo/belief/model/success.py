@@ -1,0 +1,307 @@
+"""Where evaluations fail: a Gaussian-process classifier of what succeeded and what did not.
+
+The logit of the probability of success is a constant plus a Gaussian process that is a sum of terms: one for each
+variable (a wall, or the sides of a ball, is learned from few failures), one for each scope, one for all variables
+together, and a narrow one that repels from every place where something failed. Its mode given the outcomes (Laplace's
+approximation) is a sum of the same terms, so agents who each own a scope can add it up.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.linalg import cho_solve
+from scipy.special import expit, log_expit, logit
+
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.kernels.stationary import correlation
+
+_STDS = (1.0, 3.0)  # of the logit: failures that look like chance, and regions that are dead
+_LENGTHSCALES = (0.12, 0.3, 0.75)  # of one variable, in sides of the box; times the root of how many a term has
+_SHARES = ((0.7, 0.2, 0.1), (0.1, 0.3, 0.6))  # of the variance: of single variables, of scopes, of all together
+_NARROW = (2.0, 0.03)  # standard deviation and lengthscale of the term that repels from single failures
+_PRIOR = (4.0, 1.0)  # successes and failures that are taken as seen before the first
+_MOST = 200  # outcomes that are looked at; beyond them, successes far from any failure tell least
+_STEPS = 50  # of Newton's method, which needs about ten
+_CERTAIN = 1e-10  # it ends where the objective gains no more than this
+_DEMAND = 0.4  # logit of success that a place must have, while few evaluations fail
+_ACCEPTED = 0.2  # share of failures that is put up with
+_RISE = 0.5  # of the demand, by a failure more than that
+_LARGEST_DEMAND = 3.0
+
+
+def excess_of(succeeded: Iterable[bool], before: float = 0.0) -> float:
+    """Failures beyond the share that is put up with, one in five: their cumulative sum, never below zero.
+
+    Source: Page 1954.
+
+    Args:
+        succeeded: What came of queries that somebody chose, in the order in which it was told.
+        before: The sum before these.
+    """
+    excess = before
+    for success in succeeded:
+        excess = max(excess + (0.0 if success else 1.0) - _ACCEPTED, 0.0)
+    return excess
+
+
+def demand(excess: float, odds: float = np.inf) -> float:
+    """The logit of success that a place must have to be asked for.
+
+    It rises with failures and falls back with successes, which holds the share of failures down however wrong the model
+    is (compare Gibbs & Candès 2021, who steer a rate of errors by such feedback). As far as failures come by chance,
+    wherever one looks, it does not rise: no other place would be better.
+
+    Args:
+        excess: Of the failures so far.
+        odds: That places matter to them, as a logarithm.
+
+    Example:
+        >>> [round(demand(excess_of(told)), 2) for told in ([], [True], [False], [False, False], [False, True, True])]
+        [0.4, 0.4, 0.8, 1.2, 0.6]
+        >>> round(demand(1.0, odds=-5.0), 2)
+        0.4
+    """
+    return min(_DEMAND + _RISE * excess * float(expit(odds)), _LARGEST_DEMAND)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A part of the process: an RBF kernel of some variables.
+
+    Args:
+        columns: Which.
+        variance: > 0.
+        lengthscale: In sides of the box, > 0; the same for all of them.
+    """
+
+    columns: tuple[int, ...]
+    variance: float
+    lengthscale: float
+
+
+@dataclass(frozen=True, eq=False)
+class SuccessGP:
+    """The mode of the logit of success, as a function on the unit cube.
+
+    Args:
+        terms: Of the process.
+        offset: The logit where nothing is known.
+        U: Points (t, n) of the unit cube that outcomes are known of.
+        weights: Of each in the mode (t,): outcome (1 or 0) less the probability of success there.
+        evidence: Laplace's approximation of the log-probability of the outcomes.
+        fade: What each outcome still tells (t,), from 0 to 1.
+        odds: Of this model against one in which failures come by chance wherever one looks, as a logarithm.
+
+    Source:
+        Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
+
+    Example:
+        >>> U = np.linspace(0.0, 1.0, 9)[:, None]
+        >>> model = SuccessGP.learned(U, U[:, 0] < 0.7)
+        >>> model.probability(np.array([[0.3], [0.9]])).round(1).tolist()
+        [1.0, 0.1]
+    """
+
+    terms: tuple[Term, ...]
+    offset: float
+    U: Float[np.ndarray, "t n"]
+    weights: Float[np.ndarray, " t"]
+    evidence: float
+    fade: Float[np.ndarray, " t"] = field(repr=False)
+    odds: float = np.inf
+
+    @classmethod
+    def learned(
+        cls,
+        U: Float[np.ndarray, "t n"],
+        succeeded: Bool[np.ndarray, " t"],
+        scopes: Iterable[Sequence[int]] = (),
+        *,
+        moments: Float[np.ndarray, " t"] | None = None,
+        now: float = 0.0,
+        memory: TimeCorrelation | None = None,
+    ) -> "SuccessGP":
+        """The model, of a few that are tried, that has the largest evidence.
+
+        Args:
+            U: Points of the unit cube.
+            succeeded: What came of each.
+            scopes: Groups of variables that have a term of their own, beside each variable and all together.
+            moments: The round of each outcome; needed where outcomes fade.
+            now: The round that is asked for.
+            memory: How outcomes fade; None: they don't.
+        """
+        share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
+        offset = max(float(logit(share)), 0.0)
+        rows = _telling(U, succeeded)
+        U, succeeded, n = U[rows], succeeded[rows], len(rows)
+        between, fade = np.ones((n, n)), np.ones(n)
+        if memory is not None and moments is not None:
+            then = moments[rows]
+            between = correlation(memory.kernel, np.abs(then[:, None] - then) / memory.lengthscale)
+            fade = correlation(memory.kernel, np.abs(now - then) / memory.lengthscale)
+        tried = [
+            cls.given(terms, offset, U, succeeded, between=between, fade=fade) for terms in _choices(U.shape[1], scopes)
+        ]
+        best, by_chance = max(tried, key=lambda model: model.evidence), tried[0].terms[-1:]
+        return replace(best, odds=best.evidence - cls.given(by_chance, offset, U, succeeded, between=between).evidence)
+
+    @classmethod
+    def given(
+        cls,
+        terms: Sequence[Term],
+        offset: float,
+        U: Float[np.ndarray, "t n"],
+        succeeded: Bool[np.ndarray, " t"],
+        *,
+        between: Float[np.ndarray, "t t"] | None = None,
+        fade: Float[np.ndarray, " t"] | None = None,
+    ) -> "SuccessGP":
+        """The mode under given terms.
+
+        Args:
+            terms: Of the process.
+            offset: The logit where nothing is known.
+            U: Points of the unit cube.
+            succeeded: What came of each.
+            between: What covariances between outcomes are multiplied by; by default by 1.
+            fade: What covariances with them are multiplied by; by default by 1.
+        """
+        K = sum((_covariance(term, U, U) for term in terms), np.zeros((len(U), len(U))))
+        weights, evidence = _mode(K if between is None else K * between, succeeded, offset)
+        return cls(tuple(terms), offset, U, weights, evidence, np.ones(len(U)) if fade is None else fade)
+
+    def logit(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """The mode at points of the unit cube."""
+        columns = np.arange(self.U.shape[1])
+        return self.offset + self.part(self.terms, U, columns)[0]
+
+    def probability(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """The most probable probability of success at points of the unit cube."""
+        return expit(self.logit(U))
+
+    def part(
+        self, terms: Iterable[Term], X: Float[np.ndarray, "m a"], columns: Int[np.ndarray, " a"]
+    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
+        """What some terms add to the mode, and its slope.
+
+        Args:
+            terms: Some of its own, of these variables only.
+            X: Values of some variables.
+            columns: Which they are.
+        """
+        value, slope = np.zeros(len(X)), np.zeros(X.shape)
+        place = {int(column): i for i, column in enumerate(columns)}
+        for term in terms:
+            own = [place[column] for column in term.columns]
+            gaps = X[:, None, own] - self.U[None][:, :, list(term.columns)]
+            square = term.lengthscale**2
+            pulls = term.variance * np.exp(-0.5 * (gaps**2).sum(axis=-1) / square) * (self.weights * self.fade)
+            value += pulls.sum(axis=-1)
+            slope[:, own] -= (pulls[..., None] * gaps).sum(axis=1) / square
+        return value, slope
+
+
+@dataclass(frozen=True, eq=False)
+class Requirement:
+    """That the evaluation of some variables will probably succeed.
+
+    Args:
+        columns: Which, of those of a point.
+        model: Of their evaluations, over these columns.
+        least: Logit of success that is asked for.
+    """
+
+    columns: Int[np.ndarray, " s"]
+    model: SuccessGP
+    least: float
+
+    @classmethod
+    def after(cls, excess: float, model: SuccessGP, columns: Int[np.ndarray, " s"]) -> "Requirement":
+        """What is asked for when so many more have failed than is put up with.
+
+        Args:
+            excess: Of the failures.
+            model: Of the evaluations.
+            columns: Which variables it is about.
+        """
+        return cls(columns, model, demand(excess, model.odds))
+
+    def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """Logits by which points of the unit cube exceed it."""
+        return self.model.logit(U[:, self.columns]) - self.least
+
+
+def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
+    """The sums of terms that are tried, of n variables."""
+    together = tuple(range(n))
+    groups = [group for group in dict.fromkeys(tuple(sorted(scope)) for scope in scopes) if 1 < len(group) < n]
+    narrow = Term(together, _NARROW[0] ** 2, _NARROW[1] * np.sqrt(n))
+    out: list[tuple[Term, ...]] = []
+    for std, lengthscale, shares in product(_STDS, _LENGTHSCALES, _SHARES[: 2 if n > 1 else 1]):
+        by_one, by_group, by_all = (share * std**2 for share in shares)
+        # variables of which few matter: more of them each get less, but not in proportion
+        terms = [Term((i,), by_one / np.sqrt(n), lengthscale) for i in range(n)] if n > 1 else []
+        terms += [Term(g, by_group / np.sqrt(len(groups)), lengthscale * np.sqrt(len(g))) for g in groups]
+        terms.append(Term(together, by_all if n > 1 else std**2, lengthscale * np.sqrt(n)))
+        out.append((*terms, narrow))
+    return out
+
+
+def _telling(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
+    """Rows that are looked at: all, if few; else the last failures, the successes nearest to any, and some others."""
+    if len(U) <= _MOST:
+        return np.arange(len(U))
+    failed, good = np.flatnonzero(~succeeded)[-2 * _MOST // 5 :], np.flatnonzero(succeeded)
+    distance = np.min([((U[good] - U[row]) ** 2).sum(axis=1) for row in failed], axis=0)
+    order, n_near = good[np.argsort(distance, kind="stable")], 2 * _MOST // 5
+    near, others = order[:n_near], np.sort(order[n_near:])
+    n_others = min(_MOST - len(failed) - len(near), len(others))
+    some = others[np.linspace(0, len(others) - 1, n_others).round().astype(int)] if n_others else others[:0]
+    return np.sort(np.concatenate([failed, near, some]))
+
+
+def _covariance(term: Term, U: Float[np.ndarray, "t n"], V: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "t m"]:
+    columns = list(term.columns)
+    gaps = U[:, None, columns] - V[None][:, :, columns]
+    return term.variance * np.exp(-0.5 * (gaps**2).sum(axis=-1) / term.lengthscale**2)
+
+
+def _mode(
+    K: Float[np.ndarray, "t t"], succeeded: Bool[np.ndarray, " t"], offset: float
+) -> tuple[Float[np.ndarray, " t"], float]:
+    """Weights of the mode, and the evidence: Newton's method, with steps cut in half where they overshoot."""
+    n, outcome, sign = len(succeeded), succeeded.astype(float), np.where(succeeded, 1.0, -1.0)
+    weights, latent = np.zeros(n), np.zeros(n)
+
+    def objective(weights: np.ndarray, latent: np.ndarray) -> float:
+        return float(-0.5 * weights @ latent + log_expit(sign * (offset + latent)).sum())
+
+    value = objective(weights, latent)
+    for _ in range(_STEPS):
+        chance = expit(offset + latent)
+        curvature = chance * (1.0 - chance)
+        root = np.sqrt(curvature)
+        target = curvature * latent + outcome - chance
+        factor = np.linalg.cholesky(np.eye(n) + root[:, None] * K * root)
+        wanted = target - root * cho_solve((factor, True), root * (K @ target))
+        step = 1.0
+        for _ in range(20):
+            new = weights + step * (wanted - weights)
+            new_latent = K @ new
+            new_value = objective(new, new_latent)
+            if new_value >= value:
+                break
+            step *= 0.5
+        else:
+            break
+        gain, weights, latent, value = new_value - value, new, new_latent, new_value
+        if gain <= _CERTAIN:
+            break
+    chance = expit(offset + latent)
+    root = np.sqrt(chance * (1.0 - chance))
+    factor = np.linalg.cholesky(np.eye(n) + root[:, None] * K * root)
+    return outcome - chance, value - float(np.log(np.diag(factor)).sum())

@@ -1,0 +1,293 @@
+"""Which transform of outcomes, and which decomposition of a factor, the evidence speaks for.
+
+Evidences of models of different transforms are compared as densities of the outcomes themselves: each is multiplied by
+the slope of its transform.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.belief.model.groupings import graph_of_groups
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
+from swarmbo.belief.model.splitting import parts_of
+from swarmbo.belief.model.warping import Warp, WarpKind
+from swarmbo.rng import stream
+
+_OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together
+    ("none", 1.0, False),
+    ("power", 0.6, False),
+    ("power", 0.5, True),
+)
+_TIE = 0.1  # nats an evaluation: models of totals whose evidences are this close take turns
+_OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
+_GROWTH = 1.5  # choices are made anew when the history has grown by this factor
+_ODDS_OF_WHOLE = {  # prior ones, as logarithms
+    "known": math.log(10.0),  # a factor that somebody names is rather not a sum over its variables
+    "learned": math.log(10.0),
+    "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
+}
+_WHOLE, _SPLIT = 0, 1  # places of the models of one factor that take turns
+_LEAD = 0.2  # nats an evaluation by which a sum has to lead, odds aside, before one factor is no longer taken whole
+_RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
+_SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables differ more in importance than factors
+
+
+def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
+    """Several factors, of which totals are told: a sum, a sum of roots, or the root of one process for all variables.
+
+    Models that evidence can't tell apart take turns, from fit to fit: a sum finds what it has seen little of, one
+    process with one lengthscale needs few data. Outcomes of single factors among the totals keep them a sum as they
+    are: a sum of roots is not the root of a sum.
+    """
+    history, n = situation.history, len(situation.history)
+    if np.isfinite(history.factors).any():
+        belief, learned = learned_belief(situation, situation.graph, history, settings, previous)
+        learned = msgspec.structs.replace(learned, scopes=None, rivals=())
+        return Model(given_out(belief, situation), learned)
+    if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
+        return _chosen_of_totals(situation, settings)
+    (place, hyperparameters), *others = previous.rivals
+    if others and n - previous.fitted_at >= settings.refit_every:
+        others.append((place, hyperparameters))
+        place, hyperparameters = others.pop(0)
+        warps = (_OF_TOTALS[place][:2],)
+        previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps)
+    model, _ = _model_of_totals(situation, settings, place, previous)
+    rivals = ((place, model.learned.hyperparameters), *others)
+    return replace(model, learned=msgspec.structs.replace(model.learned, rivals=rivals))
+
+
+def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
+    """The model that has the largest evidence; it remembers those that come close. Who looked for scopes wants sums."""
+    n, tried = len(situation.history), dict[int, tuple[Model, float]]()
+    for place, (_, _, is_whole) in enumerate(_OF_TOTALS):
+        if not is_whole or situation.structure != "learned":
+            tried[place] = _model_of_totals(situation, settings, place, None)
+    order = sorted(tried, key=lambda place: -tried[place][1])
+    near = [place for place in order if tried[place][1] >= tried[order[0]][1] - _TIE * n]
+    rivals = tuple((place, tried[place][0].learned.hyperparameters) for place in near)
+    best = tried[near[0]][0]
+    return replace(best, learned=msgspec.structs.replace(best.learned, decomposed_at=n, rivals=rivals))
+
+
+def _model_of_totals(
+    situation: JointSituation, settings: AdditiveGPSettings, place: int, previous: Learned | None
+) -> tuple[Model, float]:
+    """One of the models, and its evidence."""
+    kind, power, is_whole = _OF_TOTALS[place]
+    graph, totals = situation.graph, situation.history.totals
+    scopes = (graph.variables,) if is_whole else None
+    if scopes is not None:
+        graph, settings = graph_of_groups(graph, scopes), msgspec.structs.replace(settings, lengthscales="shared")
+    warp = Warp.fitted(kind, totals, power)
+    warped = replace(situation.history, totals=warp.forward(totals))
+    belief, learned = learned_belief(situation, graph, warped, settings, previous, ((kind, power),))
+    learned = msgspec.structs.replace(learned, warps=((kind, power),), scopes=scopes)
+    evidence = belief.log_evidence() + _density(belief, warp, totals, 0)
+    return Model(given_out(belief, situation), learned, warp), evidence
+
+
+def learn_factors(
+    situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, first: int
+) -> Model:
+    """Factors observed by themselves that share no variable: each transformed, or taken for a sum over its variables.
+
+    Of one factor the sum and the whole take turns, from fit to fit, until the evidence for the sum is decisive: a sum
+    that explains outcomes better than the whole may still miss where variables meet, and then finds no better point.
+
+    Args:
+        situation: With outcomes by factor, or with one factor.
+        settings: Of the belief.
+        previous: What was learned before.
+        first: Evaluations before this one are set aside.
+    """
+    history = situation.history
+    F = history.factors
+    if len(situation.graph.factors) == 1:
+        F = np.where(np.isfinite(F), F, history.totals[:, None])
+    alone = replace(situation, outcomes="per-factor")
+    everything = _Data(alone, settings, history.X, F)
+    if previous is None or not first:
+        model = _learned_factors(everything, previous, is_all=True)
+        dropped = previous is not None and not set(previous.splits) <= set(model.splits)
+        since = len(history) if dropped else 0 if previous is None else previous.whole_since
+        return replace(model, learned=msgspec.structs.replace(model.learned, whole_since=since))
+    before = previous.before or previous
+    model = _learned_factors(_Data(alone, settings, history.X[first:], F[first:]), previous, is_all=False)
+    learned = msgspec.structs.replace(
+        model.learned, restarted_at=first, before=before, whole_since=previous.whole_since
+    )
+    return replace(model, learned=learned, complete=everything.known(before))
+
+
+def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -> Model:
+    situation, settings, F, n = data.situation, data.settings, data.F, len(data.situation.history)
+    if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
+        return data.chosen(is_all=is_all)
+    warps = data.fitted(previous.warps)
+    belief = data.whole(warps, previous.splits)
+    if tuple(warp.kind for warp in warps) != tuple(kind for kind, _ in previous.warps):
+        # right after a restart: outcomes that do not vary, so there is nothing to transform, nor to learn
+        return data.model(belief, previous, warps, {})
+    is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
+    if is_due and previous.rivals:
+        previous = _turned(previous, situation.graph.factors[0])
+        belief = data.whole(warps, previous.splits)
+    belief = belief.with_hyperparameters(previous.hyperparameters)
+    if is_due and belief.n_data:
+        rng = stream(situation.seed, "belief", "fit", evaluations=n)
+        belief = belief.fit(rng, warm=previous.hyperparameters)
+    splits = {factor: data.split(factor, known, is_due=is_due) for factor, known in previous.splits.items()}
+    learned = msgspec.structs.replace(
+        previous,
+        hyperparameters=belief.hyperparameters,
+        fitted_at=n if is_due else previous.fitted_at,
+        splits={factor: split.hyperparameters for factor, split in splits.items()},
+    )
+    if learned.rivals:
+        (place, _), *others = learned.rivals
+        own = next(iter(learned.splits.values()), learned.hyperparameters)
+        learned = msgspec.structs.replace(learned, rivals=((place, own), *others))
+    return data.model(belief, learned, warps, splits)
+
+
+def _turned(learned: Learned, factor: str) -> Learned:
+    """What was learned of the one factor, the other of its two models in front."""
+    first, (place, hyperparameters) = learned.rivals
+    splits = {factor: hyperparameters} if place == _SPLIT else {}
+    whole = learned.hyperparameters if splits else hyperparameters
+    rivals = ((place, hyperparameters), first)
+    return msgspec.structs.replace(learned, hyperparameters=whole, splits=splits, rivals=rivals)
+
+
+@dataclass(frozen=True)
+class _Data:
+    situation: JointSituation
+    settings: AdditiveGPSettings
+    X: Float[np.ndarray, "t n"]
+    F: Float[np.ndarray, "t k"]
+
+    def whole(self, warps: tuple[Warp, ...], without: Collection[str] = ()) -> AdditiveGP:
+        """Factors as they are, given transformed outcomes of all but some."""
+        graph, columns = self.situation.graph, np.full(self.F.shape, np.nan)
+        for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
+            if factor not in without:
+                columns[:, j] = warp.forward(self.F[:, j])
+        settings = self.settings
+        if self.situation.structure == "unknown" and settings.lengthscales == "auto":
+            # nobody says that all variables belong together: few data tell a common lengthscale, not free ones
+            settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
+        return AdditiveGP.create(settings, graph, self.situation.domain, "per-factor").update(self.X, factors=columns)
+
+    def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
+        """Transforms of given kinds, one for each factor."""
+        return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
+
+    def known(self, learned: Learned) -> Model:
+        """The model that was learned before, of these data; nothing is fitted."""
+        warps = self.fitted(learned.warps)
+        return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
+
+    def chosen(self, *, is_all: bool) -> Model:
+        """The model of every factor that has the largest evidence; splits are for those who look at all evaluations."""
+        situation, k = self.situation, self.F.shape[1]
+        tried = list[tuple[AdditiveGP, tuple[Warp, ...]]]()
+        evidences = np.empty((len(_OF_FACTORS), k))
+        for i, (kind, power) in enumerate(_OF_FACTORS):
+            warps = self.fitted([(kind, power)] * k)
+            belief = self.whole(warps)
+            if belief.n_data:
+                rng = stream(situation.seed, "belief", "fit", evaluations=len(situation.history), transform=i)
+                belief = belief.fit(rng)
+            tried.append((belief, warps))
+            densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
+            evidences[i] = np.array(belief.log_evidences()) + densities
+        best = evidences.argmax(axis=0)
+        warps = tuple(tried[i][1][j] for j, i in enumerate(best))
+        hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
+        splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
+        rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
+        for j, factor in enumerate(situation.graph.factors):
+            if is_all and len(situation.graph.scope(factor)) > 1 and np.isfinite(self.F[:, j]).any():
+                split = self.split(factor, None, is_due=True)
+                evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
+                lead = evidence - evidences[best[j], j]
+                if lead > odds:
+                    splits[factor] = split
+                    if k == 1 and lead < abs(odds) + _LEAD * n:
+                        rivals = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
+        learned = Learned(
+            hyperparameters,
+            fitted_at=n if np.isfinite(self.F).any() else 0,
+            decomposed_at=n,
+            warps=tuple(_OF_FACTORS[i] for i in best),
+            splits={factor: split.hyperparameters for factor, split in splits.items()},
+            rivals=rivals,
+        )
+        return self.model(self.whole(warps, splits).with_hyperparameters(hyperparameters), learned, warps, splits)
+
+    def split(self, factor: str, warm: AdditiveHyperparameters | None, *, is_due: bool) -> AdditiveGP:
+        """A belief about one factor's parts."""
+        graph, j = self.situation.graph, self.situation.graph.factors.index(factor)
+        parts, domain = parts_of(graph, factor, self.situation.domain)
+        restarts = max(_RESTARTS, self.settings.restarts) if warm is None else self.settings.restarts
+        own = self.settings.factors.get(factor, FactorPrior())
+        scale = own.outputscale_median and own.outputscale_median / len(parts.factors)
+        settings = msgspec.structs.replace(
+            self.settings,
+            factors=dict.fromkeys(parts.factors, msgspec.structs.replace(own, outputscale_median=scale)),
+            restarts=restarts,
+            outputscale_log_std=max(_SPREAD, self.settings.outputscale_log_std),
+            noise_median=own.noise_median or self.settings.noise_median,
+        )
+        columns = [graph.variables.index(variable) for variable in parts.variables]
+        belief = AdditiveGP.create(settings, parts, domain).update(self.X[:, columns], totals=self.F[:, j])
+        if warm is not None and not is_due:
+            return belief.with_hyperparameters(warm)
+        rng = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=len(self.situation.history))
+        return belief.fit(rng, warm=warm)
+
+    def model(
+        self, belief: AdditiveGP, learned: Learned, warps: tuple[Warp, ...], splits: dict[str, AdditiveGP]
+    ) -> Model:
+        out, graph = self.situation.out, self.situation.graph
+        given = dict[str, AdditiveGP]()
+        for factor, split in splits.items():
+            columns = [graph.variables.index(variable) for variable in split.graph.variables]
+            awaited = out.awaited[:, graph.factors.index(factor)]
+            given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
+        return Model(given_out(belief, self.situation), learned, factor_warps=warps, splits=given)
+
+
+def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: int) -> bool:
+    if previous is None or not previous.fitted_at:
+        return True
+    return n - previous.fitted_at >= settings.refit_every and n >= _GROWTH * previous.decomposed_at
+
+
+def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], factor: int) -> float:
+    """What turns the evidence of standardised, transformed outcomes into one of the outcomes themselves, as a log."""
+    seen = outcomes[np.isfinite(outcomes)]
+    return float(warp.log_slope(seen).sum()) - len(seen) * math.log(belief.hyperparameters.scales[factor])
+
+
+def _picked(choices: list[AdditiveHyperparameters]) -> AdditiveHyperparameters:
+    """For each factor what one of several fits found for it."""
+    picked = AdditiveHyperparameters(
+        kernels=tuple(h.kernels[j] for j, h in enumerate(choices)),
+        lengthscales=tuple(h.lengthscales[j] for j, h in enumerate(choices)),
+        outputscales=tuple(h.outputscales[j] for j, h in enumerate(choices)),
+        noise_variances=tuple(h.noise_variances[j] for j, h in enumerate(choices)),
+        total_noise_variance=0.0,
+        constants=tuple(h.constants[j] for j, h in enumerate(choices)),
+        scales=tuple(h.scales[j] for j, h in enumerate(choices)),
+    )
+    return msgspec.structs.replace(picked, total_noise_variance=float(sum(picked.in_one_unit().noise_variances)))

@@ -1,0 +1,331 @@
+"""Ensembles of Gaussian processes: weights, members, features, draws."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.stats import multivariate_normal
+
+import swarmbo as sb
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings
+from swarmbo.belief.features.ensemble import Ensemble
+from swarmbo.belief.features.ensemble_data import Evaluations
+from swarmbo.belief.features.ensemble_fit import _fit_variances
+from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
+from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
+from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.kernels import kernel_matrix
+from swarmbo.settings import convert
+from swarmbo.spaces import Domain
+from swarmbo.testing import check_belief
+
+GRAPH = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+DOMAIN = Domain(np.array([-1.0, 0.0, 0.0]), np.array([1.0, 2.0, 5.0]))
+SMALL = EnsembleSettings(n_features=40)
+
+
+def seen(t=14, outcomes="total", seed=0):
+    rng = np.random.default_rng(seed)
+    U = rng.random((t, 3))
+    parts = np.column_stack([np.sin(5.0 * U[:, 0] + U[:, 1]), np.cos(4.0 * U[:, 1]) * U[:, 2]]) * 7.0 + 3.0
+    parts += 0.05 * rng.standard_normal(parts.shape)
+    none = np.full((t, 2), np.nan)
+    totals = parts.sum(axis=1) if outcomes == "total" else np.full(t, np.nan)
+    return Evaluations(DOMAIN.from_unit(U), totals, none if outcomes == "total" else parts)
+
+
+def learn(belief, more):
+    return belief.update(more.X, totals=more.totals, factors=more.factors)
+
+
+def fitted(outcomes="total", settings=SMALL, t=14, seed=3):
+    return Ensemble.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), tied=outcomes == "total", seed=seed)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features(outcomes) -> None:
+    # the oracle goes back to the bases: y ~ N(c, Phi Phi' + s I) member by member, in the unit of the outcomes
+    known, more = seen(14, outcomes), seen(9, outcomes, seed=1)
+    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, known, tied=outcomes == "total", seed=3)
+    belief = learn(belief, more)
+    U = DOMAIN.to_unit(np.concatenate([known.X, more.X]))
+    for part in belief.parts:
+        i = part.hyper.factors[0]
+        y = np.concatenate([known.totals, more.totals])
+        if outcomes == "per-factor":
+            y = np.concatenate([known.factors, more.factors])[:, i]
+        evidence = np.empty(12)
+        for m, member in enumerate(part.hyper.members):
+            own = [basis.features(U[:, list(s)]) for basis, s in zip(part.bases[m], part.scopes, strict=True)]
+            K = sum(Phi @ Phi.T for Phi in own) + member.noise_variance * np.eye(23)
+            z = (y - part.hyper.constants(member).sum()) / part.hyper.scale
+            evidence[m] = multivariate_normal.logpdf(z, np.zeros(23), K)
+        np.testing.assert_allclose(part.models.log_evidence, evidence, rtol=1e-8, atol=1e-8)
+        odds = np.exp(evidence - evidence.max())
+        np.testing.assert_allclose(part.weights(0.0), odds / odds.sum(), atol=1e-8)
+
+
+def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
+    base, more = fitted(), seen(8, seed=1)
+    whole = learn(base, more)
+    cut = base
+    for rows in (slice(3), slice(3, 4), slice(4, None)):
+        cut = learn(cut, more.take(rows))
+    history = base.data.then(more)
+    again = [
+        Ensemble.learned(SMALL, GRAPH, DOMAIN, history, tied=True, seed=3, previous=base.hyper, last=last)
+        for last in (None, base, cut, fitted(t=5))
+    ]
+    for other in (cut, *again):
+        assert other.weights[0].tolist() == whole.weights[0].tolist()
+        assert other.posterior(more.X)[1].tolist() == whole.posterior(more.X)[1].tolist()
+    assert cut.data.begins_with(base.data)
+    assert not base.data.begins_with(cut.data)
+
+
+@given(st.lists(st.floats(-1e5, 1e5), min_size=12, max_size=12), st.floats(0.0, 0.08))
+@settings(max_examples=50, deadline=None)
+def test_weights_are_a_distribution_above_the_floor_in_the_order_of_evidence(evidence, floor) -> None:
+    part = fitted(settings=msgspec.structs.replace(SMALL, lengthscales=(0.1, 0.3, 1.0), n_features=2)).parts[0]
+    w = replace(part, models=replace(part.models, log_evidence=np.array(evidence))).weights(floor)
+    assert w.sum() == pytest.approx(1.0)
+    assert (w >= floor).all()
+    order = np.argsort(evidence)
+    assert (np.diff(w[order]) >= 0.0).all()
+
+
+def test_an_ensemble_of_one_keeps_what_every_belief_keeps_to() -> None:
+    # of several, the variance of the mixture may grow with data that make another member likelier
+    one = EnsembleSettings(kernels=("matern52",), lengthscales=(0.5,), n_features=200)
+    none = Evaluations(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
+    check_belief(lambda: Ensemble.learned(one, GRAPH, DOMAIN, none, tied=True, seed=0))
+
+
+def test_parts_of_factors_do_not_hear_of_each_other() -> None:
+    ours, theirs = seen(30, "per-factor"), seen(30, "per-factor")
+    theirs.factors[:, 1] = np.nan
+    previous = [None, None]
+    for t in range(10, 31, 5):
+        both = [
+            Ensemble.learned(SMALL, GRAPH, DOMAIN, data.take(slice(t)), tied=False, seed=3, previous=kept)
+            for data, kept in zip((ours, theirs), previous, strict=True)
+        ]
+        previous = [belief.hyper for belief in both]
+        assert both[0].weights[0].tolist() == both[1].weights[0].tolist()
+        assert both[0].hyper.parts[0] == both[1].hyper.parts[0]
+
+
+def test_the_member_that_made_the_data_wins() -> None:
+    dictionary = EnsembleSettings(kernels=("rbf", "matern12"), lengthscales=(0.05, 0.5), n_features=1000)
+    graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
+    X = np.linspace(0.0, 1.0, 150)[:, None]
+    # the fourth is left out: finely sampled, exp(-r) of any lengthscale is nearly the same up to its outputscale
+    for m, (kernel, length) in enumerate([("rbf", 0.05), ("rbf", 0.5), ("matern12", 0.05)]):
+        K = kernel_matrix(kernel, X, X, np.array([length]), 1.0) + 1e-2 * np.eye(150)
+        y = np.linalg.cholesky(K) @ np.random.default_rng(m + 1).standard_normal(150)
+        data = Evaluations(X, y, np.full((150, 1), np.nan))
+        belief = Ensemble.learned(dictionary, graph, domain, data, tied=True, seed=0)
+        assert int(belief.weights[0].argmax()) == m
+
+
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "matern52", "rbf"])
+def test_features_converge_to_the_kernel_like_one_over_the_root_of_their_number(kernel) -> None:
+    U = np.random.default_rng(0).random((20, 2))
+    exact = kernel_matrix(kernel, U, U, np.array([0.4, 0.7]), 1.5)
+    errors = []
+    for n_features in (64, 256, 1024, 4096):
+        member = Member(kernel, ((0.4, 0.7),), (1.0,), outputscale=1.5)
+        squares = []
+        for seed in range(12):
+            Phi = feature_rows(bases_of([member], [[seed]], n_features), [(0, 1)], U, np.full(20, TOTAL))[0]
+            squares.append(np.mean((Phi @ Phi.T - exact) ** 2))
+        errors.append(np.sqrt(np.mean(squares)))
+    rates = np.log2(np.array(errors[:-1]) / errors[1:]) / 2.0  # 1/2 for 1/√n
+    assert np.polyfit(np.log([64, 256, 1024, 4096]), np.log(errors), 1)[0] == pytest.approx(-0.5, abs=0.1)
+    assert (np.abs(rates - 0.5) < 0.25).all()
+    assert errors[-1] < 1.5 * 1.5 / np.sqrt(4096)
+
+
+def test_lengthscales_from_a_ten_thousandth_to_a_million_do_no_harm() -> None:
+    # the paper's second dictionary; pytest turns warnings into errors
+    wide = EnsembleSettings(
+        kernels=("rbf", "matern12"), lengthscales=tuple(10.0**c for c in range(-4, 7)), n_features=40
+    )
+    for outcomes in ("total", "per-factor"):
+        belief = learn(fitted(outcomes, wide), seen(10, outcomes, seed=2)).condition_on_pending(seen(3).X)
+        mean, var = belief.posterior(seen(30, seed=9).X)
+        assert np.isfinite(mean).all()
+        assert (var > 0.0).all()
+        for part in belief.parts:
+            assert np.isfinite(part.models.log_evidence).all()
+        k = len(belief.parts)
+        for m in range(22):
+            rngs = [np.random.default_rng([m, i]) for i in range(4)]
+            sample = belief.draw((m,) * k, rngs[:2], rngs[2 : 2 + k])
+            (stack,) = stacks_of(GRAPH)
+            value, slope = sample.value_and_gradient(stack, np.random.default_rng(0).random((2, 6, 2)))
+            assert np.isfinite(value).all()
+            assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_a_draw_splits_over_factors_and_goes_through_the_features(outcomes) -> None:
+    belief = learn(fitted(outcomes), seen(4, outcomes, seed=1))
+    k, U = len(belief.parts), np.random.default_rng(1).random((7, 3))
+    chosen = (5, 7)[:k]
+
+    def rngs(first):
+        return [np.random.default_rng([first, i]) for i in range(2)]
+
+    sample = belief.draw(chosen, rngs(0), rngs(1)[:k])
+    (stack,) = stacks_of(GRAPH)
+    values = sample.value(stack, stack.take(U))
+    prior, noise = [rng.standard_normal(40) for rng in rngs(0)], [rng.standard_normal(18) for rng in rngs(1)]
+    for part, m, e in zip(belief.parts, chosen, noise, strict=False):
+        own = list(part.hyper.factors)
+        w = part.models.draw(m, np.concatenate([prior[i] for i in own]), e)
+        Phi = feature_rows(part.bases, part.scopes, U, np.full(7, TOTAL))[m]
+        wanted = part.hyper.constants(part.hyper.members[m]).sum() + part.hyper.scale * (Phi @ w)
+        np.testing.assert_allclose(values[own].sum(axis=0), wanted, rtol=1e-5, atol=1e-4)  # waves are in float32
+    plain, (again, slope) = values, sample.value_and_gradient(stack, stack.take(U))
+    np.testing.assert_allclose(plain, again, rtol=1e-12)
+    step = np.zeros(3)
+    step[1] = 1e-3
+    change = sample.value(stack, stack.take(U + step)) - sample.value(stack, stack.take(U - step))
+    np.testing.assert_allclose(change[0] / 2e-3, slope[0, :, 1], rtol=0.05, atol=0.5)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_with_many_features_a_member_is_the_exact_process_of_its_hyperparameters(outcomes) -> None:
+    many = EnsembleSettings(kernels=("rbf",), lengthscales=(0.5,), n_features=8000)
+    belief = fitted(outcomes, many)
+    exact, X = belief.exact((0,) * len(belief.parts)), seen(6, seed=4).X
+    mean, var = belief.posterior(X)
+    wanted, wanted_var = exact.posterior(X)
+    scale = belief.hyper.parts[0].scale
+    np.testing.assert_allclose(mean, wanted, atol=0.15 * scale)
+    np.testing.assert_allclose(np.sqrt(var), np.sqrt(wanted_var), atol=0.1 * scale)
+    waiting = belief.condition_on_pending(X[:1]).posterior(X)[1]
+    np.testing.assert_allclose(
+        np.sqrt(waiting), np.sqrt(exact.condition_on_pending(X[:1]).posterior(X)[1]), atol=0.1 * scale
+    )
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_the_posterior_is_that_of_a_member_drawn_by_weight(outcomes) -> None:
+    belief, X = fitted(outcomes), seen(5, seed=8).X
+    U = DOMAIN.to_unit(X)
+    mean, var = np.zeros(5), np.zeros(5)
+    for part, w in zip(belief.parts, belief.weights, strict=True):
+        first, second = np.zeros(5), np.zeros(5)
+        for m, member in enumerate(part.hyper.members):
+            precision, vector = part.models.information(m)
+            Phi = feature_rows(part.bases, part.scopes, U, np.full(5, TOTAL))[m]
+            own = part.hyper.constants(member).sum() + part.hyper.scale * (Phi @ np.linalg.solve(precision, vector))
+            spread = part.hyper.scale**2 * np.diag(Phi @ np.linalg.solve(precision, Phi.T))
+            first, second = first + w[m] * own, second + w[m] * (spread + own**2)
+        mean, var = mean + first, var + second - first**2
+    np.testing.assert_allclose(belief.posterior(X)[0], mean, rtol=1e-6)
+    np.testing.assert_allclose(belief.posterior(X)[1], var, rtol=1e-5)
+    np.testing.assert_allclose(belief.factor_means(U).sum(axis=0), mean, rtol=1e-6)
+
+
+def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
+    known = seen(14, "per-factor")
+    totals = known.factors.sum(axis=1)
+    factors = known.factors.copy()
+    totals[:7], factors[7:] = np.nan, np.nan
+    mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Evaluations(known.X, totals, factors), tied=True, seed=3)
+    assert mixed.parts[0].models.n_rows == 14 + 7
+    means = mixed.factor_means(DOMAIN.to_unit(known.X[:7]))
+    assert np.abs(means - known.factors[:7].T).max() < 1.5
+
+
+@given(st.floats(0.01, 50.0), st.floats(1e-5, 1.0), st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed) -> None:
+    rng = np.random.default_rng(seed)
+    Phi = rng.standard_normal((20, 30)) / np.sqrt(30)
+    z = 0.7 + Phi @ rng.standard_normal(30) * np.sqrt(scale) + np.sqrt(noise) * rng.standard_normal(20)
+    got = _fit_variances(SMALL, Member("rbf", ((1.0,),), (1.0,)), Phi @ Phi.T, z, has_constant=True)
+
+    def objective(s, n):
+        K = s * Phi @ Phi.T + n * np.eye(20)
+        one = np.ones(20)
+        c = (one @ np.linalg.solve(K, z)) / (one @ np.linalg.solve(K, one))
+        density = multivariate_normal.logpdf(z - c, np.zeros(20), K)
+        return density - 0.5 * np.log(s) ** 2 - 0.5 * (np.log(n / 1e-4) / 1.5) ** 2, c
+
+    best, c = objective(got.outputscale, got.noise_variance)
+    assert got.constant == pytest.approx(c, abs=1e-6)
+    for ds, dn in ((0.25, 0), (-0.25, 0), (0, 0.25), (0, -0.25)):
+        s, n = got.outputscale * np.exp(ds), got.noise_variance * np.exp(dn)
+        if n >= SMALL.noise_floor and 1e-3 < s < 1e3:
+            assert objective(s, n)[0] <= best + 1e-6
+
+
+@pytest.mark.parametrize("t", [0, 1, 2])
+def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
+    for y in (np.full(t, 3.0), np.linspace(1e59, 2e59, t), np.linspace(0.0, 1e-40, t)):
+        data = Evaluations(seen(t).X, y, np.full((t, 2), np.nan))
+        belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, tied=True, seed=0)
+        belief = belief.update(seen(1).X, [-9e59])
+        mean, var = belief.posterior(seen(5).X)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(var).all()
+        assert np.isfinite(belief.weights[0]).all()
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize(("length", "model"), [("fitted", "auto"), ("shared", "shared")])
+def test_fitted_lengthscales_are_those_of_an_additive_belief_with_the_same_priors(outcomes, length, model) -> None:
+    noise = {"noise_median": 0.2, "noise_log_std": 0.3, "noise_floor": 0.01}
+    belief = fitted(outcomes, EnsembleSettings(kernels=("rbf",), lengthscales=(0.3, length), n_features=20, **noise))
+    data, kind = seen(14, outcomes), AdditiveGPSettings(kernel="rbf", lengthscales=model, **noise)
+    told = AdditiveGP.create(kind, GRAPH, DOMAIN, outcomes).update(data.X, totals=data.totals, factors=data.factors)
+    wanted = told.fit(np.random.default_rng(0)).hyperparameters.lengthscales
+    got = [lengths for part in belief.hyper.parts for lengths in part.members[1].lengthscales]
+    np.testing.assert_allclose(got, wanted, rtol=1e-9)
+    alike = [len(set(lengths)) == 1 for lengths in got] + [outcomes == "per-factor" or got[0] == got[1]]
+    assert all(alike) == (length == "shared")
+
+
+def test_the_four_kernels_of_the_paper_are_members_of_a_dictionary() -> None:
+    named = convert(
+        {"kind": "ensemble", "kernels": ["rbf", "matern32", "matern52"], "lengthscales": ["fitted", "shared"]},
+        EnsembleSettings,
+    )
+    (part,) = fitted(settings=msgspec.structs.replace(named, n_features=100)).hyper.parts
+    found = [(member.kernel, len({*member.lengthscales[0], *member.lengthscales[1]}) == 1) for member in part.members]
+    assert found == [(kernel, shared) for kernel in ("rbf", "matern32", "matern52") for shared in (False, True)]
+
+
+def test_hyperparameters_survive_being_written_down() -> None:
+    hyper = fitted("per-factor").hyper
+    assert msgspec.convert(msgspec.to_builtins(hyper), EnsembleHyperparameters) == hyper
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [
+        ({"kernels": ["rbf", "rbf"]}, "kernels"),
+        ({"kernels": ["rfb"]}, "kernels"),
+        ({"lengthscales": []}, "lengthscales"),
+        ({"lengthscales": [0.0]}, "lengthscales"),
+        ({"lengthscales": ["guessed"]}, "lengthscales"),
+        ({"n_features": 7}, "n_features"),
+        ({"floor": 0.1}, "12 members"),
+        ({"refit_every": 0}, "refit_every"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(wrong, names) -> None:
+    with pytest.raises(sb.SwarmboError, match=names):
+        convert({"kind": "ensemble", **wrong}, EnsembleSettings)
+
+
+def test_a_lengthscale_that_is_no_number_and_no_way_to_fit_is_refused_in_python_too() -> None:
+    with pytest.raises(ValueError, match="'fitted' or 'shared'"):
+        EnsembleSettings(lengthscales=(0.3, "guessed"))

@@ -1,0 +1,136 @@
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation
+from swarmbo.belief.features.feature_basis import FeatureBasis
+from swarmbo.belief.features.feature_gp import FeatureGP
+from swarmbo.belief.features.information import Information, packed_size
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.rng import stream
+from swarmbo.spaces import Domain
+
+DOMAIN = Domain(np.array([0.0, -10.0]), np.array([100.0, 30.0]))
+H = Hyperparameters("matern52", (0.3, 0.5), 1.3, 0.05, 0.2, 7.0, 3.0)
+RNG = stream(0, "data")
+X = DOMAIN.from_unit(RNG.random((15, 2)))
+y = 7.0 + 3.0 * np.sin(X[:, 0] / 20.0) + 0.5 * RNG.standard_normal(15)
+PLACES = DOMAIN.from_unit(RNG.random((9, 2)))
+
+
+def belief(n_features=30, rows=slice(None)):
+    basis = FeatureBasis.create(0, H.kernel, np.array(H.lengthscales), H.outputscale, n_features)
+    z = (y[rows] - H.offset) / H.scale - H.mean
+    information = Information.of(basis.features(DOMAIN.to_unit(X[rows])), z, H.noise_variance)
+    return FeatureGP(domain=DOMAIN, hyperparameters=H, basis=basis, information=information)
+
+
+def function_space(gp, at):
+    """Mean and covariance as a Gaussian process whose kernel is the features' product."""
+    Phi, there = gp.basis.features(DOMAIN.to_unit(X)), gp.basis.features(DOMAIN.to_unit(at))
+    K = Phi @ Phi.T + H.noise_variance * np.eye(15)
+    z = (y - H.offset) / H.scale - H.mean
+    mean = H.offset + H.scale * (H.mean + there @ Phi.T @ np.linalg.solve(K, z))
+    return mean, H.scale**2 * (there @ there.T - there @ Phi.T @ np.linalg.solve(K, Phi @ there.T))
+
+
+def test_posterior_is_that_of_the_function_space():
+    gp, everything = belief(), np.arange(len(PLACES))
+    mean, cov = function_space(gp, PLACES)
+    by_cache = (gp.posterior_mean(PLACES), gp.posterior_cache(PLACES).cov(everything, everything))
+    for got in (gp.joint_posterior(PLACES), by_cache):
+        np.testing.assert_allclose(got[0], mean, rtol=1e-9)
+        np.testing.assert_allclose(got[1], cov, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(gp.posterior(PLACES), (mean, np.diag(cov)), rtol=1e-8)
+
+
+def test_with_many_features_it_is_the_exact_process():
+    exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, H, X, y)
+    gp = belief(n_features=3000)
+    mean, var = exact.posterior(PLACES)
+    got_mean, got_var = gp.posterior(PLACES)
+    np.testing.assert_allclose(got_mean, mean, atol=0.15 * 3.0)  # features: about sqrt(1 / 3000) of each covariance
+    np.testing.assert_allclose(got_var, var, atol=0.1 * 9.0)
+    assert (gp.noise_variance, gp.prior_variance) == (exact.noise_variance, exact.prior_variance)
+    assert gp.n_data == exact.n_data
+
+
+def test_gradients_are_those_of_central_differences():
+    gp, step = belief(), 1e-4
+    mean, mean_gradient, var, var_gradient = gp.posterior_gradient(PLACES)
+    np.testing.assert_allclose((mean, var), gp.posterior(PLACES))
+    joint = gp.joint_posterior_gradient(PLACES)
+    for a in range(2):
+        shift = step * np.eye(2)[a]
+        up, down = gp.posterior(PLACES + shift), gp.posterior(PLACES - shift)
+        np.testing.assert_allclose(mean_gradient[:, a], (up[0] - down[0]) / (2 * step), atol=1e-6)
+        np.testing.assert_allclose(var_gradient[:, a], (up[1] - down[1]) / (2 * step), atol=1e-6)
+        for i in range(len(PLACES)):
+            moved = [PLACES + sign * np.eye(len(PLACES))[:, [i]] * shift for sign in (1, -1)]
+            covs = [gp.joint_posterior(places)[1] for places in moved]
+            np.testing.assert_allclose(joint[i, :, a], ((covs[0] - covs[1]) / (2 * step))[i], atol=1e-6)
+
+
+def test_no_noise_is_refused():
+    silent = Hyperparameters("rbf", (0.2, 0.2), 1.0, 0.0)
+    with pytest.raises(ConfigError, match=r"noise_variance: got 0\.0; wanted a number > 0"):
+        FeatureGP.create(DOMAIN, silent, n_features=10, seed=0)
+
+
+def test_updates_are_the_summary_and_a_saved_belief_is_the_same():
+    gp = FeatureGP.create(DOMAIN, H, n_features=30, seed=0).update(X[:9], y[:9]).update(X[9:], y[9:])
+    np.testing.assert_allclose(gp.posterior(PLACES), belief().posterior(PLACES), rtol=1e-9)
+    waiting = gp.condition_on_pending(PLACES[:2])
+    restored = FeatureGP.from_state_dict(DOMAIN, waiting.state_dict())
+    np.testing.assert_array_equal(restored.posterior(PLACES), waiting.posterior(PLACES))
+    assert gp.update(X[:0], y[:0]) is gp
+
+
+def test_points_pending_take_variance_and_leave_the_mean():
+    gp = belief(rows=slice(0, 10))
+    pending = gp.condition_on_pending(X[10:12]).condition_on_pending(X[12:])
+    assert gp.condition_on_pending(X[:0]) is gp
+    np.testing.assert_allclose(pending.posterior_mean(PLACES), gp.posterior_mean(PLACES), rtol=1e-12)
+    np.testing.assert_allclose(pending.posterior(PLACES)[1], belief().posterior(PLACES)[1], rtol=1e-9)
+    assert (pending.posterior(PLACES)[1] < gp.posterior(PLACES)[1]).all()
+
+
+@given(st.integers(0, 15))
+@settings(max_examples=10, deadline=None)
+def test_parts_add_up_to_the_whole_and_survive_packing(cut):
+    whole, parts = (
+        belief().information,
+        [belief(rows=slice(0, cut)).information, belief(rows=slice(cut, 15)).information],
+    )
+    total = parts[0] + Information.unpacked(parts[1].packed(), 30)
+    np.testing.assert_allclose(total.packed(), whole.packed(), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(total.precision, total.precision.T)
+    np.testing.assert_allclose((whole.scaled(0.25) + whole.scaled(0.75)).packed(), whole.packed())
+    np.testing.assert_allclose((whole + Information.none(30)).packed(), whole.packed())
+    assert len(whole.packed()) == packed_size(30) == 1 + 30 + 15 * 31
+
+
+def test_a_vector_of_another_length_is_refused():
+    with pytest.raises(ShapeError, match=r"wanted \(496,\) for 30 features"):
+        Information.unpacked(np.zeros(7), 30)
+
+
+def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
+    fading = msgspec.structs.replace(H, time=TimeCorrelation("matern32", 8.0))
+    moments = np.linspace(0.0, 14.0, 15)[:, None]
+    gp = FeatureGP.create(DOMAIN, fading, n_features=2000, seed=0).update(np.hstack([X, moments]), y)
+    exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, fading, np.hstack([X, moments]), y)
+    for moment in (14.0, 30.0, 200.0):
+        got, wanted = gp.at(moment).posterior(PLACES), exact.at(moment).posterior(PLACES)
+        np.testing.assert_allclose(got[0], wanted[0], atol=0.15 * 3.0)
+        np.testing.assert_allclose(got[1], wanted[1], atol=0.1 * 9.0)
+    np.testing.assert_allclose(got[1], gp.prior_variance, rtol=0.05)  # long ago tells nothing
+    now = gp.at(14.0)
+    np.testing.assert_array_equal(now.posterior(PLACES), gp.posterior(np.insert(PLACES, 2, 14.0, axis=1)))
+    _, slope, _, _ = now.posterior_gradient(PLACES)
+    step = 1e-4 * np.eye(2)[1]
+    by_differences = (now.posterior_mean(PLACES + step) - now.posterior_mean(PLACES - step)) / 2e-4
+    np.testing.assert_allclose(slope[:, 1], by_differences, atol=1e-6)
+    restored = FeatureGP.from_state_dict(DOMAIN, now.condition_on_pending(PLACES[:1]).state_dict())
+    np.testing.assert_array_equal(restored.posterior(PLACES), now.condition_on_pending(PLACES[:1]).posterior(PLACES))

@@ -1,0 +1,349 @@
+"""A sum of processes that changes: held to dense formulas, scikit-learn's kernels and the exact belief."""
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process.kernels import Matern
+
+from swarmbo.belief import (
+    AdditiveGP,
+    AdditiveGPSettings,
+    ExactGP,
+    ExactGPSettings,
+    Hyperparameters,
+    TimeAxis,
+    TimeCorrelation,
+)
+from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior
+from swarmbo.belief.gp.additive_prior import AdditivePrior
+from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.settings import convert
+from swarmbo.spaces import Domain
+
+GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
+COLUMNS = ((0, 1), (1, 2), (2,))
+LENGTHS = ((0.4, 0.6), (0.5, 0.3), (0.2,))
+OUTPUTS, NOISE, PACE = (1.0, 0.5, 0.8), 0.01, 6.0
+FADE = TimeCorrelation("matern12", PACE)
+
+
+def belief_of(**changes):
+    return AdditiveGP(
+        GRAPH,
+        lengthscale=dict(zip(GRAPH.factors, LENGTHS, strict=True)),
+        outputscale=dict(zip(GRAPH.factors, OUTPUTS, strict=True)),
+        noise_variance=NOISE,
+        time=FADE,
+        **changes,
+    )
+
+
+def data_of(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X, moments = rng.random((n, 3)), rng.integers(0, 15, size=n).astype(float)
+    factors = np.column_stack([np.sin(5 * X[:, list(c)].sum(axis=1) + moments / 4) for c in COLUMNS])
+    return X, factors, moments
+
+
+def told(factors, way, rng):
+    """Totals and outcomes by factor of which some are not known."""
+    nothing = np.full(factors.shape, np.nan)
+    if way == "total":
+        return factors.sum(axis=1), nothing
+    if way == "per-factor":
+        return None, np.where(rng.random(factors.shape) < 0.2, np.nan, factors)
+    return np.where(rng.random(len(factors)) < 0.5, factors.sum(axis=1), np.nan), np.where(
+        rng.random(factors.shape) < 0.5, factors, np.nan
+    )
+
+
+def matern52(X, Z, lengths):
+    r = np.linalg.norm((X[:, None] - Z[None]) / np.array(lengths), axis=-1)
+    return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
+
+
+def dense(X, totals, factors, moments, Z, now, parts, paces=(PACE, PACE, PACE)):
+    """Mean (m,) and covariance (m, m) of the sum of some factors at Z in a round, by loops over entries."""
+    rows = [(t, TOTAL, y) for t, y in enumerate([] if totals is None else totals) if np.isfinite(y)]
+    rows += [(t, i, y) for t, line in enumerate(factors) for i, y in enumerate(line) if np.isfinite(y)]
+    held = [set(range(3)) if c == TOTAL else {c} for _, c, _ in rows]
+    at, when = X[[t for t, _, _ in rows]], moments[[t for t, _, _ in rows]]
+    kernels = [
+        lambda A, B, i=i: OUTPUTS[i] * matern52(A[:, list(COLUMNS[i])], B[:, list(COLUMNS[i])], LENGTHS[i])
+        for i in range(3)
+    ]
+    K = np.zeros((len(rows), len(rows)))
+    cross = np.zeros((len(Z), len(rows)))
+    for i, kernel in enumerate(kernels):
+        holds = np.array([i in own for own in held], dtype=float)
+        K += kernel(at, at) * np.outer(holds, holds) * np.exp(-np.abs(when[:, None] - when) / paces[i])
+        if i in parts:
+            cross += kernel(Z, at) * holds * np.exp(-np.abs(now - when) / paces[i])
+    K += NOISE * np.eye(len(rows))
+    y = np.array([value for _, _, value in rows])
+    prior = sum(kernels[i](Z, Z) for i in parts)
+    return cross @ np.linalg.solve(K, y), prior - cross @ np.linalg.solve(K, cross.T)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    way=st.sampled_from(["total", "per-factor", "mixed"]),
+    now=st.floats(-3.0, 40.0),
+    seed=st.integers(0, 1000),
+    n=st.integers(2, 14),
+)
+def test_posterior_equals_the_dense_formula_at_any_moment_and_however_it_was_told(way, now, seed, n):
+    X, outcomes, moments = data_of(n, seed)
+    totals, factors = told(outcomes, way, np.random.default_rng(seed + 1))
+    belief, half = belief_of(), n // 2
+    for part in (slice(0, half), slice(half, None)):  # learned at different moments of the belief's own
+        rest = None if totals is None else totals[part]
+        belief = belief.at(seed % 7).update(X[part], totals=rest, factors=factors[part], moments=moments[part])
+    belief = belief.at(now)
+    Z = np.random.default_rng(5).random((6, 3))
+    mean, cov = belief.joint_posterior(Z)
+    expected_mean, expected_cov = dense(X, totals, factors, moments, Z, now, (0, 1, 2))
+    np.testing.assert_allclose(mean, expected_mean, atol=1e-8)
+    np.testing.assert_allclose(cov, expected_cov, atol=1e-8)
+    np.testing.assert_allclose(belief.posterior(Z), [expected_mean, np.diag(expected_cov)], atol=1e-8)
+    for i, factor in enumerate(GRAPH.factors):
+        own_mean, own_var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
+        alone_mean, alone_cov = dense(X, totals, factors, moments, Z, now, (i,))
+        np.testing.assert_allclose(own_mean, alone_mean, atol=1e-8)
+        np.testing.assert_allclose(own_var, np.diag(alone_cov), atol=1e-8)
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
+def test_every_factor_fades_at_its_own_pace(way):
+    X, outcomes, moments = data_of(9)
+    totals, factors = told(outcomes, way, np.random.default_rng(1))
+    paces, belief = (1.5, 6.0, 25.0), belief_of()
+    own = tuple(TimeCorrelation("matern12", pace) for pace in paces)
+    belief = belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, times=own))
+    belief = belief.update(X, totals=totals, factors=factors, moments=moments).at(18.0)
+    Z = np.random.default_rng(5).random((6, 3))
+    for i, factor in enumerate(GRAPH.factors):
+        mean, var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
+        expected_mean, expected_cov = dense(X, totals, factors, moments, Z, 18.0, (i,), paces)
+        np.testing.assert_allclose(mean, expected_mean, atol=1e-8)
+        np.testing.assert_allclose(var, np.diag(expected_cov), atol=1e-8)
+
+
+def test_one_factor_equals_the_exact_belief_and_has_the_evidence_of_scikit_learns_kernels():
+    graph, domain = FactorGraph.from_scopes({"f": ["a", "b"]}), Domain(np.zeros(2), np.ones(2))
+    X, outcomes, moments = data_of(18)
+    X, y, Z = X[:, :2], outcomes[:, 0], np.random.default_rng(9).random((7, 2))
+    belief = AdditiveGP(graph, lengthscale=0.4, noise_variance=NOISE, time=FADE).update(X, y, moments=moments).at(11.0)
+    h = Hyperparameters("matern52", (0.4, 0.4), 1.0, NOISE, time=FADE)
+    field = ExactGP.from_hyperparameters(
+        ExactGPSettings(time=TimeAxis("matern12")), domain, h, np.column_stack([X, moments]), y
+    ).at(11.0)
+    np.testing.assert_allclose(belief.joint_posterior(Z)[1], field.joint_posterior(Z)[1], atol=1e-9)
+    for mine, theirs in zip(belief.posterior_gradient(Z), field.posterior_gradient(Z), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-8)
+    assert belief.log_evidence() == pytest.approx(field.log_evidence(), rel=1e-10)
+    gram = Matern((0.4, 0.4), nu=2.5)(X) * Matern(PACE, nu=0.5)(moments[:, None]) + NOISE * np.eye(18)
+    assert belief.log_evidence() == pytest.approx(multivariate_normal(cov=gram).logpdf(y), rel=1e-9)
+
+
+def test_old_outcomes_fade_at_the_rate_of_the_time_kernel_and_a_fresh_one_outweighs_them():
+    graph = FactorGraph.from_scopes({"f": ["a"]})
+    clean = AdditiveGP(graph, noise_variance=0.0, time=TimeCorrelation("matern12", 5.0))
+    one = clean.at(2.0).update([[0.5]], [2.0])
+    for age in (0.0, 1.0, 5.0, 20.0):
+        mean, var = one.at(2.0 + age).posterior([[0.5]])
+        assert mean[0] == pytest.approx(2.0 * np.exp(-age / 5.0), rel=1e-9)
+        assert var[0] == pytest.approx(1.0 - np.exp(-2.0 * age / 5.0), abs=1e-9)
+    both = one.at(22.0).update([[0.5]], [-1.0])
+    assert both.posterior_mean([[0.5]])[0] == pytest.approx(-1.0, abs=1e-9)
+    assert both.at(2.0).posterior_mean([[0.5]])[0] == pytest.approx(2.0, abs=1e-9)
+
+
+def test_a_belief_without_a_time_axis_knows_no_moments():
+    X, outcomes, moments = data_of(8)
+    still = AdditiveGP(GRAPH, lengthscale=0.4)
+    assert still.at(9.0) is still
+    np.testing.assert_array_equal(
+        still.update(X, outcomes, moments=moments).posterior(X), still.update(X, outcomes).posterior(X)
+    )
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor"])
+def test_pending_points_keep_their_moment_as_outcomes_do(way):
+    X, outcomes, moments = data_of(10)
+    belief = belief_of(outcomes=way).update(X, outcomes, moments=moments).at(20.0)
+    ahead, when = np.random.default_rng(2).random((4, 3)), [20.0, 20.0, 3.0, 9.0]
+    nothing = np.zeros((4, 3)) if way == "per-factor" else np.zeros(4)
+    done = belief.update(ahead, nothing, moments=when)
+    waiting = belief.condition_on_pending(ahead[:2]).condition_on_pending(ahead[2:], [3.0, 9.0])
+    state = json.loads(json.dumps(waiting.state_dict()["json"]))
+    again = AdditiveGP.from_state_dict(
+        waiting.settings, GRAPH, waiting.domain, {"json": state, "arrays": waiting.state_dict()["arrays"]}
+    )
+    for one in (waiting, again, waiting.at(7.0).at(20.0)):
+        np.testing.assert_allclose(one.posterior(X)[1], done.posterior(X)[1], atol=1e-10)
+        np.testing.assert_allclose(one.posterior(X)[0], belief.posterior(X)[0], atol=1e-10)
+    later = [one.at(31.0).posterior(ahead)[1] for one in (waiting, done)]
+    np.testing.assert_allclose(*later, atol=1e-10)
+    assert waiting.update(X[:1], outcomes[:1]).n_pending == 0
+    with pytest.raises(ShapeError, match=r"moments: got shape \(1,\) for 2 points"):
+        belief.condition_on_pending(ahead[:2], [3.0])
+
+
+def test_a_grid_is_worked_out_anew_when_time_has_passed():
+    X, outcomes, moments = data_of(10)
+    belief = belief_of(outcomes="per-factor").update(X, outcomes, moments=moments).at(12.0)
+    (stack, *_) = stacks_of(GRAPH)
+    U = np.random.default_rng(3).random((len(stack.factors), 20, stack.size))
+    before = belief.on_grid(stack, U)
+    later = belief.at(25.0).update(X[:2], outcomes[:2])
+    np.testing.assert_allclose(later.on_grid(stack, U, before).var, later.local(stack, U).var, atol=1e-10)
+    assert np.abs(later.on_grid(stack, U, before).mean - before.mean).max() > 0.1
+    same = belief.update(X[:2], outcomes[:2])
+    np.testing.assert_allclose(same.on_grid(stack, U, before).mean, same.local(stack, U).mean, atol=1e-10)
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor"])
+def test_draws_have_the_posterior_of_their_moment(way):
+    X, outcomes, moments = data_of(9)
+    belief = belief_of().update(X, outcomes if way == "per-factor" else outcomes.sum(axis=1), moments=moments).at(18.0)
+    Z = np.random.default_rng(4).random((3, 3))
+    draws = []
+    for i in range(1500):
+        rngs = {factor: np.random.default_rng([i, j]) for j, factor in enumerate(GRAPH.factors)}
+        sample = belief.sample(rngs, np.random.default_rng([i, 99]), n_features=64)
+        draws.append(sum(sample.value(stack, stack.take(Z)).sum(axis=0) for stack in stacks_of(GRAPH)))
+    mean, cov = belief.joint_posterior(Z)
+    spread = np.sqrt(np.diag(cov))
+    np.testing.assert_allclose(np.mean(draws, axis=0), mean, atol=4.0 * spread.max() / np.sqrt(1500))
+    np.testing.assert_allclose(np.cov(np.array(draws).T), cov, atol=0.15 * spread.max() ** 2)
+    elsewhere = np.diag(belief.at(8.0).joint_posterior(Z)[1])
+    assert np.abs(elsewhere - np.diag(cov)).max() > 0.3 * spread.max() ** 2  # so the moment matters here
+
+
+def test_slopes_of_a_draw_equal_finite_differences():
+    X, outcomes, moments = data_of(9)
+    belief = belief_of().update(X, outcomes, moments=moments).at(18.0)
+    sample = belief.sample({f: np.random.default_rng(i) for i, f in enumerate(GRAPH.factors)}, np.random.default_rng(9))
+    (stack, *_) = stacks_of(GRAPH)
+    U = np.random.default_rng(3).random((len(stack.factors), 1, stack.size))
+    _, slopes = sample.value_and_gradient(stack, U)
+    for j in range(stack.size):
+        step = np.zeros(stack.size)
+        step[j] = 1e-3  # draws are in single precision
+        ahead, behind = sample.value(stack, U + step), sample.value(stack, U - step)
+        np.testing.assert_allclose((ahead - behind) / 2e-3, slopes[..., j], atol=2e-2)
+
+
+@pytest.mark.parametrize("way", ["total", "mixed"])
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "rbf"])
+@pytest.mark.parametrize("lengthscales", ["shared", "hierarchical", "separate"])
+def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel, lengthscales):
+    rng = np.random.default_rng(0)
+    t, prior_settings = 14, AdditiveGPSettings(time=TimeAxis(kernel))
+    channel = None if way == "total" else rng.integers(TOTAL, 3, size=t)
+    medians = [1e-3] if way == "total" else [1e-3] * 4
+    prior = AdditivePrior.of(prior_settings, GRAPH.factors, (2, 2, 1), lengthscales, medians)
+    moments = rng.integers(0, 9, size=t).astype(float)
+    log_posterior = AdditiveLogPosterior(
+        prior,
+        ["matern52"] * 3,
+        COLUMNS,
+        rng.random((t, 3)),
+        rng.normal(size=t),
+        np.zeros(t),
+        channel,
+        (kernel, moments),
+    )
+    theta = prior.sample(rng)
+    expected = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
+    np.testing.assert_allclose(log_posterior(theta)[1], expected, rtol=1e-3, atol=1e-3)
+    assert abs(expected[-1]) > 1e-3
+    assert prior.pace(theta) == pytest.approx(np.exp(theta[-1]))
+
+
+def test_evidence_of_the_fit_equals_that_of_the_belief():
+    X, outcomes, moments = data_of(15)
+    own = AdditiveGPSettings(time=TimeAxis("matern12"))
+    domain = Domain(np.zeros(3), np.ones(3))
+    belief = AdditiveGP.create(own, GRAPH, domain).update(X, outcomes.sum(axis=1), moments=moments)
+    fitted = belief.fit(np.random.default_rng(0))
+    h = fitted.hyperparameters
+    assert len(h.times) == 3
+    assert len({time.lengthscale for time in h.times}) == 1
+    prior = AdditivePrior.of(own, GRAPH.factors, (2, 2, 1), own.lengthscale_model([2, 2, 1], alone=False), [1e-4])
+    lengths = np.concatenate([h.lengthscale_array(i) for i in range(3)])
+    theta = prior.pack(lengths, np.array(h.outputscales), np.array([h.total_noise_variance]), h.times[0].lengthscale)
+    z = (outcomes.sum(axis=1) - outcomes.sum(axis=1).mean()) / h.common_scale
+    log_posterior = AdditiveLogPosterior(
+        prior, h.kernels, COLUMNS, X, z, np.zeros(15), None, (h.times[0].kernel, moments)
+    )
+    assert log_posterior.evidence(theta) == pytest.approx(fitted.log_evidence(), abs=1e-6)
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor"])
+def test_a_fit_finds_how_fast_outcomes_fade(way):
+    rng = np.random.default_rng(1)
+    n, graph = 160, FactorGraph.from_scopes({"f": ["a"], "g": ["b"]})
+    X, moments = rng.random((n, 2)), np.repeat(np.arange(40.0), 4)
+    outcomes = np.empty((n, 2))
+    for i in range(2):
+        K = matern52(X[:, i : i + 1], X[:, i : i + 1], [0.4]) * np.exp(-np.abs(moments[:, None] - moments) / 7.0)
+        outcomes[:, i] = np.linalg.cholesky(K + 1e-6 * np.eye(n)) @ rng.standard_normal(n)
+    own = AdditiveGPSettings(time=TimeAxis("matern12", lengthscale_median=30.0))
+    belief = AdditiveGP.create(own, graph, Domain(np.zeros(2), np.ones(2)))
+    y = outcomes.sum(axis=1) if way == "total" else outcomes
+    fitted = belief.update(X, y, moments=moments).fit(np.random.default_rng(0))
+    paces = [time.lengthscale for time in fitted.hyperparameters.times]
+    assert all(3.5 < pace < 14.0 for pace in paces), paces
+    again = fitted.fit(np.random.default_rng(0), warm=fitted.hyperparameters)
+    assert [t.lengthscale for t in again.hyperparameters.times] == pytest.approx(paces, rel=0.1)
+
+
+def test_state_survives_json_to_the_bit_and_goes_on():
+    X, outcomes, moments = data_of(12)
+    belief = belief_of(outcomes="per-factor").update(X[:8], outcomes[:8], moments=moments[:8]).at(16.0)
+    state = belief.state_dict()
+    state["json"] = json.loads(json.dumps(state["json"]))
+    back = AdditiveGP.from_state_dict(belief.settings, GRAPH, belief.domain, state)
+    assert back.now == 16.0
+    for one in (belief, back):
+        assert one.has_time
+    np.testing.assert_array_equal(back.posterior(X), belief.posterior(X))
+    more = [one.update(X[8:], outcomes[8:]).at(19.0).posterior(X) for one in (belief, back)]
+    np.testing.assert_array_equal(*more)
+
+
+def test_another_decomposition_keeps_rounds_and_paces():
+    X, outcomes, moments = data_of(10)
+    belief = belief_of().update(X, outcomes.sum(axis=1), moments=moments).at(16.0)
+    other = belief.with_graph(FactorGraph.from_scopes({"f": ["a", "b"], "rest": ["c"]}))
+    assert [t.lengthscale for t in other.hyperparameters.times] == pytest.approx([PACE, PACE])
+    assert other.now == 16.0
+    np.testing.assert_array_equal(other.moments, moments)
+    again = AdditiveGP.from_hyperparameters(
+        other.settings, other.graph, other.domain, other.hyperparameters, X, other.totals, moments=moments
+    ).at(16.0)
+    np.testing.assert_allclose(again.posterior(X), other.posterior(X), atol=1e-9)
+
+
+def test_bad_input_is_refused():
+    X, outcomes, _ = data_of(4)
+    with pytest.raises(ShapeError, match=r"moments: got shape \(3,\) for 4 points; wanted \(4,\)"):
+        belief_of().update(X, outcomes, moments=[1.0, 2.0, 3.0])
+    with pytest.raises(ShapeError, match=r"moments\[1\]: got nan; wanted a finite number of rounds"):
+        belief_of().update(X, outcomes, moments=[1.0, np.nan, 3.0, 4.0])
+    with pytest.raises(ShapeError, match=r"moments\[0\]: got inf"):
+        belief_of().at(np.inf)
+    with pytest.raises(ConfigError, match="none where a structure is learned"):
+        convert({"time": {}, "structure": {"kind": "random-blocks"}}, AdditiveGPSettings, "$.belief")
+    h = belief_of().hyperparameters
+    with pytest.raises(ValueError, match="one per factor, or none"):
+        msgspec.structs.replace(h, times=(FADE,))

@@ -1,0 +1,173 @@
+import numpy as np
+import pytest
+
+from swarmbo.belief import AdditiveGP
+from swarmbo.belief.gp.path_sample import PathSample, draw_prior, path_weights, told
+from swarmbo.graph import FactorGraph, stacks_of
+
+GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
+PLACES = np.array([[0.1, 0.4, 0.8], [0.7, 0.2, 0.3], [0.5, 0.9, 0.5]])
+
+
+def belief_of(way, t=6, noise_variance=0.05, seed=0):
+    rng = np.random.default_rng(seed)
+    belief = AdditiveGP(
+        GRAPH,
+        kernel="rbf",
+        lengthscale=0.4,
+        outputscale={"f": 1.0, "g": 2.0, "h": 0.5},
+        noise_variance=noise_variance,
+        mean=5.0,
+        outcomes="per-factor" if way == "per-factor" else "total",
+    )
+    X, totals, factors = rng.random((t, 3)), rng.normal(size=t) + 5.0, rng.normal(size=(t, 3))
+    if way == "total":
+        factors[:] = np.nan
+    elif way == "per-factor":
+        totals[:] = np.nan
+    else:
+        factors[::2], totals[1::3] = np.nan, np.nan
+    return belief.update(X, totals=totals, factors=factors, noise_variance=0.01)
+
+
+def streams(seed):
+    return {factor: np.random.default_rng([seed, i]) for i, factor in enumerate(GRAPH.factors)}
+
+
+def values_at(sample, U):
+    """All factors' drawn functions at joint points (m, 3): (3, m)."""
+    out = {}
+    for stack in stacks_of(GRAPH):
+        out |= dict(zip(stack.factors, sample.value(stack, stack.take(U)), strict=True))
+    return np.array([out[factor] for factor in GRAPH.factors])
+
+
+def joint_moments(belief, U):
+    """Mean and covariance of (factor, point) pairs, from the posterior of a graph's sums by polarisation-free algebra.
+
+    Worked out densely from the belief's own hyper-parameters, factor by factor.
+    """
+    h, domain = belief.hyperparameters, belief.domain
+    observed = []
+    for x, total, parts, extra in zip(belief.X, belief.totals, belief.factors, belief.noise, strict=True):
+        if not np.isnan(total):
+            observed.append(((0, 1, 2), domain.to_unit(x), total, h.total_noise_variance + extra))
+        observed += [
+            ((i,), domain.to_unit(x), part, h.noise_variances[i] + extra)
+            for i, part in enumerate(parts)
+            if not np.isnan(part)
+        ]
+    wanted = [((i,), u) for i in range(3) for u in U]
+
+    def prior(one, other):
+        total = 0.0
+        for i in set(one[0]) & set(other[0]):
+            columns = list(belief.scopes[i])
+            gap = (one[1][columns] - other[1][columns]) / np.array(h.lengthscales[i])
+            total += h.outputscales[i] * np.exp(-0.5 * gap @ gap)
+        return total
+
+    K = np.array([[prior(one, other) for other in observed] for one in observed])
+    K += np.diag([entry[3] for entry in observed])
+    k = np.array([[prior(one, other) for other in observed] for one in wanted])
+    own = np.array([[prior(one, other) for other in wanted] for one in wanted])
+    residual = np.array([entry[2] - sum(h.constants[i] for i in entry[0]) for entry in observed])
+    mean = np.array([h.constants[i[0]] for i, _ in wanted]) + k @ np.linalg.solve(K, residual)
+    return mean, own - k @ np.linalg.solve(K, k.T)
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
+def test_draws_have_the_mean_and_all_cross_covariances_of_the_joint_posterior(way):
+    belief, n = belief_of(way), 6000
+    draws = np.array(
+        [
+            values_at(belief.sample(streams(seed), np.random.default_rng([seed, 9]), 128), PLACES).ravel()
+            for seed in range(n)
+        ]
+    )
+    mean, cov = joint_moments(belief, PLACES)
+    spread = np.sqrt(cov.diagonal())
+    np.testing.assert_array_less(np.abs(draws.mean(axis=0) - mean), 5.0 * spread / np.sqrt(n) + 1e-9)
+    # the error of a sample covariance is about sqrt((c_ii c_jj + c_ij²) / n)
+    error = np.sqrt((np.outer(spread, spread) ** 2 + cov**2) / n)
+    np.testing.assert_array_less(np.abs(np.cov(draws.T) - cov), 5.0 * error + 1e-9)
+    if way == "total":
+        assert cov[0, 3] < -0.05  # what one factor gains another loses: the covariance that is to be kept
+
+
+@pytest.mark.parametrize("way", ["total", "mixed"])
+def test_draws_add_up_to_totals_without_noise(way):
+    belief = belief_of(way, noise_variance=0.0)
+    clean = AdditiveGP(GRAPH, kernel="rbf", lengthscale=0.4, noise_variance=0.0, mean=5.0)
+    factors = np.random.default_rng(4).normal(size=(6, 3))
+    factors[np.isnan(belief.factors) | (way == "total")] = np.nan
+    totals = np.where(np.isnan(factors).any(axis=1), belief.totals, factors.sum(axis=1))
+    belief = clean.update(belief.X, totals=np.where(np.isnan(belief.totals), np.nan, totals), factors=factors)
+    sample = belief.sample(streams(1), np.random.default_rng(2))
+    values = values_at(sample, belief.domain.to_unit(belief.X))
+    seen = ~np.isnan(belief.totals)
+    np.testing.assert_allclose(values.sum(axis=0)[seen], belief.totals[seen], rtol=0.0, atol=1e-6)
+    seen = ~np.isnan(belief.factors.T)
+    np.testing.assert_allclose(values[seen], belief.factors.T[seen], rtol=0.0, atol=1e-6)
+    other = values_at(belief.sample(streams(2), np.random.default_rng(2)), PLACES)
+    assert np.abs(other - values_at(sample, PLACES)).max() > 0.1
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
+def test_gradients_of_draws_equal_finite_differences(way):
+    sample = belief_of(way).sample(streams(1), np.random.default_rng(2))
+    rng = np.random.default_rng(3)
+    for stack in stacks_of(GRAPH):
+        U = rng.random((len(stack.factors), 5, stack.size))
+        value, gradient = sample.value_and_gradient(stack, U)
+        np.testing.assert_allclose(sample.value(stack, U), value, rtol=0.0, atol=1e-9)
+        for j in range(stack.size):
+            step = np.zeros(stack.size)
+            step[j] = 1e-3
+            change = (sample.value(stack, U + step) - sample.value(stack, U - step)) / 2e-3
+            np.testing.assert_allclose(gradient[..., j], change, rtol=0.0, atol=2e-3)
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
+def test_agents_that_draw_alone_and_tell_one_number_per_observation_get_the_same_functions(way):
+    belief = belief_of(way)
+    together = belief.sample(streams(1), np.random.default_rng(2), 64)
+    conditioned, r = belief._conditioned, {"total": 6, "per-factor": 6, "mixed": 13}[way]
+    messages, draws, rngs = {}, {}, streams(1)
+    for i, factor in enumerate(GRAPH.factors):
+        draws[factor] = draw_prior(rngs[factor], conditioned.hyper, i, 64)
+        messages[i] = told(conditioned, i, draws[factor])
+        assert messages[i].shape == (r,)
+    for i, factor in enumerate(GRAPH.factors):
+        noise = {0: np.random.default_rng(2)} if conditioned.is_tied else {i: rngs[factor]}
+        known = messages if conditioned.is_tied else {i: messages[i]}
+        alpha = path_weights(conditioned, known, noise)
+        own = PathSample(GRAPH, conditioned, {factor: draws[factor]}, alpha)
+        (stack,) = stacks_of(GRAPH, [factor])
+        for ours, theirs in (
+            (own.value(stack, stack.take(PLACES)), together.value(stack, stack.take(PLACES))),
+            (own.value(stack, stack.take(PLACES)), together.of([factor]).value(stack, stack.take(PLACES))),
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_draw_of_some_factors_knows_no_others():
+    sample = belief_of("total").sample(streams(1), np.random.default_rng(2), 64).of(["f"])
+    (stack,) = stacks_of(GRAPH, ["h"])
+    with pytest.raises(KeyError):
+        sample.value(stack, stack.take(PLACES))
+
+
+@pytest.mark.parametrize("way", ["total", "per-factor"])
+def test_points_pending_do_not_change_a_draw(way):
+    belief = belief_of(way)
+    before = values_at(belief.sample(streams(1), np.random.default_rng(2), 64), PLACES)
+    after = values_at(belief.condition_on_pending(PLACES[:2]).sample(streams(1), np.random.default_rng(2), 64), PLACES)
+    np.testing.assert_allclose(after, before, rtol=0.0, atol=1e-10)
+
+
+def test_without_data_draws_are_of_the_prior():
+    belief = AdditiveGP(GRAPH, outputscale={"f": 1.0, "g": 4.0, "h": 0.25}, mean=6.0)
+    draws = np.array([values_at(belief.sample(streams(s), np.random.default_rng(s), 32), PLACES) for s in range(3000)])
+    np.testing.assert_allclose(draws.mean(axis=0), 2.0, atol=0.15)
+    np.testing.assert_allclose(draws.std(axis=0), np.array([[1.0], [2.0], [0.5]]) * np.ones(3), rtol=0.1)
