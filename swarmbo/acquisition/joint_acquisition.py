@@ -11,6 +11,7 @@ class JointAcquisition(Settings, frozen=True, tag_field="kind"):
     """Base of acquisitions that are sums of local functions over a factor graph.
 
     Example:
+        >>> import numpy as np
         >>> import swarmbo as sb
         >>> from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
         >>> class BestMean(sb.JointAcquisition, frozen=True, tag="best-mean"):
