@@ -18,6 +18,9 @@ class Episode(WorldEpisode):
         spent_j: Energy that each has used.
         sampled: Which sensors sampled in the last round.
         failed: Which of these failed.
+        knots_mean: What the world believes of the field, for rewards: see ``Scorer``; empty with the task ``peak``.
+        knots_covariance: Of that.
+        score: How good that belief is; 0 with the task ``peak``.
     """
 
     spots: Float[np.ndarray, "n 2"]
@@ -25,3 +28,6 @@ class Episode(WorldEpisode):
     spent_j: Float[np.ndarray, " n"]
     sampled: Bool[np.ndarray, " n"]
     failed: Bool[np.ndarray, " n"]
+    knots_mean: Float[np.ndarray, " k"]
+    knots_covariance: Float[np.ndarray, "k k"]
+    score: float

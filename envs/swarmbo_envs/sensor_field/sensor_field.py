@@ -42,9 +42,8 @@ reach, and from 0 to 1 the wish to sample: from 0.5 on it samples |
     | Observation | Box (5,), float64: x and y of the spot (m), last good measurement (unit of the field; the lower \
 bound while there is none; clipped into the box), share of the battery left, share of rounds left |
     | State | the observations of all sensors in turn: Box (5 n,) |
-    | Reward | own outcome less own cost. The outcome is with the task ``peak`` the measurement, with ``level`` 1 for \
-a measurement above the level, with ``map`` 0, for what a sample tells about a map no sensor can see alone; 0 where \
-none succeeded |
+    | Reward | with the task ``peak`` the own measurement (0 where none succeeded), with ``map`` an equal share of the \
+drop in map error, with ``level`` one of the gain in F1; less the own cost |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
     ``infos[agent]``, from ``reset`` too (every sensor samples where it stands, for nothing):
@@ -60,6 +59,12 @@ none succeeded |
 
     The task says what the field is watched for: ``peak`` its maximum, ``map`` all of it, ``level`` where it exceeds a
     level. It decides rewards and what ``ground_truth`` states, nothing else.
+
+    What one sample tells of a map depends on the others. So for ``map`` and ``level`` the world keeps a belief of its
+    own, by a fixed kernel, from all samples so far (``Scorer``), and pays by how much its map has become better: by
+    root mean squared error, in the unit of the field, or by the F1 score of the places above the level. Rewards of all
+    sensors and rounds add up to the score at the end less that at reset, less all costs. Where the field changes, a
+    round without samples makes a map worse, and rewards are then negative.
 
     The field is told by the key its table has, time counted in rounds:
 
@@ -183,6 +188,14 @@ none succeeded |
         """The level that is watched; None for other tasks."""
         return self.settings.level
 
+    @property
+    def score(self) -> float:
+        """How good the belief is that rewards come from, more is better: less its map error, or its F1; 0 for a peak.
+
+        Rewards of all sensors in a round, costs added, are what it has grown by.
+        """
+        return self._current().score
+
     def _settings_changed(self) -> None:
         self._world = World(self.settings, self.field, self.stations, self.possible_agents)
 
@@ -201,6 +214,7 @@ none succeeded |
         self._episode = episode = self._world.begin(seed, number)
         self.agents = self.possible_agents.copy()
         infos = {agent: self._world.measure(episode, sensor) for sensor, agent in enumerate(self.agents)}
+        self._world.learn(episode, infos)
         self._show_to_human()
         return self._observe(episode), infos
 
@@ -226,7 +240,7 @@ none succeeded |
             return {}, {}, {}, {}, {}
         episode.round += 1
         infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(agents)}
-        rewards = {agent: self._world.reward(info) for agent, info in infos.items()}
+        rewards = self._world.rewards(infos, self._world.learn(episode, infos))
         over = episode.round >= self.max_cycles
         observations = self._observe(episode)
         terminations, truncations = dict.fromkeys(agents, False), dict.fromkeys(agents, over)

@@ -10,8 +10,8 @@ from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.episode import Episode
 from swarmbo_envs.sensor_field.world import World
 
-_VERSION = 1
-_ARRAYS = ("spots", "last", "spent_j", "sampled", "failed")
+_VERSION = 2
+_ARRAYS = ("spots", "last", "spent_j", "sampled", "failed", "knots_mean", "knots_covariance", "score")
 
 
 def to_state(episode: Episode, world: World) -> dict[str, Any]:
@@ -37,6 +37,7 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
             differs), or is not a whole state.
     """
     saved, n = SavedState(state, "sensor-field", _VERSION, world.description()), len(world.agents)
+    k = 0 if world.scorer is None else len(world.scorer.knots)
     spots, spent = saved.array("spots", "f", (n, 2)), saved.array("spent_j", "f", (n,))
     saved.hold(bool(np.isfinite(spots).all()), "spots that are finite")
     saved.hold(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
@@ -47,4 +48,7 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
         spent_j=spent,
         sampled=saved.array("sampled", "b", (n,)),
         failed=saved.array("failed", "b", (n,)),
+        knots_mean=saved.array("knots_mean", "f", (k,)),
+        knots_covariance=saved.array("knots_covariance", "f", (k, k)),
+        score=float(saved.array("score", "f", ())),
     )

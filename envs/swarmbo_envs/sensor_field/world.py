@@ -9,6 +9,7 @@ from swarmbo import rng
 from swarmbo_envs.fields.moving import FieldInTime
 from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.sensor_field.episode import Episode
+from swarmbo_envs.sensor_field.scorer import Scorer
 from swarmbo_envs.sensor_field.settings import SensorFieldSettings
 from swarmbo_envs.sensor_field.stations import Stations
 
@@ -27,6 +28,7 @@ class World:
         self, settings: SensorFieldSettings, field: FieldInTime, stations: Stations, agents: list[str]
     ) -> None:
         self.settings, self.field, self.stations, self.agents = settings, field, stations, agents
+        self.scorer = None if settings.task == "peak" else Scorer(settings, field)
 
     def description(self) -> dict[str, Any]:
         """What makes it this world, as plain JSON: all settings, with defaults filled in.
@@ -45,7 +47,11 @@ class World:
         n = len(self.agents)
         own = np.array([self.at_home(sensor) for sensor in range(n)])
         nobody = np.zeros(n, dtype=bool)
-        return Episode(seed, number, 0, True, own, np.full(n, np.nan), np.zeros(n), nobody, nobody.copy())
+        mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self.scorer is None else self.scorer.begin()
+        nothing = np.full(n, np.nan)
+        return Episode(
+            seed, number, 0, True, own, nothing, np.zeros(n), nobody, nobody.copy(), mean, covariance, score=0.0
+        )
 
     def at_home(self, sensor: int) -> Float[np.ndarray, " 2"]:
         """What a sensor looks at before it is told anything: where it stands, or the nearest of its list."""
@@ -107,15 +113,39 @@ class World:
         episode.sampled[sensor], episode.failed[sensor] = True, failed
         return self._info(episode, sensor, measurement, energy_j)
 
-    def reward(self, info: dict[str, Any]) -> float:
-        """What a sensor's round was worth to it: see the table of SensorField."""
-        measurement, worth = info.get("measurement"), 0.0
-        if measurement is not None:
-            if self.settings.task == "peak":
-                worth = measurement
-            elif self.settings.level is not None:
-                worth = float(measurement > self.settings.level)
-        return worth - info["cost"]
+    def learn(self, episode: Episode, infos: dict[str, dict[str, Any]]) -> float:
+        """Let the world's own belief learn a round's samples, written into the episode.
+
+        Args:
+            episode: Where the sensors stand; of round 0 the samples at reset.
+            infos: Of that round.
+
+        Returns:
+            By how much its score has grown since the round before; 0 with the task ``peak``, which has none.
+        """
+        if self.scorer is None:
+            return 0.0
+        mean, covariance = episode.knots_mean, episode.knots_covariance
+        if episode.round:
+            mean, covariance = self.scorer.after_a_round(mean, covariance)
+        made = [info for info in infos.values() if "measurement" in info]
+        places = np.array([info["location"] for info in made]).reshape(-1, 2)
+        values = np.array([info["measurement"] for info in made])
+        episode.knots_mean, episode.knots_covariance = self.scorer.learned(mean, covariance, places, values)
+        before, episode.score = episode.score, self.scorer.score(episode.knots_mean, episode.round)
+        return episode.score - before
+
+    def rewards(self, infos: dict[str, dict[str, Any]], gain: float) -> dict[str, float]:
+        """What a round was worth to each sensor: see the table of SensorField.
+
+        Args:
+            infos: Of the round.
+            gain: By how much the score of the world's belief has grown, of which all sensors have equal shares.
+        """
+        share = gain / len(infos)
+        if self.scorer is None:
+            return {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
+        return {agent: share - info["cost"] for agent, info in infos.items()}
 
     def _info(self, episode: Episode, sensor: int, measurement: float | None, energy_j: float) -> dict[str, Any]:
         measured = {} if measurement is None else {"measurement": measurement}

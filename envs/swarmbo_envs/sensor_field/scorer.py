@@ -1,0 +1,158 @@
+"""What a team's samples are worth to a map: the score of a belief that the world keeps for rewards."""
+
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import cho_factor, cho_solve
+
+from swarmbo.kernels import kernel_matrix
+from swarmbo_envs.fields.field import lattice
+from swarmbo_envs.fields.measured import thinned
+from swarmbo_envs.fields.moving import FieldInTime
+from swarmbo_envs.sensor_field.settings import SensorFieldSettings
+
+_MOST_KNOTS = 144
+_MOST_POINTS = 512  # at which it is held against the truth: of a drawn field a step costs little else
+_FITTED_TO = 150  # places of the truth by which a lengthscale is chosen
+_LENGTHSCALES = 12  # to choose from
+_LAGS = (1, 2, 4, 8)  # rounds
+_NUGGET = 1e-6  # of the prior variance
+
+
+class Scorer:
+    """A belief about the field, and how good it is: the same for all teams, and for all methods.
+
+    It is a Gaussian process over places with a Matern 3/2 kernel that is never fitted to samples, and between rounds
+    it goes back to its mean by a fixed share where the field changes. Its mean, its standard deviation, its lengthscale
+    and that share are those of the true field at the beginning. It is carried by the values at up to 144 knots (a
+    Kalman filter), so what a step costs does not grow with the samples so far.
+
+    Source: Särkkä, Solin & Hartikainen 2013, Spatiotemporal learning via infinite-dimensional Bayesian filtering and
+    smoothing, IEEE Signal Processing Magazine 30, for a process as a filter; Snelson & Ghahramani 2006, Sparse Gaussian
+    processes using pseudo-inputs, eq. (7), for what a place tells of the knots.
+
+    Args:
+        settings: Task, level and noise.
+        field: The truth.
+    """
+
+    def __init__(self, settings: SensorFieldSettings, field: FieldInTime) -> None:
+        self._settings, self._field = settings, field
+        first = field.first
+        self.points = thinned(first.points, _MOST_POINTS)
+        truth = self._truth(0)
+        self._level = float(truth.mean())
+        self._std = float(truth.std()) or 1.0
+        few = first.sites_only and len(first.sites) <= _MOST_KNOTS
+        self.knots = first.sites if few else lattice(first.low, first.high, _MOST_KNOTS)
+        self._kept = self._share_kept(truth)
+
+    @cached_property
+    def _lengthscale(self) -> float:
+        """Of those from the distance of knots to the map's longer side, the one by which the truth is likeliest."""
+        first = self._field.first
+        places = thinned(self.points, _FITTED_TO)
+        values = (first.value(places) - self._level) / self._std
+        side = float((first.high - first.low).max())
+        spacing = float(np.sqrt(np.prod(first.high - first.low) / len(self.knots)))
+        candidates = np.geomspace(min(spacing, side), side, _LENGTHSCALES)
+        return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
+
+    def _share_kept(self, truth: Float[np.ndarray, " m"]) -> float:
+        """How much of the difference from the mean is left after a round: the least that the truth says at some lags.
+
+        A filter forgets by the same share in every round, also where the truth at first hardly changes and then does.
+        """
+        if not self._field.moves:
+            return 1.0
+        now, shares = truth - truth.mean(), list[float]()
+        for lag in _LAGS:
+            then = self._truth(lag)
+            then = then - then.mean()
+            size = float(np.sqrt((now @ now) * (then @ then)))
+            shares.append(float(np.clip(now @ then / size, 0.0, 1.0)) ** (1.0 / lag) if size > 0.0 else 1.0)
+        return min(shares)
+
+    def begin(self) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+        """What is believed of the knots before any sample: how far they are from the mean, and its covariance."""
+        return np.zeros(len(self.knots)), self._prior.copy()
+
+    def after_a_round(
+        self, mean: Float[np.ndarray, " k"], covariance: Float[np.ndarray, "k k"]
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+        """What is left of a belief when the field has changed for one round more."""
+        share = self._kept
+        return share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
+
+    def learned(
+        self,
+        mean: Float[np.ndarray, " k"],
+        covariance: Float[np.ndarray, "k k"],
+        places: Float[np.ndarray, "n 2"],
+        values: Float[np.ndarray, " n"],
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+        """The belief after samples of one round.
+
+        Args:
+            mean: Before.
+            covariance: Likewise.
+            places: Of the samples, m.
+            values: Noisy, in the unit of the field.
+        """
+        if not len(places):
+            return mean, covariance
+        weights = self._weights(places)
+        unexplained = np.maximum(self._std**2 - np.einsum("nk,nk->n", weights, self._to_knots(places)), 0.0)
+        noise = unexplained + self._settings.noise_std**2 + _NUGGET * self._std**2
+        shared = covariance @ weights.T
+        gain = cho_solve(cho_factor(weights @ shared + np.diag(noise), lower=True), shared.T).T
+        mean = mean + gain @ (values - self._level - weights @ mean)
+        covariance = covariance - gain @ shared.T
+        return mean, 0.5 * (covariance + covariance.T)
+
+    def map(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " m"]:
+        """What is expected at ``points``: up to 512 of the field's evaluation points, evenly spread."""
+        return self._level + self._to_points @ mean
+
+    def score(self, mean: Float[np.ndarray, " k"], round_number: int) -> float:
+        """How good a belief is in a round, more is better: of a map less its root mean squared error, of a level F1.
+
+        Args:
+            mean: At the knots.
+            round_number: Whose truth counts.
+        """
+        expected, truth, level = self.map(mean), self._truth(round_number), self._settings.level
+        if level is None:
+            return -float(np.sqrt(np.mean((expected - truth) ** 2)))
+        said, true = expected > level, truth > level
+        total = int(said.sum() + true.sum())
+        return 2.0 * int((said & true).sum()) / total if total else 1.0
+
+    def _truth(self, round_number: int) -> Float[np.ndarray, " m"]:
+        return self._field.value(self.points, round_number)
+
+    @cached_property
+    def _prior(self) -> Float[np.ndarray, "k k"]:
+        return self._to_knots(self.knots) + _NUGGET * self._std**2 * np.eye(len(self.knots))
+
+    @cached_property
+    def _to_points(self) -> Float[np.ndarray, "m k"]:
+        return self._weights(self.points)
+
+    def _weights(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
+        """What places are expected to have of each knot's difference from the mean."""
+        return cho_solve(self._factor, self._to_knots(places).T).T
+
+    @cached_property
+    def _factor(self) -> tuple[Float[np.ndarray, "k k"], bool]:
+        return cho_factor(self._prior, lower=True)
+
+    def _to_knots(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
+        return kernel_matrix("matern32", places, self.knots, np.full(2, self._lengthscale), self._std**2)
+
+
+def _log_likelihood(places: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"], lengthscale: float) -> float:
+    covariance = kernel_matrix("matern32", places, places, np.full(2, lengthscale), 1.0) + 1e-4 * np.eye(len(places))
+    factor, lower = cho_factor(covariance, lower=True)
+    return float(-0.5 * values @ cho_solve((factor, lower), values) - np.log(np.diag(factor)).sum())
