@@ -5,10 +5,13 @@ where a value is wrong, what was got and what is wanted.
 """
 
 import difflib
+import functools
 import math
+import numbers
+import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -17,7 +20,25 @@ from swarmbo.errors import ConfigError
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of all settings. Unknown keys are refused."""
+    """Base of all settings. Unknown keys are refused, and so are numbers outside the range that their field declares.
+
+    A range is declared once, as ``msgspec.Meta`` in the annotation (see ``within``), and holds for tables of a scenario
+    as for settings made in Python. A float that is not finite is in no range. A ``__post_init__`` of a kind's own, for
+    what binds several fields (``require``), calls this one first.
+
+    Example:
+        >>> class Kettle(Settings, frozen=True):
+        ...     litres: Positive = 1.0
+        ...     cups: Annotated[int, within(1, 12)] = 4
+        >>> convert({"cups": 13}, Kettle)
+        Traceback (most recent call last):
+            ...
+        swarmbo.errors.ConfigError: $.cups: got 13; wanted an integer from 1 to 12
+    """
+
+    def __post_init__(self) -> None:
+        for field, number in _numbers(type(self)).items():
+            require(self, field, number.holds, number.wanted)
 
 
 class _FieldError(ValueError):
@@ -28,11 +49,38 @@ class _FieldError(ValueError):
         self.field, self.got, self.wanted = field, got, wanted
 
 
+def within(
+    lowest: float | None = None, highest: float | None = None, noun: str | None = None, unit: str | None = None
+) -> msgspec.Meta:
+    """The range of a number, ends included, for the annotation of a field.
+
+    Args:
+        lowest: Its lower end; None for none.
+        highest: Its upper end; None for none.
+        noun: What it is, for messages: ``"a speed"``.
+        unit: What it is measured in.
+    """
+    return msgspec.Meta(ge=lowest, le=highest, title=noun, extra=None if unit is None else {"unit": unit})
+
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+ProperFraction = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+Probability = Annotated[float, within(0, 1, "a probability")]
+NoiseStd = Annotated[float, within(0, 1e12, "a standard deviation")]
+Distance = Annotated[float, msgspec.Meta(gt=0, title="a distance", extra={"unit": "m"})]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Whole = Annotated[int, msgspec.Meta(ge=0)]
+Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
+
+
 T = TypeVar("T")
 
 
 def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: str) -> None:
-    """Refuse a field whose value is out of range; call it from ``__post_init__``.
+    """Refuse a field for what a range cannot say; call it from ``__post_init__``.
 
     Args:
         settings: The object under construction.
@@ -66,6 +114,66 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
         raise _explain(error, data, kind, at) from None
 
 
+_SPANS: dict[tuple[str, ...], str] = {
+    (): "",
+    ("ge",): ">= {}",
+    ("gt",): "> {}",
+    ("le",): "<= {}",
+    ("lt",): "< {}",
+    ("ge", "le"): "from {} to {}",
+    ("gt", "lt"): "between {} and {}",
+    ("ge", "lt"): "in [{}, {})",
+    ("gt", "le"): "in ({}, {}]",
+}
+
+
+class _Number:
+    """What a field that holds a number accepts.
+
+    Args:
+        kind: Its type: ``int`` or ``float``, with a range or without, and perhaps with ``None``.
+    """
+
+    def __init__(self, kind: Any) -> None:
+        parts = (kind,) if get_origin(kind) is Annotated else get_args(kind) or (kind,)
+        numeric = [part for part in parts if part is not type(None)]
+        base, *metas = get_args(numeric[0]) if get_origin(numeric[0]) is Annotated else (numeric[0],)
+        self.is_number = len(numeric) == 1 and base in (int, float)
+        self.is_optional, self.is_whole = len(parts) > len(numeric), base is int
+        self.meta = next((meta for meta in metas if isinstance(meta, msgspec.Meta)), msgspec.Meta())
+        ends = {name: getattr(self.meta, name) for name in ("ge", "gt", "le", "lt")}
+        self.ends: dict[str, float] = {name: end for name, end in ends.items() if end is not None}
+
+    def holds(self, value: Any) -> bool:
+        if value is None:
+            return self.is_optional
+        wanted = numbers.Integral if self.is_whole else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, wanted) or not math.isfinite(value):
+            return False
+        inside = all(getattr(operator, name)(value, end) for name, end in self.ends.items())
+        return inside and (self.meta.multiple_of is None or value % self.meta.multiple_of == 0)
+
+    @property
+    def wanted(self) -> str:
+        """In words: ``"a number > 0"``."""
+        plain = "an integer" if self.is_whole else "a number" if self.ends else "a finite number"
+        span = _SPANS[tuple(self.ends)].format(*map(_shown, self.ends.values()))
+        words = [self.meta.title or plain, span, (self.meta.extra or {}).get("unit")]
+        return " ".join(filter(None, words)) + (", or nothing" if self.is_optional else "")
+
+
+def _shown(end: float) -> str:
+    """An end of a range: 1e-6 and 1e12, not 1e-06 and 1e+12."""
+    return str(end) if isinstance(end, int) else re.sub(r"e\+?(-?)0*", r"e\1", f"{end:g}")
+
+
+@functools.cache
+def _numbers(kind: type[msgspec.Struct]) -> dict[str, _Number]:
+    """The fields of a struct that hold numbers."""
+    found = {field.name: _Number(field.type) for field in msgspec.structs.fields(kind)}
+    return {name: number for name, number in found.items() if number.is_number}
+
+
 def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -> ConfigError:
     text, path = str(error), "$"
     if (match := re.search(r" - at `(?:key in )?(\$[^`]*)`$", text)) is not None:
@@ -78,6 +186,9 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         near = difflib.get_close_matches(match.group(1), known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else (f"; known keys: {', '.join(known)}" if known else "")
         return ConfigError(f"unknown key {short(match.group(1))}{hint}", at=at + path[1:])
+    if re.match(r"Expected `(int|float)[^`]*` (>|<|that's)", text) and not path.endswith("]"):
+        wanted = _Number(_type_at(kind, data, path)[0]).wanted
+        return ConfigError(f"got {short(got)}; wanted {wanted}", at=at + path[1:])
     if text.startswith("Object missing required field") or path == "$...":
         return ConfigError(_plain(text), at=at + path[1:])
     if choices := _choices(kind, data, path):

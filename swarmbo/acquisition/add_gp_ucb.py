@@ -16,7 +16,7 @@ from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import require
+from swarmbo.settings import Count, Positive, ProperFraction
 
 
 @kind("acquisition", FUNCTION)
@@ -52,18 +52,12 @@ class AddGPUCB(JointAcquisition, frozen=True, tag="add-gp-ucb"):
     """
 
     groups: Literal["given", "learned"] = "given"
-    group_size: int = 4
-    groupings: int = 5
-    learn_every: int = 25
+    group_size: Count = 4
+    groupings: Count = 5
+    learn_every: Count = 25
     beta: BetaName = "practical"
-    exploration_scale: float = 1.0
-    delta: float = 0.1
-
-    def __post_init__(self) -> None:
-        for field in ("group_size", "groupings", "learn_every"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
-        require(self, "exploration_scale", lambda v: v > 0.0, "a number > 0")
-        require(self, "delta", lambda v: 0.0 < v < 1.0, "a number between 0 and 1")
+    exploration_scale: Positive = 1.0
+    delta: ProperFraction = 0.1
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
         """All that the history says, over the team's groups or learned ones.

@@ -24,7 +24,7 @@ from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import require
+from swarmbo.settings import Even, NonNegative
 
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws
 _PATIENCE = 3  # times as many failures, in noise, before a box shrinks
@@ -91,12 +91,8 @@ improvement | one per factor; with several, by turns with none once stuck |
 
     box: TrustBox = msgspec.field(default_factory=TrustBox)
     restarts: Restarts = msgspec.field(default_factory=Restarts)
-    weight: float = 0.05
-    n_features: int = 512
-
-    def __post_init__(self) -> None:
-        require(self, "weight", lambda v: v >= 0.0, "a number >= 0")
-        require(self, "n_features", lambda v: v >= 2 and v % 2 == 0, "an even number >= 2")
+    weight: NonNegative = 0.05
+    n_features: Even = 512
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
         """The model of transformed outcomes, of the evaluations that are in use."""

@@ -7,7 +7,7 @@ from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.situation import Situation
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import require
+from swarmbo.settings import Positive, ProperFraction
 
 
 @kind("acquisition", FIELD)
@@ -45,13 +45,8 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     """
 
     exploration: Exploration = "annealed"
-    exploration_scale: float = 1.0
-    delta: float = 0.1
-
-    def __post_init__(self) -> None:
-        require(self, "exploration_scale", lambda v: v > 0, "a number > 0")
-        require(self, "delta", lambda v: 0 < v < 1, "a number between 0 and 1")
-        super().__post_init__()
+    exploration_scale: Positive = 1.0
+    delta: ProperFraction = 0.1
 
     def sqrt_beta(self, situation: Situation) -> float:
         """Weight of the standard deviation where single places are ranked by mean + weight x std."""

@@ -1,7 +1,7 @@
 """DEC-HBO: upper confidence bounds of factors that may overlap, in sum (Hoang et al. 2018)."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 from swarmbo.acquisition.additive_schedules import (
     ContinuousBetaName,
@@ -17,7 +17,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import require
+from swarmbo.settings import Positive, ProperFraction, within
 
 
 @kind("acquisition", FUNCTION)
@@ -65,20 +65,13 @@ class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
     """
 
     beta: ContinuousBetaName = "practical"
-    exploration_scale: float = 1.0
-    delta: float = 0.1
-    grid: int = 100
-    derivative_a: float = 1.0
-    derivative_b: float = 1.0
+    exploration_scale: Positive = 1.0
+    delta: ProperFraction = 0.1
+    grid: Annotated[int, within(2)] = 100
+    derivative_a: Annotated[float, within(1)] = 1.0
+    derivative_b: Positive = 1.0
     average: Literal["covariances", "acquisitions"] = "covariances"
     lattice: Literal["settings", "lemma-5"] = "settings"
-
-    def __post_init__(self) -> None:
-        require(self, "exploration_scale", lambda v: v > 0.0, "a number > 0")
-        require(self, "delta", lambda v: 0.0 < v < 1.0, "a number between 0 and 1")
-        require(self, "grid", lambda v: v >= 2, "an integer >= 2")
-        require(self, "derivative_a", lambda v: v >= 1.0, "a number >= 1")
-        require(self, "derivative_b", lambda v: v > 0.0, "a number > 0")
 
     def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | AveragedBounds:
         """The factors' upper confidence bounds, all with the same weight."""

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import require
+from swarmbo.settings import Positive, ProperFraction, within
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,14 +120,9 @@ class DuMBO(JointAcquisition, frozen=True, tag="dumbo"):
 
     coupled: bool = False
     beta: BetaName = "practical"
-    exploration_scale: float = 1.0
-    delta: float = 0.1
-    grid: int = 100
-
-    def __post_init__(self) -> None:
-        require(self, "exploration_scale", lambda v: v > 0.0, "a number > 0")
-        require(self, "delta", lambda v: 0.0 < v < 1.0, "a number between 0 and 1")
-        require(self, "grid", lambda v: v >= 2, "an integer >= 2")
+    exploration_scale: Positive = 1.0
+    delta: ProperFraction = 0.1
+    grid: Annotated[int, within(2)] = 100
 
     def local_functions(self, situation: JointSituation, model: Model) -> NeighbourhoodBounds:
         """The factors' bounds."""

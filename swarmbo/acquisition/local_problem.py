@@ -4,6 +4,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +19,7 @@ from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat, shares_factor
 from swarmbo.belief import PlaceBelief, Views
 from swarmbo.graph import FactorGraph
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Settings, require, within
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,12 @@ class ChainAcquisition(Settings, frozen=True):
     """
 
     markov_order: int = 2
-    noise_ratio_floor: float = 1.0
-    candidates: int = 64
-    table_entries: int = 2**18
+    noise_ratio_floor: Annotated[float, within(0, 100)] = 1.0
+    candidates: Annotated[int, within(1, 4096)] = 64
+    table_entries: Annotated[int, within(2**10, 2**28)] = 2**18
 
     def __post_init__(self) -> None:
-        require(self, "noise_ratio_floor", lambda v: 0 <= v <= 100, "a number from 0 to 100")
-        require(self, "candidates", lambda v: 1 <= v <= 4096, "an integer from 1 to 4096")
-        require(self, "table_entries", lambda v: 2**10 <= v <= 2**28, "an integer from 2^10 to 2^28")
+        super().__post_init__()
         require(
             self,
             "markov_order",

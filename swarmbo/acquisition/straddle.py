@@ -11,7 +11,7 @@ from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import require
+from swarmbo.settings import Positive
 
 
 @kind("acquisition", FIELD)
@@ -37,12 +37,7 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     """
 
     level: float | None = None
-    width: float = 1.96
-
-    def __post_init__(self) -> None:
-        require(self, "level", lambda _: True, "a finite number, or nothing")
-        require(self, "width", lambda v: v > 0, "a number > 0")
-        super().__post_init__()
+    width: Positive = 1.96
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without a level where the settings have none either.

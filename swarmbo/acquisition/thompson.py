@@ -15,7 +15,7 @@ from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import require
+from swarmbo.settings import Even
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,10 +61,7 @@ class Thompson(JointAcquisition, frozen=True, tag="thompson"):
         True
     """
 
-    n_features: int = 512
-
-    def __post_init__(self) -> None:
-        require(self, "n_features", lambda v: v >= 2 and v % 2 == 0, "an even number >= 2")
+    n_features: Even = 512
 
     def local_functions(self, situation: JointSituation, model: Model) -> SampledFunctions:
         """A draw for this round."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Fraction, NonNegative, Settings, Whole
 
 _EDGE = 1e-6  # sides of the domain: so far beyond its faces a point counts as in the box
 
@@ -41,16 +41,10 @@ class TrustBox(Settings, frozen=True):
         (0.8, 0.2)
     """
 
-    initial: float = 0.4
-    successes: int = 3
-    failures: int = 3
-    smallest: float = 2.0**-7
-
-    def __post_init__(self) -> None:
-        for field in ("initial", "smallest"):
-            require(self, field, lambda v: 0.0 < v <= 1.0, "a number in (0, 1]")
-        for field in ("successes", "failures"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
+    initial: Fraction = 0.4
+    successes: Count = 3
+    failures: Count = 3
+    smallest: Fraction = 2.0**-7
 
     def side(
         self,
@@ -125,14 +119,9 @@ class Restarts(Settings, frozen=True):
         [True, False]
     """
 
-    after: int = 12
-    gain: float = 1e-3
-    fresh: int = 6
-
-    def __post_init__(self) -> None:
-        require(self, "after", lambda v: v >= 0, "an integer >= 0")
-        require(self, "gain", lambda v: v >= 0.0, "a number >= 0")
-        require(self, "fresh", lambda v: v >= 1, "an integer >= 1")
+    after: Whole = 12
+    gain: NonNegative = 1e-3
+    fresh: Count = 6
 
     def is_due(
         self,

@@ -11,7 +11,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Settings, require
 
 _KIND = "botorch-log-nei"
 
@@ -45,11 +45,11 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_KIND):
         True
     """
 
-    restarts: int = 10
+    restarts: Count = 10
     raw_samples: int = 512
 
     def __post_init__(self) -> None:
-        require(self, "restarts", lambda v: v >= 1, "an integer >= 1")
+        super().__post_init__()
         require(self, "raw_samples", lambda v: v >= self.restarts, "an integer >= `restarts`")
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:

@@ -12,7 +12,7 @@ from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Settings, Whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -45,14 +45,9 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         20
     """
 
-    starts: int = 20
-    screened: int = 512
-    steps: int = 200
-
-    def __post_init__(self) -> None:
-        for field in ("starts", "steps"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
-        require(self, "screened", lambda v: v >= 0, "an integer >= 0")
+    starts: Count = 20
+    screened: Whole = 512
+    steps: Count = 200
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
         """The best of all searches.

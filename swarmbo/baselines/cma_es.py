@@ -1,6 +1,6 @@
 """An evolution strategy."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,7 +11,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Fraction, Settings, within
 
 _SAME = 1e-9  # of a side: a coordinate that went through physical units and back
 
@@ -40,12 +40,8 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         True
     """
 
-    step: float = 0.25
-    population: int | None = None
-
-    def __post_init__(self) -> None:
-        require(self, "step", lambda v: 0.0 < v <= 1.0, "a number in (0, 1]")
-        require(self, "population", lambda v: v is None or v >= 2, "an integer >= 2, or none")
+    step: Fraction = 0.25
+    population: Annotated[int, within(2)] | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """The next point of the present generation, in the unit cube; the acquisition is not looked at.

@@ -25,7 +25,7 @@ from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, NonNegative, Settings, Whole
 
 
 @kind("coordination", FUNCTION)
@@ -57,18 +57,12 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         True
     """
 
-    exploration_scale: float = 0.1
+    exploration_scale: NonNegative = 0.1
     warp: WarpKind = "power"
     box: TrustBox = msgspec.field(default_factory=TrustBox)
-    raw_samples: int = 512
-    starts: int = 20
-    steps: int = 40
-
-    def __post_init__(self) -> None:
-        require(self, "exploration_scale", lambda v: v >= 0.0, "a number >= 0")
-        for field in ("raw_samples", "starts"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
-        require(self, "steps", lambda v: v >= 0, "an integer >= 0")
+    raw_samples: Count = 512
+    starts: Count = 20
+    steps: Whole = 40
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Where the bound is largest in the box; the team's acquisition is not looked at."""

@@ -16,7 +16,7 @@ from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Settings
 
 _STEPS = 50  # of Adam, as the authors' program fits
 _FEATURES = 2048
@@ -48,10 +48,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     """
 
     region: TurboRegion = TurboRegion()
-    candidates: int | None = None
-
-    def __post_init__(self) -> None:
-        require(self, "candidates", lambda v: v is None or v >= 1, "an integer >= 1, or none")
+    candidates: Count | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Where one draw from the posterior is largest among candidates; the acquisition is not looked at.

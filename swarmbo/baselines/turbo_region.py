@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Positive, Settings, require
 
 _GAIN = 1e-3  # an improvement is larger than this share of the best outcome's size
 
@@ -30,19 +30,16 @@ class TurboRegion(Settings, frozen=True):
     """
 
     initial: float = 0.8
-    smallest: float = 2.0**-7
+    smallest: Positive = 2.0**-7
     largest: float = 1.6
-    successes: int = 3
-    failures: int | None = None
-    fresh: int = 10
+    successes: Count = 3
+    failures: Count | None = None
+    fresh: Count = 10
 
     def __post_init__(self) -> None:
-        require(self, "smallest", lambda v: v > 0.0, "a number > 0")
+        super().__post_init__()
         require(self, "initial", lambda v: v >= self.smallest, "a number >= `smallest`")
         require(self, "largest", lambda v: v >= self.initial, "a number >= `initial`")
-        for field in ("successes", "fresh"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
-        require(self, "failures", lambda v: v is None or v >= 1, "an integer >= 1, or none")
 
     def replay(
         self,

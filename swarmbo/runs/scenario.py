@@ -4,7 +4,7 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import tomli_w
@@ -17,7 +17,7 @@ from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides
 from swarmbo.runs.world import default_kinds
-from swarmbo.settings import Settings, convert, require
+from swarmbo.settings import Settings, Whole, convert, require, within
 
 MAX_ROUNDS = 100_000
 
@@ -47,21 +47,18 @@ class Scenario(Settings, frozen=True):
 
     name: str
     environment: dict[str, Any]
-    rounds: int = 25
-    seed: int = 0
+    rounds: Annotated[int, within(1, MAX_ROUNDS)] = 25
+    seed: Whole = 0
     belief: Any = msgspec.field(default_factory=lambda: _default("belief"))
     acquisition: Any = msgspec.field(default_factory=lambda: _default("acquisition"))
     coordination: Any = msgspec.field(default_factory=lambda: _default("coordination"))
     transport: Any = msgspec.field(default_factory=lambda: _default("transport"))
-    step_timeout_s: float | None = None
+    step_timeout_s: Annotated[float, within(1e-3, 1e6, "a time", "s")] | None = None
     when_step_fails: Literal["record", "stop"] = "record"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
-        require(self, "rounds", lambda rounds: 1 <= rounds <= MAX_ROUNDS, f"an integer from 1 to {MAX_ROUNDS}")
-        require(self, "seed", lambda seed: seed >= 0, "an integer >= 0")
-        is_time = "a time from 0.001 to 1000000 s, or nothing"
-        require(self, "step_timeout_s", lambda value: value is None or 1e-3 <= value <= 1e6, is_time)
 
 
 def _default(table: Slot) -> Any:

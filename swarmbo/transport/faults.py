@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from swarmbo.rng import stream
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Settings, Share, Whole
 from swarmbo.transport.in_process import Envelope, InProcessTransport
 from swarmbo.transport.routes import Routes
 
@@ -32,12 +32,8 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faults"):
         (55, 100)
     """
 
-    loss: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require(self, "loss", lambda value: 0.0 <= value < 1.0, "a number from 0 to below 1")
-        require(self, "seed", lambda value: value >= 0, "an integer >= 0")
+    loss: Share = 0.0
+    seed: Whole = 0
 
     def open(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None) -> "FaultyTransport":
         """Connect agents.

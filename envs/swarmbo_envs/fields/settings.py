@@ -1,13 +1,13 @@
 """Which field is measured: a landscape of matplotlib's, somebody's measurements, a draw from a prior, or a plume."""
 
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import KernelName, require_kernel
-from swarmbo.settings import Settings, convert, require
+from swarmbo.settings import Settings, Whole, convert, require, within
 
 Pair = tuple[float, float]
 Window = tuple[int, int, int, int]
@@ -90,12 +90,12 @@ class ChangeSettings(Settings, frozen=True):
         kernel: Its covariance function.
     """
 
-    lengthscale_rounds: float = 10.0
+    lengthscale_rounds: Annotated[float, within(1e-3, 1e9, "a time", "rounds")] = 10.0
     kernel: KernelName = "matern52"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        require(self, "lengthscale_rounds", lambda value: 1e-3 <= value <= 1e9, "a time from 1e-3 to 1e9 rounds")
 
 
 def _is_region(sides: Pair) -> bool:
@@ -116,19 +116,16 @@ class DrawSettings(Settings, frozen=True):
     """
 
     kernel: KernelName = "matern52"
-    lengthscale_m: float = 500.0
-    std: float = 1.0
-    mean: float = 0.0
-    seed: int = 0
+    lengthscale_m: Annotated[float, within(1e-6, 1e12, "a length", "m")] = 500.0
+    std: Annotated[float, within(1e-12, 1e12)] = 1.0
+    mean: Annotated[float, within(-1e12, 1e12)] = 0.0
+    seed: Whole = 0
     size_m: Pair = (3000.0, 3000.0)
     time: ChangeSettings | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        require(self, "lengthscale_m", lambda value: 1e-6 <= value <= 1e12, "a length from 1e-6 to 1e12 m")
-        require(self, "std", lambda value: 1e-12 <= value <= 1e12, "a number from 1e-12 to 1e12")
-        require(self, "mean", lambda value: abs(value) <= 1e12, "a number from -1e12 to 1e12")
-        require(self, "seed", lambda value: value >= 0, "an integer >= 0")
         require(
             self,
             "size_m",
@@ -167,16 +164,17 @@ class PlumeSettings(Settings, frozen=True):
 
     size_m: Pair = (1200.0, 800.0)
     sources: list[Pair] | None = None
-    peak: float = 100.0
+    peak: Annotated[float, within(1e-12, 1e12)] = 100.0
     unit: str = ""
-    wind_m_per_round: float = 60.0
-    gusts: float = 0.6
-    radius_m: float | None = None
-    spread_m2_per_round: float | None = None
-    decay_rounds: float = 12.0
-    seed: int = 0
+    wind_m_per_round: Annotated[float, within(0, 1e12)] = 60.0
+    gusts: Annotated[float, within(0, 2)] = 0.6
+    radius_m: Annotated[float, within(1e-9, 1e12)] | None = None
+    spread_m2_per_round: Annotated[float, within(0, 1e12)] | None = None
+    decay_rounds: Annotated[float, within(0.1, 1000, "a time", "rounds")] = 12.0
+    seed: Whole = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(
             self,
             "size_m",
@@ -195,19 +193,6 @@ class PlumeSettings(Settings, frozen=True):
             ),
             "1 to 16 places [x, y] in the region",
         )
-        require(self, "peak", lambda value: 1e-12 <= value <= 1e12, "a number from 1e-12 to 1e12")
-        require(self, "wind_m_per_round", lambda value: 0 <= value <= 1e12, "a number from 0 to 1e12")
-        require(self, "gusts", lambda value: 0 <= value <= 2, "a number from 0 to 2")
-        for field in ("radius_m", "spread_m2_per_round"):
-            lowest = 1e-9 if field == "radius_m" else 0.0
-            require(
-                self,
-                field,
-                lambda value, lowest=lowest: value is None or lowest <= value <= 1e12,
-                f"a number from {lowest:g} to 1e12, or nothing",
-            )
-        require(self, "decay_rounds", lambda value: 0.1 <= value <= 1000, "a time from 0.1 to 1000 rounds")
-        require(self, "seed", lambda value: value >= 0, "an integer >= 0")
 
 
 class CarriedSettings(Settings, frozen=True):

@@ -1,10 +1,10 @@
 """What a function world is made of."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, NoiseStd, Probability, Settings, Whole, require, within
 
 
 class FunctionSettings(Settings, frozen=True):
@@ -14,24 +14,19 @@ class FunctionSettings(Settings, frozen=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     moved: bool = False
     rescaled: bool = False
-    function_seed: int = 0
+    function_seed: Whole = 0
     outcomes: Literal["total", "per-factor"] = "total"
     structure: Literal["known", "hidden"] = "known"
-    agents: int | None = None
-    noise_std: float = 0.0
-    relative_noise: float = 0.0
-    failure_rate: float = 0.0
-    max_cycles: int = 100
+    agents: Annotated[int, within(1, 4096)] | None = None
+    noise_std: NoiseStd = 0.0
+    relative_noise: Annotated[float, within(0, 10, "a share")] = 0.0
+    failure_rate: Probability = 0.0
+    max_cycles: Count = 100
     render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self, "parameters", _are_within_reason, "counts up to 4096, other numbers from 1e-6 to 1e6 in size")
-        require(self, "function_seed", lambda value: value >= 0, "an integer >= 0")
-        require(self, "agents", lambda value: value is None or 1 <= value <= 4096, "an integer from 1 to 4096")
-        require(self, "noise_std", lambda value: 0 <= value <= 1e12, "a standard deviation from 0 to 1e12")
-        require(self, "relative_noise", lambda value: 0 <= value <= 10, "a share from 0 to 10")
-        require(self, "failure_rate", lambda value: 0 <= value <= 1, "a probability from 0 to 1")
-        require(self, "max_cycles", lambda value: value >= 1, "an integer >= 1")
         require(
             self,
             "outcomes",

@@ -1,11 +1,11 @@
 """What a WLAN is made of: where everybody is, what the radio does, what changes."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from swarmbo.errors import ConfigError
-from swarmbo.settings import Settings, convert, require
+from swarmbo.settings import Count, NoiseStd, Probability, Settings, Whole, convert, require, within
 
 Pair = tuple[float, float]
 
@@ -24,25 +24,21 @@ class GeneratedSettings(Settings, frozen=True):
         most_heard: Most others that an access point hears, >= 2: factors have at most one variable more.
     """
 
-    access_points: int = 12
-    users: int = 36
+    access_points: Annotated[int, within(3, 256)] = 12
+    users: Annotated[int, within(0, 4096)] = 36
     area_m: Pair = (300.0, 300.0)
-    separation_m: float = 30.0
-    user_radius_m: float = 50.0
-    most_heard: int = 4
+    separation_m: Annotated[float, within(0, _LARGEST_M, "a distance", "m")] = 30.0
+    user_radius_m: Annotated[float, within(1, _LARGEST_M, "a radius", "m")] = 50.0
+    most_heard: Annotated[int, within(2)] = 4
 
     def __post_init__(self) -> None:
-        require(self, "access_points", lambda value: 3 <= value <= 256, "an integer from 3 to 256")
-        require(self, "users", lambda value: 0 <= value <= 4096, "an integer from 0 to 4096")
+        super().__post_init__()
         require(
             self,
             "area_m",
             lambda sides: all(1.0 <= side <= _LARGEST_M for side in sides),
             "width and height from 1 to 1e6 m",
         )
-        require(self, "separation_m", lambda value: 0.0 <= value <= _LARGEST_M, "a distance from 0 to 1e6 m")
-        require(self, "user_radius_m", lambda value: 1.0 <= value <= _LARGEST_M, "a radius from 1 to 1e6 m")
-        require(self, "most_heard", lambda value: value >= 2, "an integer >= 2")
 
 
 class StatedSettings(Settings, frozen=True):
@@ -122,71 +118,53 @@ class SimulationSettings(Settings, frozen=True):
         user_power_dbm: Transmit power of users, of which acknowledgements need some, -100 to 100 dBm.
     """
 
-    seconds: float = 1.0
-    warm_up_s: float = 0.5
-    run: int = 1
-    runs: int = 1
-    processes: int = 1
-    timeout_s: float = 120.0
-    user_power_dbm: float = 20.0
-
-    def __post_init__(self) -> None:
-        require(self, "seconds", lambda value: 0.01 <= value <= 1000.0, "a time from 0.01 to 1000 s")
-        require(self, "warm_up_s", lambda value: 0.1 <= value <= 100.0, "a time from 0.1 to 100 s")
-        require(self, "run", lambda value: 1 <= value <= 10**9, "an integer from 1 to 1000000000")
-        require(self, "runs", lambda value: 1 <= value <= 1000, "an integer from 1 to 1000")
-        require(self, "processes", lambda value: 1 <= value <= 256, "an integer from 1 to 256")
-        require(self, "timeout_s", lambda value: 0.1 <= value <= 1e6, "a time from 0.1 to 1000000 s")
-        require(self, "user_power_dbm", lambda value: -100.0 <= value <= 100.0, "a power from -100 to 100 dBm")
+    seconds: Annotated[float, within(0.01, 1000, "a time", "s")] = 1.0
+    warm_up_s: Annotated[float, within(0.1, 100, "a time", "s")] = 0.5
+    run: Annotated[int, within(1, 10**9)] = 1
+    runs: Annotated[int, within(1, 1000)] = 1
+    processes: Annotated[int, within(1, 256)] = 1
+    timeout_s: Annotated[float, within(0.1, 1e6, "a time", "s")] = 120.0
+    user_power_dbm: Annotated[float, within(-100, 100, "a power", "dBm")] = 20.0
 
 
 class WlanPowerSettings(Settings, frozen=True):
     """The arguments of the WLAN; WlanPower describes them."""
 
     topology: dict[str, Any] | None = None
-    topology_seed: int = 0
+    topology_seed: Whole = 0
     power_dbm: Pair = (1.0, 25.0)
     radio: Literal["closed-form", "ns3"] = "closed-form"
     objective: Literal["capacity", "throughput"] = "capacity"
     simulation: SimulationSettings = SimulationSettings()
-    bandwidth_mhz: float = 20.0
-    noise_figure_db: float = 7.0
-    shadowing_db: float = 0.0
+    bandwidth_mhz: Annotated[float, within(1e-3, 1e5, "a bandwidth", "MHz")] = 20.0
+    noise_figure_db: Annotated[float, within(0, 100, "a noise figure", "dB")] = 7.0
+    shadowing_db: Annotated[float, within(0, 30, "a standard deviation", "dB")] = 0.0
     interference: Literal["audible", "all"] = "audible"
-    audible_dbm: float = -82.0
+    audible_dbm: Annotated[float, within(-200, 100, "a level", "dBm")] = -82.0
     outcomes: Literal["per-factor", "total"] = "per-factor"
-    noise_std: float = 0.0
-    failure_rate: float = 0.0
-    mobility_m: float = 0.0
-    leave_rate: float = 0.0
-    return_rate: float = 0.0
+    noise_std: NoiseStd = 0.0
+    failure_rate: Probability = 0.0
+    mobility_m: Annotated[float, within(0, _LARGEST_M, "a distance", "m")] = 0.0
+    leave_rate: Probability = 0.0
+    return_rate: Probability = 0.0
     departures: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    max_cycles: int = 60
+    max_cycles: Count = 60
     render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
     def __post_init__(self) -> None:
-        require(self, "topology_seed", lambda value: value >= 0, "an integer >= 0")
+        super().__post_init__()
         require(
             self,
             "power_dbm",
             lambda pair: -100.0 <= pair[0] < pair[1] <= 100.0,
             "lowest < highest, from -100 to 100 dBm",
         )
-        require(self, "bandwidth_mhz", lambda value: 1e-3 <= value <= 1e5, "a bandwidth from 0.001 to 100000 MHz")
-        require(self, "noise_figure_db", lambda value: 0.0 <= value <= 100.0, "a noise figure from 0 to 100 dB")
-        require(self, "shadowing_db", lambda value: 0.0 <= value <= 30.0, "a standard deviation from 0 to 30 dB")
-        require(self, "audible_dbm", lambda value: -200.0 <= value <= 100.0, "a level from -200 to 100 dBm")
-        require(self, "noise_std", lambda value: 0.0 <= value <= 1e12, "a standard deviation from 0 to 1e12")
-        require(self, "mobility_m", lambda value: 0.0 <= value <= _LARGEST_M, "a distance from 0 to 1e6 m")
-        for field in ("failure_rate", "leave_rate", "return_rate"):
-            require(self, field, lambda value: 0.0 <= value <= 1.0, "a probability from 0 to 1")
         require(
             self,
             "departures",
             lambda pairs: all(at >= 1 and user >= 0 for at, user in pairs),
             "[round >= 1, index of a user >= 0] of each",
         )
-        require(self, "max_cycles", lambda value: value >= 1, "an integer >= 1")
         if self.objective == "throughput":
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
             require(self, "bandwidth_mhz", lambda value: value in (20.0, 40.0), "20 or 40 MHz, a channel of 802.11n")

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Even, Fraction, NonNegative, Positive, Settings, require
 
 FittedLengthscales = Literal["fitted", "shared"]
 _SHORTEST, _LONGEST = 1e-9, 1e9
@@ -53,15 +53,16 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
 
     kernels: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")
     lengthscales: tuple[float | FittedLengthscales, ...] = (0.1, 0.3, "fitted")
-    n_features: int = 512
-    floor: float = 1e-4
-    refit_every: int = 10
-    outputscale_log_std: float = 1.0
-    noise_median: float = 1e-4
-    noise_log_std: float = 1.5
-    noise_floor: float = 1e-6
+    n_features: Even = 512
+    floor: NonNegative = 1e-4
+    refit_every: Count = 10
+    outputscale_log_std: Positive = 1.0
+    noise_median: Positive = 1e-4
+    noise_log_std: Positive = 1.5
+    noise_floor: Fraction = 1e-6
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self, "kernels")
         for field in ("kernels", "lengthscales"):
             require(self, field, lambda v: len(v) > 0 and len(set(v)) == len(v), "at least one, and none twice")
@@ -74,13 +75,8 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
             ),
             "numbers from 1e-9 to 1e9, 'fitted' or 'shared'",
         )
-        require(self, "n_features", lambda v: v >= 2 and v % 2 == 0, "an even number >= 2")
         size = len(self.kernels) * len(self.lengthscales)
-        require(self, "floor", lambda v: 0.0 <= v < 1.0 / size, f"a number >= 0 and less than 1 / {size} members")
-        require(self, "refit_every", lambda v: v >= 1, "an integer >= 1")
-        for field in ("outputscale_log_std", "noise_median", "noise_log_std"):
-            require(self, field, lambda v: v > 0.0, "a number > 0")
-        require(self, "noise_floor", lambda v: 0.0 < v <= 1.0, "a number in (0, 1]")
+        require(self, "floor", lambda v: v < 1.0 / size, f"a number >= 0 and less than 1 / {size} members")
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,10 +1,12 @@
 """Settings of a belief that each agent has of its own, and fuses with its neighbours'."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Settings, Share
 
 FusionMethod = Literal["readings", "summaries", "consensus", "covariance-intersection", "experts"]
 
@@ -35,14 +37,8 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
     """
 
     method: FusionMethod = "readings"
-    n_features: int = 128
-    steps: int = 20
-    loss: float = 0.0
-    growth: float = 1.5
+    n_features: Annotated[int, msgspec.Meta(ge=2, le=2048, multiple_of=2, title="an even integer")] = 128
+    steps: Count = 20
+    loss: Share = 0.0
+    growth: Annotated[float, msgspec.Meta(gt=1)] = 1.5
     prior: ExactGPSettings = ExactGPSettings()
-
-    def __post_init__(self) -> None:
-        require(self, "n_features", lambda v: 2 <= v <= 2048 and v % 2 == 0, "an even integer from 2 to 2048")
-        require(self, "steps", lambda v: v >= 1, "an integer >= 1")
-        require(self, "loss", lambda v: 0.0 <= v < 1.0, "a number from 0 to below 1")
-        require(self, "growth", lambda v: v > 1.0, "a number > 1")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ from swarmbo.belief.gp.hyperparameters import LengthscaleModel, TimeAxis, TimeCo
 from swarmbo.belief.structure.settings import StructureSettings
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require, within
 
 
 class FactorPrior(Settings, frozen=True):
@@ -28,22 +28,15 @@ class FactorPrior(Settings, frozen=True):
     """
 
     kernel: KernelName | None = None
-    lengthscale_log_median: float | None = None
-    lengthscale_log_std: float | None = None
-    outputscale_median: float | None = None
-    outputscale_log_std: float | None = None
-    noise_median: float | None = None
+    lengthscale_log_median: Annotated[float, within(-10, 10)] | None = None
+    lengthscale_log_std: Positive | None = None
+    outputscale_median: Positive | None = None
+    outputscale_log_std: Positive | None = None
+    noise_median: Positive | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        for field in ("lengthscale_log_std", "outputscale_median", "outputscale_log_std", "noise_median"):
-            require(self, field, lambda value: value is None or value > 0.0, "a number > 0")
-        require(
-            self,
-            "lengthscale_log_median",
-            lambda value: value is None or abs(value) <= 10.0,
-            "a number from -10 to 10",
-        )
 
 
 @kind("belief", FUNCTION)
@@ -88,35 +81,23 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
 
     kernel: KernelName = "matern52"
     lengthscales: LengthscaleModel | Literal["auto"] = "auto"
-    lengthscale_log_median: float = -1.2
-    lengthscale_log_std: float = 1.0
-    deviation_log_std: float = 0.3
-    outputscale_log_std: float = 0.5
-    noise_median: float = 1e-4
-    noise_log_std: float = 1.5
-    noise_floor: float = 1e-6
+    lengthscale_log_median: Annotated[float, within(-10, 10)] = -1.2
+    lengthscale_log_std: Positive = 1.0
+    deviation_log_std: Positive = 0.3
+    outputscale_log_std: Positive = 0.5
+    noise_median: Positive = 1e-4
+    noise_log_std: Positive = 1.5
+    noise_floor: Fraction = 1e-6
     time: TimeAxis | None = None
-    refit_every: int = 3
-    restarts: int = 0
-    max_iterations: int = 60
+    refit_every: Count = 3
+    restarts: Whole = 0
+    max_iterations: Count = 60
     factors: dict[str, FactorPrior] = msgspec.field(default_factory=dict[str, FactorPrior])
     structure: StructureSettings | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        for field in (
-            "lengthscale_log_std",
-            "deviation_log_std",
-            "outputscale_log_std",
-            "noise_median",
-            "noise_log_std",
-        ):
-            require(self, field, lambda value: value > 0.0, "a number > 0")
-        require(self, "lengthscale_log_median", lambda value: abs(value) <= 10.0, "a number from -10 to 10")
-        require(self, "noise_floor", lambda value: 0.0 < value <= 1.0, "a number in (0, 1]")
-        require(self, "refit_every", lambda value: value >= 1, "an integer >= 1")
-        require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
-        require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
         for field in ("factors", "time"):
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require
 
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
@@ -35,13 +35,12 @@ class TimeAxis(Settings, frozen=True):
     """
 
     kernel: KernelName = "matern32"
-    lengthscale_median: float = 10.0
-    lengthscale_log_std: float = 1.0
+    lengthscale_median: Positive = 10.0
+    lengthscale_log_std: Positive = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        for field in ("lengthscale_median", "lengthscale_log_std"):
-            require(self, field, lambda value: value > 0.0, "a number > 0")
 
 
 @kind("belief", FIELD)
@@ -85,33 +84,21 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
     kernel: KernelName = "matern52"
     lengthscales: LengthscaleModel = "hierarchical"
     equal_in: Literal["side", "physical"] = "side"
-    lengthscale_median: float = 0.15
-    lengthscale_log_std: float = 0.7
-    deviation_log_std: float = 0.3
-    outputscale_log_std: float = 1.0
-    noise_median: float = 1e-2
-    noise_log_std: float = 2.0
-    noise_floor: float = 1e-6
+    lengthscale_median: Positive = 0.15
+    lengthscale_log_std: Positive = 0.7
+    deviation_log_std: Positive = 0.3
+    outputscale_log_std: Positive = 1.0
+    noise_median: Positive = 1e-2
+    noise_log_std: Positive = 2.0
+    noise_floor: Fraction = 1e-6
     time: TimeAxis | None = None
-    refit_every: int = 1
-    restarts: int = 2
-    max_iterations: int = 100
+    refit_every: Count = 1
+    restarts: Whole = 2
+    max_iterations: Count = 100
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_kernel(self)
-        for field in (
-            "lengthscale_median",
-            "lengthscale_log_std",
-            "deviation_log_std",
-            "outputscale_log_std",
-            "noise_median",
-            "noise_log_std",
-        ):
-            require(self, field, lambda value: value > 0.0, "a number > 0")
-        require(self, "noise_floor", lambda value: 0.0 < value <= 1.0, "a number in (0, 1]")
-        require(self, "refit_every", lambda value: value >= 1, "an integer >= 1")
-        require(self, "restarts", lambda value: value >= 0, "an integer >= 0")
-        require(self, "max_iterations", lambda value: value >= 1, "an integer >= 1")
 
 
 class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

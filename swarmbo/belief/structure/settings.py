@@ -1,6 +1,6 @@
 """How scopes are found where they are not known."""
 
-from swarmbo.settings import Settings, require
+from swarmbo.settings import Count, NonNegative, Settings, Whole
 
 
 class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
@@ -33,17 +33,11 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
         [('x', 'z'), ('y',)]
     """
 
-    samples: int = 5
-    moves: int = 2
-    burn_in: int = 20
-    largest: int | None = None
-    every: int = 3
-
-    def __post_init__(self) -> None:
-        for field in ("samples", "moves", "every"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
-        require(self, "burn_in", lambda v: v >= 0, "an integer >= 0")
-        require(self, "largest", lambda v: v is None or v >= 1, "an integer >= 1")
+    samples: Count = 5
+    moves: Count = 2
+    burn_in: Whole = 20
+    largest: Count | None = None
+    every: Count = 3
 
 
 class RandomBlocks(Settings, frozen=True, tag_field="kind", tag="random-blocks"):
@@ -61,12 +55,8 @@ class RandomBlocks(Settings, frozen=True, tag_field="kind", tag="random-blocks")
         [1, 2, 2]
     """
 
-    size: int = 4
-    every: int = 1
-
-    def __post_init__(self) -> None:
-        for field in ("size", "every"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
+    size: Count = 4
+    every: Count = 1
 
 
 class RandomForest(Settings, frozen=True, tag_field="kind", tag="random-forest"):
@@ -88,12 +78,8 @@ class RandomForest(Settings, frozen=True, tag_field="kind", tag="random-forest")
         (2, 5)
     """
 
-    edges: int | None = None
-    every: int = 1
-
-    def __post_init__(self) -> None:
-        require(self, "edges", lambda v: v is None or v >= 1, "an integer >= 1")
-        require(self, "every", lambda v: v >= 1, "an integer >= 1")
+    edges: Count | None = None
+    every: Count = 1
 
 
 class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
@@ -116,15 +102,10 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
         [('x', 'z'), ('y',)]
     """
 
-    largest: int = 4
-    gain: float = 1.0
-    tries: int = 40
-    every: int = 10
-
-    def __post_init__(self) -> None:
-        for field in ("largest", "tries", "every"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
-        require(self, "gain", lambda v: v >= 0.0, "a number >= 0")
+    largest: Count = 4
+    gain: NonNegative = 1.0
+    tries: Count = 40
+    every: Count = 10
 
 
 StructureSettings = SampledStructure | RandomBlocks | RandomForest | ScreenedScopes

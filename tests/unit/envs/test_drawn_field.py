@@ -59,7 +59,7 @@ def test_a_lattice_never_exceeds_its_cap_and_includes_the_corners(n_points, size
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"lengthscale_m": 0}, r"\$\.field\.gp\.lengthscale_m: got 0\.0; wanted a length from 1e-6 to 1e12 m"),
+        ({"lengthscale_m": 0}, r"\$\.field\.gp\.lengthscale_m: got 0; wanted a length from 1e-6 to 1e12 m"),
         ({"lengthscale_m": 1e-300}, r"\$\.field\.gp\.lengthscale_m: got 1e-300; wanted a length from 1e-6 to 1e12 m"),
         ({"lengthscale_m": 1e200}, r"\$\.field\.gp\.lengthscale_m"),
         ({"std": 1e200}, r"\$\.field\.gp\.std: got 1e\+200; wanted a number from 1e-12 to 1e12"),

@@ -177,7 +177,7 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
         ({"task": "level"}, r"\$\.level: got None; wanted the level that is watched, for the task 'level'"),
         ({"task": "map", "level": 2.0}, r"\$\.level: got 2\.0; wanted no level, or the task 'level'"),
         ({"energy_price": -1.0}, r"\$\.energy_price: got -1\.0; wanted a price per joule from 0 to 1e12"),
-        ({"battery_j": -0.5}, r"\$\.battery_j: got -0\.5; wanted an energy >= 0 J, or nothing"),
+        ({"battery_j": -0.5}, r"\$\.battery_j: got -0\.5; wanted an energy from 0 to 1e15 J, or nothing"),
         ({"reach_m": 0.0}, r"\$\.reach_m: got 0\.0; wanted a distance > 0 m, or nothing"),
         ({"spots": 0}, r"\$\.spots: got 0; wanted an integer from 1 to 1024"),
         ({"places": [[0, 0]]}, r"\$\.places: got \[\(0\.0, 0\.0\)\]; wanted one \[x, y\] per sensor: 4"),
@@ -199,7 +199,7 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
         ({"field": {"survey": "oxford"}}, r"\$\.field\.survey: got 'oxford'; wanted one of 'oxford-ph'; did you mean"),
         (
             {"field": {"gp": {"time": {"lengthscale_rounds": 0.0}}}},
-            r"\$\.field\.gp\.time\.lengthscale_rounds: got 0\.0; wanted a time from 1e-3 to 1e9 rounds",
+            r"\$\.field\.gp\.time\.lengthscale_rounds: got 0\.0; wanted a time from 0.001 to 1e9 rounds",
         ),
         ({"sensors": 200, "field": {"survey": "oxford-ph"}}, r"\$\.sensors: got 200; wanted at most one per site: 126"),
     ],

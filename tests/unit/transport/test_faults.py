@@ -62,7 +62,7 @@ def test_a_note_to_oneself_is_never_lost():
 
 @pytest.mark.parametrize("loss", [-0.1, 1.0, float("nan")])
 def test_other_shares_are_refused(loss):
-    with pytest.raises(ConfigError, match="from 0 to below 1"):
+    with pytest.raises(ConfigError, match=r"a number in \[0, 1\)"):
         convert({"kind": "faults", "loss": loss}, Faults)
 
 

@@ -1,0 +1,114 @@
+"""Ranges are declared once, and hold for tables of a scenario as for settings made in Python."""
+
+import importlib
+import math
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from swarmbo.errors import ConfigError
+from swarmbo.registry import SLOTS, kinds
+from swarmbo.settings import Count, Fraction, Positive, Probability, ProperFraction, Settings, Share, convert, within
+
+BEYOND = {"ge": -1, "gt": 0, "le": 1, "lt": 0}  # steps from an end to what is outside
+
+
+class Kettle(Settings, frozen=True, tag_field="kind", tag="kettle"):
+    litres: Positive = 1.0
+    cups: Annotated[int, within(1, 12)] = 4
+    spare: Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")] | None = None
+    height: Annotated[float, within(1e-6, 1e12, "a height", "m")] = 1.0
+    full: Fraction = 1.0
+    lost: Share = 0.0
+    slack: ProperFraction = 0.5
+    leaks: Probability = 0.0
+    people: Count = 1
+    warmth: float = 20.0
+
+
+class Kitchen(Settings, frozen=True):
+    kettle: Kettle = Kettle()
+
+
+def refused(make, *given, **fields):
+    with pytest.raises((ConfigError, ValueError)) as caught:
+        make(*given, **fields)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "got", "wanted"),
+    [
+        ("litres", 0.0, "a number > 0"),
+        ("litres", math.inf, "a number > 0"),
+        ("litres", math.nan, "a number > 0"),
+        ("cups", 13, "an integer from 1 to 12"),
+        ("spare", 3, "an even number >= 2, or nothing"),
+        ("height", 1e-7, "a height from 1e-6 to 1e12 m"),
+        ("full", 0.0, "a number in (0, 1]"),
+        ("lost", 1.0, "a number in [0, 1)"),
+        ("slack", 1.0, "a number between 0 and 1"),
+        ("leaks", -0.1, "a probability from 0 to 1"),
+        ("people", 0, "an integer >= 1"),
+        ("warmth", -math.inf, "a finite number"),
+    ],
+)
+def test_both_ways_to_settings_refuse_a_number_out_of_range_in_the_same_words(field, got, wanted):
+    assert refused(Kettle, **{field: got}) == f"{field}: got {got!r}; wanted {wanted}"
+    table = {"kettle": {"kind": "kettle", field: got}}
+    where = f"$.house.kettle.{field}"
+    assert refused(convert, table, Kitchen, "$.house") == f"{where}: got {got!r}; wanted {wanted}"
+
+
+@pytest.mark.parametrize("got", ["3", True, 3.0, None, [3]])
+def test_what_is_no_integer_is_refused_in_python_too(got):
+    assert refused(Kettle, people=got) == f"people: got {got!r}; wanted an integer >= 1"
+    assert Kettle(people=np.int64(3), litres=np.float64(2), warmth=3).people == 3
+
+
+def all_kinds(base=Settings):
+    for kind in base.__subclasses__():
+        yield kind
+        yield from all_kinds(kind)
+
+
+def ends_of(kind):
+    """Every end of every range that a kind of settings declares: field, a number beyond it."""
+    for field in msgspec.structs.fields(kind):
+        parts = (field.type,) if hasattr(field.type, "__metadata__") else getattr(field.type, "__args__", ())
+        for part in parts:
+            for meta in getattr(part, "__metadata__", ()):
+                for end, step in BEYOND.items():
+                    if (stated := getattr(meta, end)) is not None:
+                        beyond = stated + step * max(1, abs(stated)) * (meta.multiple_of or 1)
+                        yield field.name, part.__origin__(beyond)
+
+
+def test_what_lies_beyond_an_end_that_any_settings_declare_is_refused_both_ways():
+    assert all(kinds(slot) for slot in SLOTS)  # which loads all that a scenario may name
+    for world in ("fields", "functions", "robot_team", "sensor_field", "wlan_power"):
+        importlib.import_module(f"swarmbo_envs.{world}.settings")
+    ours = [kind for kind in all_kinds() if kind.__module__.startswith(("swarmbo.", "swarmbo_envs."))]
+    made = [kind for kind in ours if not any(field.required for field in msgspec.structs.fields(kind))]
+    tried = {(kind, field, beyond) for kind in made for field, beyond in ends_of(kind)}
+    assert {kind.__module__.partition(".")[0] for kind, *_ in tried} == {"swarmbo", "swarmbo_envs"}
+    for kind, field, beyond in tried:
+        assert refused(kind, **{field: beyond}).startswith(f"{field}: got {beyond!r}; wanted"), kind
+        assert refused(convert, {field: beyond}, kind).startswith(f"$.{field}: got {beyond!r}; wanted"), kind
+
+
+@given(st.floats())
+def test_a_range_accepts_exactly_what_lies_in_it(number):
+    for field, inside in (
+        ("litres", 0 < number < math.inf),
+        ("height", 1e-6 <= number <= 1e12),
+        ("lost", 0 <= number < 1),
+    ):
+        for make in (lambda f=field: Kettle(**{f: number}), lambda f=field: convert({f: number}, Kettle)):
+            if inside:
+                assert getattr(make(), field) == number
+            else:
+                refused(make)
