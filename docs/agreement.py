@@ -25,8 +25,8 @@ from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import History, JointSituation
 from swarmbo.coordination import RefinedMaxSum
-from swarmbo.coordination.admm import ADMM
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
 from swarmbo.plotting import style

@@ -31,8 +31,8 @@ KINDS = {
     "Consensus": "copies",
     "Slope": "slopes",
     "Published": "published",
-    "Tally": "sums",
-    "Ruling": "sums",
+    "Reduced": "sums",
+    "Broadcast": "sums",
 }  # all else belongs to max-sum
 OWN_ACCOUNT = {"agreement": "agreement", "ranking": "best evaluations", "apart": "whether it is new"}
 COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "draws", "outcomes")

@@ -23,7 +23,6 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from threadpoolctl import threadpool_limits
 
-import swarmbo as sb
 from swarmbo.acquisition import DECHBO, EGPEI, EGPTS, Auto, DuMBO, ExpectedImprovement, Thompson
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -32,10 +31,10 @@ from swarmbo.baselines.sobol import sobol_point
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import History, JointSituation, Learned
-from swarmbo.coordination.admm import ADMM
-from swarmbo.coordination.member import Member
+from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Message
-from swarmbo.coordination.share import Total
+from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.deciding import learned_model
 from swarmbo.errors import ConfigError, SwarmboError, TransportError
 from swarmbo.graph import FactorGraph, stacks_of
@@ -46,7 +45,6 @@ from swarmbo.transport import Envelope, Routes
 N_STARTS = 3  # of the best evaluations, as swarmbo.belief.model.incumbents has it
 NEAREST, STEPS = 1e-9, (1e-4, 1e-2)  # points that were asked for before are moved, as swarmbo.team has it
 
-Post = Callable[[str, Message], None]
 Program = Generator[Any, Any, dict[str, float]]
 
 
@@ -217,12 +215,10 @@ class LoneAgent:
         """The sum over all agents, up a tree of them and down again."""
         (part,) = self.known.coordination.plan(functions, self.routes, seed).parts
 
-        def steps(_: Any) -> Any:
-            return (yield Total(numbers[None, None, :]))[0]
+        def steps() -> Steps[np.ndarray]:
+            return (yield AllReduce(numbers[None, None, :]))[0]
 
-        member = Member(part, self.known.agent, functions, post, sb.MaxSum())
-        summed: Any = yield from member.program(steps)
-        return summed
+        return (yield from ByMessages(part, self.known.agent, post).program(steps()))
 
     def _in_box(self, u: Mapping[str, float]) -> dict[str, float]:
         out: dict[str, float] = {}

@@ -67,13 +67,13 @@ from swarmbo.coordination import (
     exact as exact,
     max_sum as max_sum,
 )
-from swarmbo.coordination.admm import (
-    ADMM as ADMM,
-)
 from swarmbo.coordination.agreement import (
     Agreement as Agreement,
 )
-from swarmbo.coordination.refined_max_sum import (
+from swarmbo.coordination.methods.admm import (
+    ADMM as ADMM,
+)
+from swarmbo.coordination.methods.refined_max_sum import (
     RefinedMaxSum as RefinedMaxSum,
 )
 from swarmbo.errors import (

@@ -6,12 +6,18 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.agreement import (
+    Agreement,
+    BoxOutcome,
+    Solution,
+    TableOutcome,
+    agreement_of,
+    solution_of,
+)
+from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec, Key, Label, Message
-from swarmbo.coordination.program import Plan, Post
-from swarmbo.coordination.solution import Solution, solution_of
-from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of
+from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
@@ -132,10 +138,21 @@ class Agent(Generic[Result]):
 
 @runtime_checkable
 class Coordination(Protocol):
-    """Settings of a method that runs on agents: ``MaxSum(…)`` and ``Exact(…)`` are two."""
+    """Settings of a method that chooses from tables and runs on agents: ``MaxSum(…)`` and ``Exact(…)`` are two."""
 
-    def plan(self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes) -> Plan:
-        """What every agent knows beforehand."""
+    def plan(
+        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes
+    ) -> CommonPlan[Mapping[str, Table], TableOutcome]:
+        """What every agent knows beforehand: scopes, owners, numbers of values, who relays to whom. No table."""
+        ...
+
+
+@runtime_checkable
+class ContinuousCoordination(Protocol):
+    """Settings of a method on continuous domains that runs on agents: ``ADMM(…)`` is one."""
+
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> CommonPlan[LocalFunctions, BoxOutcome]:
+        """What every agent knows beforehand; it asks the functions for no value."""
         ...
 
 
@@ -199,17 +216,41 @@ def solve_with_agents(
         name: Agent(name, plan, {factor: checked[factor] for factor in graph.factors_owned_by(name)}, decision)
         for name in graph.agents
     }
+    return solution_of(graph, checked, *_outcomes(agents, transport))
+
+
+def maximise_with_agents(
+    settings: ContinuousCoordination,
+    functions: LocalFunctions,
+    transport: Transport,
+    seed: int = 0,
+    decision: int = 0,
+) -> Agreement:
+    """Let one agent per owner agree on a joint point by real messages, step by synchronous step.
+
+    Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit.
+
+    Args:
+        settings: Of a method on continuous domains.
+        functions: Each agent is given those of its own factors only.
+        transport: Opened for at least the graph's agents.
+        seed: Of what agents draw.
+        decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
+            is ignored.
+
+    Raises:
+        BudgetError: If a method that tabulates would exceed its budget.
+        TransportError: If agents that must talk are not connected, or messages do not arrive, or not as they were sent.
+    """
+    graph = functions.graph
+    plan = settings.plan(functions, transport.routes, seed)
+    agents = {name: Agent(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents}
+    return agreement_of(graph, *_outcomes(agents, transport))
+
+
+def _outcomes(agents: Mapping[str, Agent[Result]], transport: Transport) -> tuple[list[Result], Traffic]:
     traffic = run(agents, transport)
-    outcomes = [outcome for agent in agents.values() for outcome in agent.outcomes]
-    assignment = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
-    return solution_of(
-        graph,
-        assignment,
-        values=factor_values(graph, checked, assignment),
-        statuses=[outcome.status for outcome in outcomes],
-        rounds=max(outcome.rounds for outcome in outcomes),
-        traffic=traffic,
-    )
+    return [outcome for agent in agents.values() for outcome in agent.outcomes], traffic
 
 
 @runtime_checkable
@@ -254,55 +295,3 @@ def run(agents: Mapping[str, Stepping], transport: Transport) -> Traffic:
         bytes=after.bytes - before.bytes,
         transmissions=after.transmissions - before.transmissions,
     )
-
-
-@runtime_checkable
-class ContinuousPlan(Protocol[Result]):
-    """What every agent knows beforehand where domains are continuous."""
-
-    def programs(self, agent: str, functions: LocalFunctions, post: Post, /) -> Iterable[Generator[Any, Any, Result]]:
-        """What one agent does, with the functions of the factors that it owns."""
-        ...
-
-    def agreement(self, outcomes: Sequence[Result], traffic: Traffic) -> Agreement:
-        """Put together what all agents came out with."""
-        ...
-
-
-@runtime_checkable
-class ContinuousCoordination(Protocol):
-    """Settings of a method on continuous domains that runs on agents: ``RefinedMaxSum(…)`` is one."""
-
-    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> ContinuousPlan[Any]:
-        """What every agent knows beforehand; it asks the functions for no value."""
-        ...
-
-
-def maximise_with_agents(
-    settings: ContinuousCoordination,
-    functions: LocalFunctions,
-    transport: Transport,
-    seed: int = 0,
-    decision: int = 0,
-) -> Agreement:
-    """Let one agent per owner agree on a joint point by real messages, step by synchronous step.
-
-    Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit.
-
-    Args:
-        settings: Of a method on continuous domains.
-        functions: Each agent is given those of its own factors only.
-        transport: Opened for at least the graph's agents.
-        seed: Of what agents draw.
-        decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
-            is ignored.
-
-    Raises:
-        BudgetError: If a method that tabulates would exceed its budget.
-        TransportError: If agents that must talk are not connected, or messages do not arrive, or not as they were sent.
-    """
-    graph = functions.graph
-    plan = settings.plan(functions, transport.routes, seed)
-    agents = {name: Agent(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents}
-    traffic = run(agents, transport)
-    return plan.agreement([outcome for agent in agents.values() for outcome in agent.outcomes], traffic)

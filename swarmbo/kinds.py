@@ -180,7 +180,7 @@ def to_plain(part: object) -> Any:
     """A part's settings as plain data; of an object of a user's own only its name.
 
     Example:
-        >>> from swarmbo.coordination.admm import ADMM
+        >>> from swarmbo.coordination.methods.admm import ADMM
         >>> to_plain(ADMM(penalty=2.0))["penalty"]
         2.0
     """

@@ -1,6 +1,6 @@
 """Coordination: joint choices by message passing on factor graphs. Sees tables, never a GP."""
 
-from swarmbo.coordination.exact_solver import Exact as Exact, exact as exact
-from swarmbo.coordination.max_sum_solver import MaxSum as MaxSum, max_sum as max_sum
-from swarmbo.coordination.refined_max_sum import RefinedMaxSum as RefinedMaxSum
-from swarmbo.coordination.solution import Solution as Solution
+from swarmbo.coordination.agreement import Solution as Solution
+from swarmbo.coordination.methods.exact import Exact as Exact, exact as exact
+from swarmbo.coordination.methods.max_sum import MaxSum as MaxSum, max_sum as max_sum
+from swarmbo.coordination.methods.refined_max_sum import RefinedMaxSum as RefinedMaxSum

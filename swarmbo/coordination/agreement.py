@@ -1,11 +1,80 @@
-"""What agents come to agree on where domains are continuous."""
+"""What agents come out of a part with, and the agreement that they come to together."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.records import SolveReport
+from swarmbo.coordination.tables import Table, factor_values, total, violated
+from swarmbo.graph import FactorGraph
+from swarmbo.records import SolveReport, Status, Traffic
+
+
+class TableOutcome(NamedTuple):
+    """What an agent comes out of a part with, where it chooses from tables.
+
+    Args:
+        assignment: The index of each variable that it owns.
+        status: How that was reached, like the next.
+        rounds: Taken.
+    """
+
+    assignment: dict[str, int]
+    status: Status
+    rounds: int
+
+
+class BoxOutcome(NamedTuple):
+    """What an agent comes out of a part with, where domains are continuous.
+
+    Args:
+        part: Its index.
+        x: Values of the variables that it owns.
+        values: Of the factors that it owns, at the joint point.
+        rounds: Taken.
+        has_converged: Whether the method says so.
+        primal: The primal residual at the end; None where there is none.
+        dual: Likewise.
+        gain: By how much polishing raised the sum; None where nothing was polished.
+    """
+
+    part: int
+    x: dict[str, float]
+    values: dict[str, float]
+    rounds: int = 0
+    has_converged: bool = True
+    primal: float | None = None
+    dual: float | None = None
+    gain: float | None = None
+
+
+class Solution(msgspec.Struct, frozen=True):
+    """A joint choice.
+
+    Args:
+        assignment: For each variable the index of its value, in the graph's order of variables.
+        value: Sum of the tables at the assignment; -inf if it is a forbidden one.
+        upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known. -inf: every one is
+            forbidden.
+        report: Status, rounds, traffic and gap.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> graph, power = sb.FactorGraph.from_scopes({"near": ["x"], "sum": ["x", "y"]}), np.array([1.0, 5.0, 20.0])
+        >>> tables = {"near": -abs(power - 6.0), "sum": -abs(power[:, None] + power - 10.0)}
+        >>> solution = sb.exact(graph, tables)
+        >>> {name: float(power[index]) for name, index in solution.assignment.items()}, solution.value
+        ({'x': 5.0, 'y': 5.0}, -1.0)
+    """
+
+    assignment: dict[str, int]
+    value: float
+    upper_bound: float | None
+    report: SolveReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,3 +99,58 @@ class Agreement:
     point: Float[np.ndarray, " n"]
     value: float
     report: SolveReport
+
+
+def solution_of(
+    graph: FactorGraph, tables: Mapping[str, Table], outcomes: Sequence[TableOutcome], traffic: Traffic
+) -> Solution:
+    """Put together what all agents came out with: a graph is solved exactly where every connected part is.
+
+    Args:
+        graph: The whole graph.
+        tables: Of all factors.
+        outcomes: Of all agents and parts. Parts do not wait for one another: the most rounds that any took are counted.
+        traffic: Of all parts.
+    """
+    found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
+    assignment = {variable: found[variable] for variable in graph.variables}
+    values = factor_values(graph, tables, assignment)
+    exact = all(outcome.status == "exact" for outcome in outcomes)
+    open_ended = any(outcome.status == "max_rounds" for outcome in outcomes)
+    value, broken = total(values), violated(dict(zip(graph.factors, values.tolist(), strict=True)))
+    report = SolveReport(
+        status="infeasible" if broken else "exact" if exact else "max_rounds" if open_ended else "converged",
+        rounds=max(outcome.rounds for outcome in outcomes),
+        value=value,
+        gap=0.0 if exact and not broken else None,  # -inf less -inf is nothing
+        traffic=traffic,
+        violated=broken,
+    )
+    return Solution(assignment, value, value if exact else None, report)
+
+
+def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Traffic) -> Agreement:
+    """Put together what all agents came out with.
+
+    Args:
+        graph: The whole graph.
+        outcomes: Of all agents and parts.
+        traffic: Of all parts.
+    """
+    x = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
+    values = {factor: value for outcome in outcomes for factor, value in outcome.values.items()}
+    by_factor = {factor: values[factor] for factor in graph.factors}
+    value, broken = total(np.array(list(by_factor.values()))), violated(by_factor)
+    has_converged = all(outcome.has_converged for outcome in outcomes)
+    gain_of = {outcome.part: outcome.gain for outcome in outcomes if outcome.gain is not None}
+    report = SolveReport(
+        status="infeasible" if broken else "converged" if has_converged else "max_rounds",
+        rounds=max(outcome.rounds for outcome in outcomes),
+        value=value,
+        traffic=traffic,
+        primal_residual=max((o.primal for o in outcomes if o.primal is not None), default=None),
+        dual_residual=max((o.dual for o in outcomes if o.dual is not None), default=None),
+        violated=broken,
+        polish_gain=sum(gain_of[part] for part in sorted(gain_of)) if gain_of else None,
+    )
+    return Agreement(np.array([x[variable] for variable in graph.variables]), value, report)

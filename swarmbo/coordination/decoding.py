@@ -4,25 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from swarmbo.coordination.repair import least_forbidden
+from swarmbo.coordination.messages import Conditioned
+from swarmbo.coordination.repair import hear_choices, least_forbidden, tell_choice
+from swarmbo.coordination.requests import Mail, Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import Edge, Vector
-from swarmbo.graph import FactorGraph
-
-
-def decoding_order(graph: FactorGraph) -> tuple[str, ...]:
-    """Breadth first from the first variable of each connected part: on a forest, parents before children."""
-    order: dict[str, None] = {}
-    for start in graph.variables:
-        frontier = [start] if start not in order else []
-        order[start] = None
-        for variable in frontier:
-            for factor in graph.factors_of(variable):
-                for other in graph.scope(factor):
-                    if other not in order:
-                        order[other] = None
-                        frontier.append(other)
-    return tuple(order)
+from swarmbo.coordination.view import LocalView
 
 
 def conditioned_message(
@@ -47,9 +34,10 @@ def conditioned_message(
         For each value the best over the undecided others of table + their messages, at the decided ones' values.
     """
     line = table[tuple(chosen[x] if x in chosen and x != variable else slice(None) for x in scope)]
+    if line.ndim == 1:
+        return line
     open_scope = [x for x in scope if x == variable or x not in chosen]
-    place = open_scope.index(variable)
-    line = np.moveaxis(line, place, 0)
+    line = np.moveaxis(line, open_scope.index(variable), 0)
     for axis, other in enumerate(x for x in open_scope if x != variable):
         shape = [1] * line.ndim
         shape[axis + 1] = -1
@@ -58,12 +46,11 @@ def conditioned_message(
 
 
 def decode(
-    graph: FactorGraph,
-    order: Sequence[str],
+    view: LocalView,
     tables: Mapping[str, Table],
     from_variables: Mapping[Edge, Vector],
     from_factors: Mapping[Edge, Vector],
-) -> dict[str, int]:
+) -> Steps[dict[str, int]]:
     """Choose variable by variable; of equal values the lowest index.
 
     A factor none of whose variables is decided speaks by its last message; the others by :func:`conditioned_message`.
@@ -71,21 +58,33 @@ def decode(
     the exact best of everything behind it.
 
     Args:
-        graph: Scopes.
-        order: The variables, from :func:`decoding_order`.
-        tables: One per factor.
-        from_variables: Messages by (factor, variable), at least those to factors with two variables or more.
-        from_factors: Messages by (factor, variable).
+        view: Own factors and variables.
+        tables: Of the own factors.
+        from_variables: Last messages by (factor, variable), at least those to own factors with two variables or more.
+        from_factors: Last messages by (factor, variable), at least those to own variables.
+
+    Returns:
+        The choices of own variables and own factors' variables.
     """
+    graph, earlier, mail = view.graph, view.part.earlier, Mail()
+    factors, variables = set(view.factors), set(view.variables)
     chosen: dict[str, int] = {}
-    for variable in order:
-        heard = [
-            conditioned_message(tables[factor], graph.scope(factor), variable, chosen, from_variables, factor)
-            if any(x in chosen for x in graph.scope(factor))
-            else from_factors[factor, variable]
-            for factor in graph.factors_of(variable)
-        ]
-        chosen[variable] = best_value(heard)
+    for x in view.part.order:
+        actor = graph.variable_owner(x)
+        for f in graph.factors_of(x):
+            if f in factors and earlier[f, x]:
+                yield from hear_choices(mail, earlier[f, x], chosen)
+                decided = {y: chosen[y] for y in earlier[f, x]}
+                entries = conditioned_message(tables[f], graph.scope(f), x, decided, from_variables, f)
+                mail.say(graph.owner(f), actor, Conditioned(f, x, entries))
+        if x in variables:
+            keys = {f: ("given", f, x) for f in graph.factors_of(x) if earlier[f, x]}
+            yield from mail.wait(keys.values())
+            said = [mail[keys[f]].entries if f in keys else from_factors[f, x] for f in graph.factors_of(x)]
+            chosen[x] = best_value(said)
+            tell_choice(mail, graph, x, chosen[x])
+    yield from hear_choices(mail, view.seen, chosen)
+    yield from mail.close()
     return chosen
 
 

@@ -1,12 +1,12 @@
 """All messages of a graph at once: factors of equal shape in one array, and variables of equal degree and size."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import Table, spread
+from swarmbo.coordination.tables import Table, sizes_of, spread
 from swarmbo.coordination.updates import (
     Edge,
     OnePass,
@@ -28,7 +28,7 @@ class FactorGroup:
     """Factors of one shape.
 
     Args:
-        places: Their places in the graph's order.
+        places: Their places among the factors.
         tables: Their tables (n, d_1, …, d_a).
         spreads: Largest less smallest finite entry of each, the unit of a message's change.
         spans: For each axis where its n messages lie among all messages.
@@ -56,26 +56,41 @@ class VariableGroup:
 
 
 class Flooding:
-    """A graph laid out for synchronous rounds in which every message is renewed.
+    """Factors and variables of a graph, laid out for synchronous rounds in which every message is renewed.
+
+    Messages of one direction are one array: those of the edges of all factors here, then those of other edges of the
+    variables here.
 
     Args:
         graph: Scopes.
-        tables: Checked tables.
+        tables: Checked tables, of the factors that are here; those of other graphs are left alone.
         one_pass: The form of the factor update.
+        variables: Those that are here; by default all.
+        sizes: Number of values by variable; by default as tables of all factors have it.
     """
 
-    def __init__(self, graph: FactorGraph, tables: Mapping[str, Table], one_pass: OnePass) -> None:
+    def __init__(
+        self,
+        graph: FactorGraph,
+        tables: Mapping[str, Table],
+        one_pass: OnePass,
+        variables: Sequence[str] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
         self.graph = graph
+        self.factors = tuple(factor for factor in graph.factors if factor in tables)
+        self.variables = graph.variables if variables is None else tuple(variables)
+        self.sizes = sizes_of(graph, tables) if sizes is None else sizes
+        self.place = {variable: i for i, variable in enumerate(graph.variables)}
         self._one_pass = one_pass
-        place_of = {variable: i for i, variable in enumerate(graph.variables)}
         by_shape: dict[tuple[int, ...], list[int]] = {}
-        for i, factor in enumerate(graph.factors):
+        for i, factor in enumerate(self.factors):
             by_shape.setdefault(tables[factor].shape, []).append(i)
         self.factor_groups: list[FactorGroup] = []
         self._start: dict[Edge, int] = {}
         end = 0
         for shape, places in by_shape.items():
-            names = [graph.factors[i] for i in places]
+            names = [self.factors[i] for i in places]
             spans: list[slice] = []
             for axis, size in enumerate(shape):
                 spans.append(slice(end, end + len(names) * size))
@@ -84,24 +99,25 @@ class Flooding:
                     end += size
             stacked = tables[names[0]][None] if len(names) == 1 else np.stack([tables[factor] for factor in names])
             scopes = tuple(
-                np.array([place_of[graph.scope(factor)[axis]] for factor in names]) for axis in range(len(shape))
+                np.array([self.place[graph.scope(factor)[axis]] for factor in names]) for axis in range(len(shape))
             )
             spreads = np.array([spread(tables[factor]) for factor in names])
             self.factor_groups.append(FactorGroup(np.array(places), stacked, spreads, tuple(spans), scopes))
+        by_kind: dict[tuple[int, int], list[str]] = {}
+        for x in self.variables:
+            for f in graph.factors_of(x):
+                if (f, x) not in self._start:  # a factor that is elsewhere
+                    self._start[f, x] = end
+                    end += self.sizes[x]
+            by_kind.setdefault((len(graph.factors_of(x)), self.sizes[x]), []).append(x)
         self.n_entries = end
-        self._sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
-        by_kind: dict[tuple[int, int], list[int]] = {}
-        for i, variable in enumerate(graph.variables):
-            by_kind.setdefault((len(graph.factors_of(variable)), self._sizes[variable]), []).append(i)
         self.variable_groups = [
             VariableGroup(
-                np.array(places),
-                np.array(
-                    [[self._start[f, x] for f in graph.factors_of(x)] for x in map(graph.variables.__getitem__, places)]
-                )[:, :, None]
+                np.array([self.place[x] for x in names]),
+                np.array([[self._start[f, x] for f in graph.factors_of(x)] for x in names])[:, :, None]
                 + np.arange(size),
             )
-            for (_, size), places in by_kind.items()
+            for (_, size), names in by_kind.items()
         ]
 
     def from_variables(self, from_factors: Flat) -> Flat:
@@ -127,23 +143,25 @@ class Flooding:
         return messages, largest
 
     def choices(self, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
-        """For each variable the best value of its own belief; of equal ones the lowest index."""
-        chosen = np.empty(len(self.graph.variables), dtype=np.int64)
+        """For each variable here the best value of its own belief, of equal ones the lowest index; 0 for others."""
+        chosen = np.zeros(len(self.graph.variables), dtype=np.int64)
         for group in self.variable_groups:
             chosen[group.places] = beliefs(from_factors[group.entries]).argmax(axis=1)
         return chosen
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
-        """Each factor's entry at a joint choice, in the graph's order of factors."""
-        values = np.empty(len(self.graph.factors))
+        """Entries of the factors here at a joint choice, in the graph's order of factors."""
+        values = np.empty(len(self.factors))
         for group in self.factor_groups:
             index = (np.arange(len(group.places)), *(chosen[scope] for scope in group.scopes))
             values[group.places] = group.tables[index]
         return values
 
+    def message(self, messages: Flat, factor: str, variable: str) -> Vector:
+        """One of the messages, as a view that can be written to."""
+        start = self._start[factor, variable]
+        return messages[start : start + self.sizes[variable]]
+
     def by_edge(self, messages: Flat) -> dict[Edge, Vector]:
         """The messages by factor and variable."""
-        return {
-            (factor, variable): messages[start : start + self._sizes[variable]]
-            for (factor, variable), start in self._start.items()
-        }
+        return {(factor, variable): self.message(messages, factor, variable) for factor, variable in self._start}

@@ -1,6 +1,6 @@
 """What agents agree on where domains are continuous: a sum of smooth functions, one per factor."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -80,8 +80,30 @@ class LocalFunctions(Protocol):
         ...
 
 
+def neighbour_sums(
+    neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack], told: Sequence[Float[np.ndarray, "_g m"]]
+) -> list[Float[np.ndarray, "_g m"]]:
+    """For every factor the sum of what its neighbours told, added in their order.
+
+    Args:
+        neighbours: Of each factor.
+        stacks: All factors of a graph, or of a connected part of it.
+        told: For each stack what its factors told.
+    """
+    row = {
+        factor: numbers
+        for stack, rows in zip(stacks, told, strict=True)
+        for factor, numbers in zip(stack.factors, rows, strict=True)
+    }
+    silence = np.zeros(told[0].shape[1])
+    return [
+        np.array([np.sum([row[k] for k in neighbours[f]], axis=0) if neighbours[f] else silence for f in stack.factors])
+        for stack in stacks
+    ]
+
+
 def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
-    """Let all factors publish and receive, phase by phase.
+    """Let all factors publish and receive, phase by phase, where somebody has them all.
 
     Args:
         functions: Of all factors.
@@ -91,21 +113,13 @@ def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: S
     Returns:
         For each stack what its factors received: one (g, m) array per phase.
     """
-    graph = functions.graph
     received: list[list[np.ndarray]] = [[] for _ in stacks]
-    if not functions.n_exchanges:
-        return [tuple(phases) for phases in received]
-    row = {factor: (s, g) for s, stack in enumerate(stacks) for g, factor in enumerate(stack.factors)}
-    for _ in range(functions.n_exchanges):
-        told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
-        for stack, got in zip(stacks, received, strict=True):
-            sums = [
-                np.sum([told[row[k][0]][row[k][1]] for k in graph.neighbours(factor)], axis=0)
-                if graph.neighbours(factor)
-                else np.zeros(told[0].shape[1])
-                for factor in stack.factors
-            ]
-            got.append(np.array(sums))
+    if functions.n_exchanges:
+        neighbours = {factor: functions.graph.neighbours(factor) for factor in functions.graph.factors}
+        for _ in range(functions.n_exchanges):
+            told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
+            for got, sums in zip(received, neighbour_sums(neighbours, stacks, told), strict=True):
+                got.append(sums)
     return [tuple(phases) for phases in received]
 
 

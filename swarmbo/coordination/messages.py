@@ -1,23 +1,27 @@
 """What agents say to one another, and how long it is.
 
 On the wire: four bytes of CRC-32 of all that follows, four of the decision, four of the turn (unsigned, little-endian),
-then a MessagePack array, numbers in it as raw little-endian float64.
+then a MessagePack array, numbers in it as raw little-endian float64. A message holds its numbers as an array; they
+become bytes only on the wire. How long a message is, is said here alone: :meth:`Codec.size`.
 """
 
 import struct
 import zlib
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.errors import TransportError
 
 Key = tuple[str | int, ...]
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
+class Message(msgspec.Struct, frozen=True, array_like=True, eq=False):
     """Base of all messages.
 
     ``key`` names what a message is about; a recipient waits for keys. Whatever is said of one key to one recipient
@@ -29,7 +33,14 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     @property
     def key(self) -> Key:
         """The kind of the message and what it is about."""
-        return (str(self.__struct_config__.tag), *(getattr(self, field) for field in self.about))
+        tag, about = _told_apart_by(type(self))
+        return (tag, *about(self))
+
+
+@cache
+def _told_apart_by(kind: type[Message]) -> tuple[str, Callable[[Message], tuple[str | int, ...]]]:
+    fields: Any = attrgetter(*kind.about)
+    return str(kind.__struct_config__.tag), fields if len(kind.about) > 1 else lambda message: (fields(message),)
 
 
 class FromVariable(Message, frozen=True, tag="variable"):
@@ -37,7 +48,7 @@ class FromVariable(Message, frozen=True, tag="variable"):
 
     factor: str
     variable: str
-    entries: bytes
+    entries: np.ndarray
     choice: int = 0
 
     about: ClassVar = ("factor", "variable")
@@ -48,7 +59,7 @@ class FromFactor(Message, frozen=True, tag="factor"):
 
     factor: str
     variable: str
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("factor", "variable")
 
@@ -58,7 +69,7 @@ class Conditioned(Message, frozen=True, tag="given"):
 
     factor: str
     variable: str
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("factor", "variable")
 
@@ -68,7 +79,7 @@ class Line(Message, frozen=True, tag="line"):
 
     factor: str
     variable: str
-    entries: bytes
+    entries: np.ndarray
     weight: float
 
     about: ClassVar = ("factor", "variable")
@@ -88,7 +99,7 @@ class Report(Message, frozen=True, tag="report"):
 
     part: int
     agent: str
-    values: bytes
+    entries: np.ndarray
     change: float
     moved: bool
 
@@ -110,7 +121,7 @@ class FactorTable(Message, frozen=True, tag="table"):
 
     factor: str
     shape: tuple[int, ...]
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("factor",)
 
@@ -120,7 +131,7 @@ class Eliminated(Message, frozen=True, tag="eliminated"):
 
     variable: str
     shape: tuple[int, ...]
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("variable",)
 
@@ -139,7 +150,7 @@ class Copy(Message, frozen=True, tag="copy"):
 
     factor: str
     variable: str
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("factor", "variable")
 
@@ -149,7 +160,7 @@ class Consensus(Message, frozen=True, tag="consensus"):
 
     factor: str
     variable: str
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("factor", "variable")
 
@@ -159,7 +170,7 @@ class Published(Message, frozen=True, tag="published"):
 
     factor: str
     neighbour: str
-    entries: bytes
+    entries: np.ndarray
     phase: int = 0
 
     about: ClassVar = ("factor", "neighbour", "phase")
@@ -170,26 +181,26 @@ class Slope(Message, frozen=True, tag="slope"):
 
     factor: str
     variable: str
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("factor", "variable")
 
 
-class Tally(Message, frozen=True, tag="tally"):
+class Reduced(Message, frozen=True, tag="tally"):
     """Up the spanning tree: sums over the factors behind a link, such as values at points that are compared."""
 
     part: int
     agent: str
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("part", "agent")
 
 
-class Ruling(Message, frozen=True, tag="ruling"):
+class Broadcast(Message, frozen=True, tag="ruling"):
     """Down the spanning tree: the sums over all factors of a connected part."""
 
     part: int
-    entries: bytes
+    entries: np.ndarray
 
     about: ClassVar = ("part",)
 
@@ -209,8 +220,8 @@ AnyMessage = (
     | Consensus
     | Published
     | Slope
-    | Tally
-    | Ruling
+    | Reduced
+    | Broadcast
 )
 
 
@@ -229,11 +240,15 @@ class Label(NamedTuple):
 FIRST = Label()
 
 
+NO_NUMBERS = np.zeros(0)
+
+
 class Codec:
     """Messages to bytes and back."""
 
-    _encoder: ClassVar = msgspec.msgpack.Encoder()
-    _decoder: ClassVar = msgspec.msgpack.Decoder(AnyMessage)
+    _encoder: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda array: _packed(array))
+    _outline: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda _: b"")  # numbers left out
+    _decoder: ClassVar = msgspec.msgpack.Decoder(AnyMessage, dec_hook=lambda _, entries: _unpacked(entries))
     _label: ClassVar = struct.Struct("<II")
     _check: ClassVar = struct.Struct("<I")
 
@@ -244,8 +259,15 @@ class Codec:
         return cls._check.pack(zlib.crc32(content)) + content
 
     @classmethod
+    def size(cls, message: Message) -> int:
+        """How many bytes :meth:`encode` gives, worked out without packing the numbers."""
+        outline = cls._check.size + cls._label.size + len(cls._outline.encode(message))
+        length = 8 * getattr(message, "entries", NO_NUMBERS).size
+        return outline + length + (length >= 2**8) + 2 * (length >= 2**16)  # MessagePack's bin 8, bin 16, bin 32
+
+    @classmethod
     def read(cls, payload: bytes) -> tuple[Label, Message]:
-        """The message again, and which one it is.
+        """The message again, and which one it is. Numbers come back in one dimension.
 
         Raises:
             TransportError: If the bytes are not those of a message, or were changed on the way.
@@ -271,12 +293,15 @@ class Codec:
         return cls.read(payload)[1]
 
 
-def packed(array: Float[np.ndarray, "..."]) -> bytes:
+def index_widths(indices: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+    """By how many bytes a message is longer for indices than for 0, which takes one."""
+    return 1 * (indices >= 2**7) + 1 * (indices >= 2**8) + 2 * (indices >= 2**16)
+
+
+def _packed(array: Any) -> bytes:
     """The entries in C order."""
     return np.ascontiguousarray(array, dtype="<f8").tobytes()
 
 
-def unpacked(entries: bytes, *shape: int) -> Float[np.ndarray, "..."]:
-    """The array again; one dimension unless a shape is given."""
-    array = np.frombuffer(entries, dtype="<f8")
-    return array.reshape(shape) if shape else array
+def _unpacked(entries: Any) -> Float[np.ndarray, " _"]:
+    return np.frombuffer(entries, dtype="<f8")

@@ -4,14 +4,12 @@ Every step costs one message from each factor to the owners of its shared variab
 one up and down a tree of the part's agents (sums that accept or shorten the step).
 """
 
-from collections.abc import Generator
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination.messages import Slope
-from swarmbo.coordination.share import Exchange, Gather, Request, Share
+from swarmbo.coordination.requests import AllReduce, Reduce, Steps, exchange
+from swarmbo.coordination.view import BoxView
 
 _SUFFICIENT = 1e-4  # share of the rise promised by the slope that a step must bring (Armijo)
 _SHRINK = 0.25
@@ -21,9 +19,7 @@ Looked = tuple[list[Float[np.ndarray, "_g m"]], Float[np.ndarray, "m n"]]
 Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
-def polish(
-    share: Share, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = 1e-7
-) -> Generator[Request, Any, Polished]:
+def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = 1e-7) -> Steps[Polished]:
     """Spectral projected gradient ascent on joint points of a part, each with a step length of its own.
 
     The sum at a point never falls: a step that brings too little is shortened and tried again.
@@ -31,7 +27,7 @@ def polish(
     Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 
     Args:
-        share: Of the part.
+        view: Of the part.
         Z: Joint points in the box.
         steps: At most this many.
         tolerance: Stop when no point moves by more than this length, in sides of the box.
@@ -39,17 +35,17 @@ def polish(
     Returns:
         The points, and the part's sum there after and before.
     """
-    low, high, sides = share.functions.low, share.functions.high, share.sides
-    values, slope = yield from _look(share, Z)
-    value, square = yield share.terms(len(Z), values, share.by_variable(slope**2))
+    low, high, sides = view.functions.low, view.functions.high, view.sides
+    values, slope = yield from _look(view, Z)
+    value, square = yield AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
     before = value
     step = 0.1 / np.maximum(np.sqrt(square), 1e-300)
     for _ in range(steps):
         trial = np.clip(Z + step[:, None] * slope * sides, low, high)
         moved = (trial - Z) / sides
-        values, new_slope = yield from _look(share, trial)
-        sums = map(share.by_variable, (slope * moved, (slope - new_slope) * moved, moved**2))
-        new_value, promised, curvature, square = yield share.terms(len(Z), values, *sums)
+        values, new_slope = yield from _look(view, trial)
+        sums = map(view.by_variable, (slope * moved, (slope - new_slope) * moved, moved**2))
+        new_value, promised, curvature, square = yield AllReduce.of(view, len(Z), values, *sums)
         accepted = new_value >= value + _SUFFICIENT * promised
         longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
         step = np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step)
@@ -64,12 +60,12 @@ def polish(
     return Z, value, before
 
 
-def _look(share: Share, Z: Float[np.ndarray, "m n"]) -> Generator[Request, Any, Looked]:
+def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[Looked]:
     """The own factors' values at joint points, and the slopes of the part's sum by variable, in sides of the box."""
-    functions, points = share.functions, share.take(Z)
-    received = yield Exchange(points)
-    both = [functions.value_and_gradient(*row) for row in zip(share.stacks, points, received, strict=True)]
+    functions, points = view.functions, view.take(Z)
+    received = yield from exchange(view, points)
+    both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]
     # where neighbours matter, what a factor climbs is a model, and its value not its term of the sum
-    values = share.values(points, received) if functions.n_exchanges else [value for value, _ in both]
-    slope = yield Gather(Slope, [gradient for _, gradient in both], len(Z))
-    return values, slope * share.sides
+    values = view.values(points, received) if functions.n_exchanges else [value for value, _ in both]
+    slope = yield Reduce(view, Slope, [gradient for _, gradient in both], len(Z))
+    return values, slope * view.sides

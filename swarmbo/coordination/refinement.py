@@ -11,12 +11,14 @@ it is concave too, to its maximum.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.coordination.local_functions import LocalFunctions
+from swarmbo.coordination.local_functions import LocalFunctions, Received
+from swarmbo.coordination.tables import Table
+from swarmbo.coordination.view import BoxView
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack
 
@@ -85,6 +87,66 @@ def _root(entries: int, arity: int) -> int:
     return root if root**arity <= entries else root - 1
 
 
+@dataclass(frozen=True)
+class RefinementLevel:
+    """How far a part has come.
+
+    Args:
+        depth: How often its lattice was made finer; 0 before the first level.
+        solved: Levels solved.
+        rounds: Rounds of max-sum taken.
+    """
+
+    depth: int = 0
+    solved: int = 0
+    rounds: int = 0
+
+    def after(self, rounds: int, *, finer: bool) -> "RefinementLevel":
+        """The state after one more level.
+
+        Args:
+            rounds: Of max-sum, on that level.
+            finer: Whether the next one has a finer lattice; else its window has moved.
+        """
+        return replace(self, depth=self.depth + finer, solved=self.solved + 1, rounds=self.rounds + rounds)
+
+
+@dataclass(frozen=True, eq=False)
+class Grids:
+    """Which values the variables of a part may take, level by level: everybody knows that beforehand.
+
+    Args:
+        resolution: How fine.
+        low: Lower corner (v,) of the part's box.
+        high: Upper corner (v,).
+        starts: Points (s, v) whose coordinates join the first level; the first one is the first incumbent.
+    """
+
+    resolution: Resolution
+    low: Float[np.ndarray, " v"]
+    high: Float[np.ndarray, " v"]
+    starts: Float[np.ndarray, "s v"]
+
+    def at(self, level: RefinementLevel, x: Float[np.ndarray, " v"]) -> Float[np.ndarray, "v values"]:
+        """The values on the next level.
+
+        Args:
+            level: Where the part stands.
+            x: The incumbent; entries of variables whose values are not asked for may be anything within the box.
+        """
+        if not level.depth:
+            return coarse_values(self.low, self.high, self.starts, self.resolution.coarse)
+        spacing = (self.high - self.low) * self._share(level.depth)
+        return window_values(x, self.low, self.high, spacing, self.resolution.window)
+
+    def is_fine_enough(self, level: RefinementLevel, tolerance: float) -> bool:
+        """Whether the last lattice on which the part came to rest was finer than this share of the sides."""
+        return level.depth > 0 and self._share(level.depth - 1) <= tolerance
+
+    def _share(self, depth: int) -> float:
+        return 1.0 / ((self.resolution.coarse - 1) * self.resolution.refinement**depth)
+
+
 def coarse_values(
     low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], starts: Float[np.ndarray, "s n"], points: int
 ) -> Float[np.ndarray, "n values"]:
@@ -130,7 +192,7 @@ def tables(
     functions: LocalFunctions,
     stack: FactorStack,
     values: Float[np.ndarray, "n points"],
-    received: Sequence[Sequence[float]],
+    received: Received,
 ) -> Float[np.ndarray, "g ..."]:
     """Each factor's table over its variables' values, axes in scope order.
 
@@ -138,19 +200,18 @@ def tables(
         functions: Of at least the stack's factors.
         stack: Factors of equal size a.
         values: Of every variable.
-        received: For each factor the number that it received at the incumbent in each phase, fixed over the table.
+        received: What they received at the incumbent in each phase (g, 1), fixed over the table.
 
     Raises:
         ShapeError: If a value is NaN or +inf; it names the factor and the point.
     """
     n_points = values.shape[1]
     places = place_of_entries(n_points, stack.size)
-    numbers = np.array(received, dtype=float).reshape(len(stack.factors), functions.n_exchanges)
     out = np.empty((len(stack.factors), len(places)))
     for start in range(0, len(places), CHUNK):
         part = places[start : start + CHUNK]
         U = values[stack.columns[:, None, :], part[None, :, :]]
-        frozen = tuple(np.broadcast_to(phase[:, None], (len(numbers), len(part))) for phase in numbers.T)
+        frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
         # where neighbours matter, what a factor climbs counts what moving it does to their terms
         out[:, start : start + CHUNK] = (
             functions.value_and_gradient(stack, U, frozen)[0] if frozen else functions.value(stack, U, frozen)
@@ -167,3 +228,17 @@ def tables(
 def place_of_entries(n_points: int, arity: int) -> Int[np.ndarray, "entries arity"]:
     """For each entry of a table, in C order, the place along every axis."""
     return np.indices((n_points,) * arity).reshape(arity, -1).T
+
+
+def tabulated(view: BoxView, values: Float[np.ndarray, "n points"], received: Sequence[Received]) -> dict[str, Table]:
+    """Tables of the own factors; see :func:`tables`.
+
+    Args:
+        view: Own factors and their functions.
+        values: Of every variable.
+        received: For each stack what its factors received at the incumbent.
+    """
+    out: dict[str, Table] = {}
+    for stack, got in zip(view.stacks, received, strict=True):
+        out.update(zip(stack.factors, tables(view.functions, stack, values, got), strict=True))
+    return out

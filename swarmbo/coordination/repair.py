@@ -9,12 +9,16 @@ In Yokoo & Hirayama's form neighbours tell one another how much each could gain,
 weights grow where none gains. Here variables take turns, in the order of decoding, and weights grow after every sweep.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from swarmbo.coordination.messages import Choice, Line
+from swarmbo.coordination.requests import Mail, Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import Vector
+from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 
 
@@ -50,23 +54,50 @@ def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict
     return {factor: weight + (values[factor] == -np.inf) for factor, weight in weights.items()}
 
 
-def sweeps(
-    graph: FactorGraph, order: Sequence[str], tables: Mapping[str, Table], start: Mapping[str, int]
-) -> Iterator[dict[str, int]]:
-    """One joint choice after the other, for as long as asked.
+def sweep(
+    view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
+) -> Steps[dict[str, int]]:
+    """Every variable chooses anew, in the order of decoding.
 
     Args:
-        graph: Scopes.
-        order: In which the variables choose.
-        tables: One per factor.
-        start: A choice that breaks some factor.
+        view: Own factors and variables.
+        tables: Of the own factors.
+        before: The choices of own variables and own factors' variables, and so is what comes back.
+        weights: What breaking each own factor counts.
     """
-    chosen, weights = dict(start), dict.fromkeys(graph.factors, 1.0)
-    while True:
-        for variable in order:
-            factors = graph.factors_of(variable)
-            lines = [line_of(tables[factor], graph.scope(factor), variable, chosen) for factor in factors]
-            chosen[variable] = least_forbidden(lines, [weights[factor] for factor in factors], chosen[variable])
-        yield dict(chosen)
-        values = {f: float(tables[f][tuple(chosen[x] for x in graph.scope(f))]) for f in graph.factors}
-        weights = reweighed(weights, values)
+    graph, earlier, mail = view.graph, view.part.earlier, Mail()
+    factors, variables = set(view.factors), set(view.variables)
+    renewed: dict[str, int] = {}
+    chosen = ChainMap(renewed, dict(before))
+    for x in view.part.order:
+        actor = graph.variable_owner(x)
+        for f in graph.factors_of(x):
+            if f in factors:
+                yield from hear_choices(mail, earlier[f, x], renewed)
+                entries = line_of(tables[f], graph.scope(f), x, chosen)
+                mail.say(graph.owner(f), actor, Line(f, x, entries, weights[f]))
+        if x in variables:
+            keys = [("line", f, x) for f in graph.factors_of(x)]
+            yield from mail.wait(keys)
+            lines, counts = [mail[key].entries for key in keys], [mail[key].weight for key in keys]
+            renewed[x] = least_forbidden(lines, counts, chosen[x])
+            tell_choice(mail, graph, x, renewed[x])
+    yield from hear_choices(mail, view.seen, renewed)
+    yield from mail.close()
+    return dict(chosen)
+
+
+def tell_choice(mail: Mail, graph: FactorGraph, variable: str, index: int) -> None:
+    """The word of a variable's owner, to the other owners of its factors."""
+    actor, word = graph.variable_owner(variable), Choice(variable, index)
+    for owner in dict.fromkeys(graph.owner(factor) for factor in graph.factors_of(variable)):
+        if owner != actor:
+            mail.say(actor, owner, word)
+
+
+def hear_choices(mail: Mail, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:
+    """Wait for choices that are not known yet, and note them."""
+    missing = [("choice", x) for x in variables if x not in chosen]
+    if missing:
+        yield from mail.wait(missing)
+        chosen.update({key[1]: mail[key].index for key in missing})

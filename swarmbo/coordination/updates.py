@@ -89,6 +89,9 @@ def beliefs(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.ndarray, "n d
 
 def normalised(messages: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
     """Messages less their maximum; those that forbid every value stay as they are."""
+    if messages.ndim == 1:  # one message: much quicker without arrays of one
+        highest = float(messages.max())
+        return messages - highest if highest > -np.inf else messages
     highest = messages.max(axis=-1, keepdims=True)
     return messages - np.where(highest > -np.inf, highest, 0.0)
 
@@ -125,7 +128,7 @@ def messages_of_factor(
         one_pass: The form of the inner pass.
     """
     incoming = [
-        from_variables.get((factor, variable), np.zeros(size))[None]
+        from_variables[factor, variable][None] if (factor, variable) in from_variables else np.zeros((1, size))
         for variable, size in zip(graph.scope(factor), table.shape, strict=True)
     ]
     outgoing = factor_messages(table[None], incoming, one_pass)
@@ -144,6 +147,8 @@ def messages_of_variable(
         from_factors: What its factors said; those that have not spoken are taken to say zero.
     """
     factors, silent = graph.factors_of(variable), np.zeros(size)
+    if len(factors) == 1:
+        return {factors[0]: silent}
     incoming = np.array([from_factors.get((factor, variable), silent) for factor in factors])
     return dict(zip(factors, variable_messages(incoming[None])[0], strict=True))
 

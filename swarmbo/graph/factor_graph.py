@@ -1,9 +1,9 @@
 """The factor graph: which variables each local function couples, and which agent owns what."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from swarmbo.checks import distinct_names, short, table
 from swarmbo.errors import ConfigError, OwnershipError
@@ -11,8 +11,6 @@ from swarmbo.graph.bipartite import bipartite, read_bipartite
 
 if TYPE_CHECKING:
     import networkx as nx
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,11 +157,17 @@ class FactorGraph:
 
     def scope(self, factor: str) -> tuple[str, ...]:
         """The variables of a factor, in the order of its table's axes."""
-        return self._lookup(self._scope_by_factor, "factor", factor)
+        try:
+            return self._scope_by_factor[factor]
+        except KeyError:
+            raise _unknown("factor", factor, self._scope_by_factor) from None
 
     def factors_of(self, variable: str) -> tuple[str, ...]:
         """The factors that a variable is in, in the graph's order."""
-        return self._lookup(self._factors_by_variable, "variable", variable)
+        try:
+            return self._factors_by_variable[variable]
+        except KeyError:
+            raise _unknown("variable", variable, self._factors_by_variable) from None
 
     def neighbours(self, factor: str) -> tuple[str, ...]:
         """The other factors that share a variable with a factor, in the graph's order."""
@@ -172,11 +176,17 @@ class FactorGraph:
 
     def owner(self, factor: str) -> str:
         """The agent that owns a factor."""
-        return self._lookup(self._owner_by_factor, "factor", factor)
+        try:
+            return self._owner_by_factor[factor]
+        except KeyError:
+            raise _unknown("factor", factor, self._owner_by_factor) from None
 
     def variable_owner(self, variable: str) -> str:
         """The agent that acts a variable."""
-        return self._lookup(self._owner_by_variable, "variable", variable)
+        try:
+            return self._owner_by_variable[variable]
+        except KeyError:
+            raise _unknown("variable", variable, self._owner_by_variable) from None
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
         """The factors of an agent, in the graph's order."""
@@ -221,22 +231,27 @@ class FactorGraph:
             n_parts += 1
         if n_parts == 1:
             return (self,)
-        members: list[dict[str, tuple[str, ...]]] = [{} for _ in range(n_parts)]
+        members: list[list[str]] = [[] for _ in range(n_parts)]
         for factor in self.factors:
-            members[part_of[factor]][factor] = self.scope(factor)
-        return tuple(FactorGraph.from_scopes(m, self._owned(m), self._acted(m)) for m in members)
+            members[part_of[factor]].append(factor)
+        return tuple(self.of(factors) for factors in members)
+
+    def of(self, factors: Iterable[str]) -> "FactorGraph":
+        """Some of the factors with their variables, in the graph's order and with its owners.
+
+        Args:
+            factors: Their names, at least one.
+        """
+        wanted = set(factors)
+        scopes = {f: scope for f, scope in zip(self.factors, self.scopes, strict=True) if f in wanted}
+        acted = {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
+        return FactorGraph.from_scopes(scopes, {factor: self.owner(factor) for factor in scopes}, acted)
 
     def __repr__(self) -> str:
         return (
             f"FactorGraph({len(self.factors)} factors, {len(self.variables)} variables, {len(self.agents)} agents, "
             f"max_factor_size={self.max_factor_size}, is_forest={self.is_forest})"
         )
-
-    def _owned(self, scopes: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        return {factor: self.owner(factor) for factor in scopes}
-
-    def _acted(self, scopes: Mapping[str, Sequence[str]]) -> dict[str, str]:
-        return {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
 
     @cached_property
     def _scope_by_factor(self) -> dict[str, tuple[str, ...]]:
@@ -266,11 +281,9 @@ class FactorGraph:
                 found[variable].append(factor)
         return {variable: tuple(factors) for variable, factors in found.items()}
 
-    @staticmethod
-    def _lookup(table: dict[str, T], kind: str, name: str) -> T:
-        if name not in table:
-            raise KeyError(f"no {kind} {name!r} in this graph; it has {', '.join(list(table)[:8])}")
-        return table[name]
+
+def _unknown(kind: str, name: str, known: Mapping[str, object]) -> KeyError:
+    return KeyError(f"no {kind} {name!r} in this graph; it has {', '.join(list(known)[:8])}")
 
 
 def _grouped(names: tuple[str, ...], owners: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -19,7 +19,6 @@ from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
-from swarmbo.transport import Routes
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
 DISJOINT = {"f": ["a", "b"], "g": ["c"], "h": ["d", "e"]}
@@ -130,10 +129,10 @@ def test_the_lattice_of_lemma_5_grows_with_the_square_of_the_evaluations(situati
         points.append(functions.lattice_points)
         wanted = 5 * 0.5 * t**2 * np.sqrt(np.log(2 * 4 * 2.0 / 0.2))  # d b t² r sqrt(log(2 |U| a / delta)), r = 1
         assert functions.lattice_points == np.ceil(wanted)
-        (part,) = sb.RefinedMaxSum(coarse_entries=2**24).plan(functions, Routes(functions.graph.agents)).parts
-        assert part.resolution.coarse == min(max(33, np.ceil(wanted)), 256 - part.resolution.starts)  # 256³ entries
-        (small,) = sb.RefinedMaxSum(points=5, coarse_entries=2**6).plan(functions, Routes(functions.graph.agents)).parts
-        assert small.resolution.coarse <= 4  # tables stay within what was allowed
+        fine = sb.RefinedMaxSum(coarse_entries=2**24).grids(functions.graph, functions).resolution
+        assert fine.coarse == min(max(33, np.ceil(wanted)), 256 - fine.starts)  # 256³ entries
+        small = sb.RefinedMaxSum(points=5, coarse_entries=2**6).grids(functions.graph, functions).resolution
+        assert small.coarse <= 4  # tables stay within what was allowed
     assert points[0] < points[1] < points[2]
     assert DECHBO().local_functions(situation_of(), DECHBO().learn(situation_of(), BELIEF, None)).lattice_points == 0
 

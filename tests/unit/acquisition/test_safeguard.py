@@ -24,8 +24,7 @@ from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
-from swarmbo.coordination.solution import solution_of
-from swarmbo.coordination.tables import factor_values
+from swarmbo.coordination.agreement import TableOutcome, solution_of
 from swarmbo.deciding import decide
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
@@ -210,8 +209,7 @@ class FirstOfAll(MaxSum, frozen=True, tag="first-of-all"):
 
     def solve(self, graph, tables, links=None):
         first = dict.fromkeys(graph.variables, 0)
-        values = factor_values(graph, tables, first)
-        return solution_of(graph, first, values, ["max_rounds"], 0, Traffic())
+        return solution_of(graph, tables, [TableOutcome(first, "max_rounds", 0)], Traffic())
 
 
 def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():

@@ -9,12 +9,13 @@ from hypothesis import assume, given, settings, strategies as st
 from scipy.optimize import minimize
 
 from swarmbo.agent import maximise_with_agents
-from swarmbo.coordination.admm import ADMM
-from swarmbo.coordination.admm_method import joint_starts, natural_penalty
+from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.part import Part
 from swarmbo.coordination.polish import polish
-from swarmbo.coordination.share import Share
-from swarmbo.coordination.whole_part import WholePart
+from swarmbo.coordination.starts import joint_starts, natural_penalty
+from swarmbo.coordination.view import BoxView, LocalView
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
@@ -182,10 +183,11 @@ def test_sums_over_variables_count_each_variable_once_whoever_owns_the_factors(s
     functions = Sum.on_box(scopes, seed)
     entries = np.random.default_rng(seed).random((3, len(functions.low)))
     counted = np.zeros(3)
-    for part in functions.graph.components:
-        for agent in part.agents:
-            share = Share(part, functions.of(part.factors_owned_by(agent)), part.factors_owned_by(agent))
-            counted += sum((rows.sum(axis=0) for rows in share.by_variable(entries)), np.zeros(3))
+    for graph in functions.graph.components:
+        part = Part(graph, 0, Routes(graph.agents))
+        for agent in graph.agents:
+            view = BoxView.on(LocalView.of(part, agent), functions.of(graph.factors_owned_by(agent)))
+            counted += sum((rows.sum(axis=0) for rows in view.by_variable(entries)), np.zeros(3))
     np.testing.assert_allclose(counted, entries.sum(axis=1))
 
 
@@ -247,7 +249,7 @@ def test_rounds_are_those_of_the_textbook(seed, rounds, penalty, balance) -> Non
         recombination_entries=0,
         polish_steps=0,
     )
-    seen = joint_starts(method, functions, functions.graph.variables, seed)
+    seen = joint_starts(functions, functions.graph.variables, seed, 1, method.screened)
     natural = 12.0 * total_value(functions, seen[1:]).std()
     expected = textbook(functions, seen[0], rounds, method, natural)
     if total_value(functions, expected[None])[0] <= total_value(functions, seen[:1])[0]:
@@ -324,21 +326,14 @@ def test_polish_never_lowers_the_value(scopes, seed, coupling) -> None:
     smooth = more.maximise(functions, seed=seed)
     assert smooth.value >= rough.value - 1e-12
     assert (smooth.report.polish_gain or 0.0) >= 0.0
-    for part in more.plan(functions, routes).parts:
-        whole = WholePart(part, functions, more.plan(functions, routes).max_sum)
+    for index, graph in enumerate(functions.graph.components):
+        part = Part(graph, index, routes)
         Z = np.random.default_rng(seed).random((6, len(functions.low)))
-        after: list[np.ndarray] = []
-
-        def steps(share=whole.share, Z=Z, after=after):
-            point, value, before = yield from polish(share, Z, 15)
-            assert (value >= before).all()
-            after.append(point)
-            return point
-
-        whole.run(steps())  # pyright: ignore[reportArgumentType]
+        point, value, before = Central(part).run(polish(BoxView.on(LocalView.of(part), functions), Z, 15))
+        assert (value >= before).all()
         columns = [functions.graph.variables.index(variable) for variable in part.graph.variables]
         apart = np.setdiff1d(np.arange(len(functions.low)), columns)
-        assert (after[0][:, apart] == Z[:, apart]).all()  # other parts are left alone
+        assert (point[:, apart] == Z[:, apart]).all()  # other parts are left alone
 
 
 @settings(max_examples=20, deadline=None)

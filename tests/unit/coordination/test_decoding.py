@@ -2,8 +2,12 @@
 
 import numpy as np
 
-from swarmbo.coordination.decoding import best_value, conditioned_message, decode, decoding_order
+from swarmbo.coordination.decoding import best_value, conditioned_message, decode
+from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.part import Part, decoding_order
+from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
+from swarmbo.transport import Routes
 
 
 def test_the_order_is_breadth_first_from_the_first_variable_of_each_part() -> None:
@@ -28,7 +32,8 @@ def test_two_optima_are_not_mixed() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"]})
     message = {("f", "a"): np.zeros(2), ("f", "b"): np.zeros(2)}  # both values of both look equally good
     apart = np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert decode(graph, ("a", "b"), {"f": apart}, message, message) == {"a": 0, "b": 1}
+    part = Part(graph, 0, Routes(graph.agents))
+    assert Central(part).run(decode(LocalView.of(part), {"f": apart}, message, message)) == {"a": 0, "b": 1}
 
 
 def test_of_equal_sums_the_lowest_index_is_taken() -> None:

@@ -3,8 +3,9 @@
 import numpy as np
 
 from swarmbo.coordination import MaxSum
-from swarmbo.coordination.max_sum_program import PartAgent
+from swarmbo.coordination.methods.max_sum import n_entries
 from swarmbo.coordination.tables import sizes_of
+from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 
@@ -15,5 +16,4 @@ def test_the_work_that_decides_on_the_compiled_form_is_that_of_the_own_factors_i
     tables = {"f": np.zeros((2, 3)), "g": np.zeros(3), "elsewhere": np.zeros(100)}
     plan = MaxSum().plan(graph, sizes_of(graph, tables), Routes(graph.agents))
     anns = {factor: tables[factor] for factor in graph.factors_owned_by("ann")}
-    sides = [PartAgent(part, "ann", anns, lambda _recipient, _message: None) for part in plan.parts]
-    assert [side.n_entries for side in sides] == [6, 100]
+    assert [n_entries(LocalView.of(part, "ann"), anns) for part in plan.parts] == [6, 100]

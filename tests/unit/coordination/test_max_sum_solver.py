@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from swarmbo.coordination import MaxSum, exact, max_sum
-from swarmbo.coordination.decoding import decode, decoding_order
+from swarmbo.coordination.decoding import decode
+from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.part import Part
 from swarmbo.coordination.tables import factor_values, total
 from swarmbo.coordination.updates import numpy_one_pass
+from swarmbo.coordination.view import LocalView
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import convert
+from swarmbo.transport import Routes
 
 RING = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)})
 
@@ -113,7 +117,8 @@ def test_the_result_is_the_best_of_all_rounds_and_of_the_last_decoding() -> None
             messages, _ = flooding.from_factors(messages, flooding.from_variables(messages), 0.5)
             values.append(total(flooding.values(flooding.choices(messages))))
         to_factors = flooding.by_edge(flooding.from_variables(messages))
-        last = decode(RING, decoding_order(RING), tables, to_factors, flooding.by_edge(messages))
+        part = Part(RING, 0, Routes(RING.agents))
+        last = Central(part).run(decode(LocalView.of(part), tables, to_factors, flooding.by_edge(messages)))
         last_value = total(factor_values(RING, tables, last))
         assert max_sum(RING, tables, rounds=3).value == max(*values, last_value)
         better_last += last_value > max(values)

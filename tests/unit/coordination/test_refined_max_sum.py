@@ -11,13 +11,13 @@ from scipy.optimize import minimize
 from swarmbo.agent import maximise_with_agents
 from swarmbo.coordination import exact
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
-from swarmbo.coordination.refined_max_sum import RefinedMaxSum
-from swarmbo.coordination.zoom_plan import Zoom
+from swarmbo.coordination.methods.refined_max_sum import RefinedMaxSum
+from swarmbo.coordination.refinement import RefinementLevel
 from swarmbo.errors import BudgetError, ConfigError, ShapeError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.settings import convert
-from swarmbo.transport import InProcess, Routes
+from swarmbo.transport import InProcess
 
 from .example_sums import CHAIN, ExampleSum
 
@@ -92,10 +92,10 @@ def test_converged_means_that_the_last_lattice_is_finer_than_the_tolerance(toler
 
 def test_a_lattice_is_finer_by_the_same_factor_each_time_and_windows_cover_the_cell_before() -> None:
     functions = Bowls.on_box({"f": ["x", "y"]}, box=(-1.0, 3.0))
-    (part,) = RefinedMaxSum(points=5, refinement=4).plan(functions, Routes(functions.graph.agents)).parts
+    grids = RefinedMaxSum(points=5, refinement=4).grids(functions.graph, functions)
     x = np.array([0.7, 1.1])
     for depth in range(1, 5):
-        grid = np.sort(part.grid(Zoom(depth=depth), x), axis=1)
+        grid = np.sort(grids.at(RefinementLevel(depth=depth), x), axis=1)
         np.testing.assert_allclose(np.diff(grid, axis=1), 1.0 / 4**depth)
         np.testing.assert_allclose(grid[:, [0, -1]] - x[:, None], [[-(4.0 ** (1 - depth)), 4.0 ** (1 - depth)]] * 2)
 

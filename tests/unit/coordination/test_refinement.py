@@ -94,7 +94,7 @@ def test_the_bounds_of_the_box_are_no_edges() -> None:
 def test_tables_are_the_functions_at_all_combinations_in_scope_order() -> None:
     values = np.array([[0.0, 0.1, 0.2], [1.0, 1.1, 1.2], [2.0, 2.1, 2.2]])
     stack = FactorStack(("f", "g"), np.array([[0, 2], [2, 1]]))
-    found = tables(Waves(), stack, values, [(), ()])
+    found = tables(Waves(), stack, values, ())
     assert found.shape == (2, 3, 3)
     for i in range(3):
         for j in range(3):
@@ -104,7 +104,9 @@ def test_tables_are_the_functions_at_all_combinations_in_scope_order() -> None:
 
 def test_what_was_received_stays_fixed_over_a_table_of_what_is_climbed() -> None:
     stack = FactorStack(("f", "g"), np.array([[0], [1]]))
-    found = tables(Climbing(), stack, np.array([[0.0, 0.5], [0.25, 0.75]]), [(1.0, 2.0), (3.0, 4.0)])
+    found = tables(
+        Climbing(), stack, np.array([[0.0, 0.5], [0.25, 0.75]]), (np.array([[1.0], [3.0]]), np.array([[2.0], [4.0]]))
+    )
     assert found.tolist() == [[210.0, 210.5], [430.25, 430.75]]
 
 
@@ -116,7 +118,7 @@ def test_a_value_that_is_no_number_is_named_with_its_factor_and_point(bad) -> No
 
     stack = FactorStack(("f", "g"), np.array([[0], [1]]))
     with pytest.raises(ShapeError, match=r"'g'.*\[0.75\]"), np.errstate(invalid="ignore"):
-        tables(Broken(), stack, np.array([[0.0, 0.1], [0.25, 0.75]]), [(), ()])
+        tables(Broken(), stack, np.array([[0.0, 0.1], [0.25, 0.75]]), ())
 
 
 def test_entries_are_numbered_as_a_table_in_c_order() -> None:

@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.coordination.max_sum_plan import spanning_tree, tree_levels
+from swarmbo.coordination.part import spanning_tree, tree_levels
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes

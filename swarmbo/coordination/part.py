@@ -1,17 +1,10 @@
-"""What every agent knows before max-sum starts, and the traffic that follows from it."""
+"""What every agent knows of a connected part before its agents agree on it: its order, its rounds, a tree of agents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from jaxtyping import Int
-
-from swarmbo.coordination.decoding import decoding_order
-from swarmbo.coordination.ledger import Ledger, extra_width
-from swarmbo.coordination.messages import Choice, Conditioned, FromFactor, FromVariable, Line, Report, Verdict
 from swarmbo.graph import FactorGraph
-from swarmbo.records import Traffic
 from swarmbo.transport import Routes
 
 
@@ -42,26 +35,32 @@ class SpanningTree:
     children: dict[str, tuple[str, ...]]
     factors: dict[str, tuple[str, ...]]
 
+    @cached_property
+    def leaves_first(self) -> Sequence[str]:
+        """The agents, each after all that it is a parent of; the root comes last."""
+        order = [agent for agent, parent in self.parent.items() if parent is None]
+        for agent in order:
+            order.extend(self.children[agent])
+        return order[::-1]
 
-@dataclass(frozen=True)
-class PartPlan:
-    """The commonly known side of solving one connected part.
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A connected part of a graph, or factors that share no variable: then nothing is summed over a tree.
 
     Args:
         graph: The part.
         index: Its place among the parts.
-        sizes: Number of values by variable.
         routes: Who reaches whom.
     """
 
     graph: FactorGraph
     index: int
-    sizes: Mapping[str, int]
     routes: Routes
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The order of decoding."""
+        """The variables in the order in which they are decided."""
         return decoding_order(self.graph)
 
     @cached_property
@@ -71,7 +70,7 @@ class PartPlan:
 
     @cached_property
     def tree(self) -> SpanningTree:
-        """The agents' tree, used by a part with loops."""
+        """The agents' tree."""
         return spanning_tree(self.graph, self.routes)
 
     @cached_property
@@ -84,78 +83,30 @@ class PartPlan:
             for x in self.graph.scope(f)
         }
 
-    def told(self, variable: str) -> tuple[str, ...]:
-        """The agents that a variable's choice is told to: the owners of its factors, each once."""
-        return tuple(dict.fromkeys(self.graph.owner(factor) for factor in self.graph.factors_of(variable)))
+    @cached_property
+    def neighbours(self) -> dict[str, tuple[str, ...]]:
+        """For each factor the others that share a variable with it, in the graph's order."""
+        return {factor: self.graph.neighbours(factor) for factor in self.graph.factors}
 
-    def tree_traffic(self, chosen: Mapping[str, int]) -> Traffic:
-        """What crosses the links on a part that is a tree.
+    @cached_property
+    def is_shared(self) -> dict[str, bool]:
+        """For each variable whether several factors have it."""
+        return {variable: len(self.graph.factors_of(variable)) > 1 for variable in self.graph.variables}
 
-        Args:
-            chosen: The index that each variable ends up with.
-        """
-        graph, ledger = self.graph, Ledger(self.routes)
-        for f in graph.factors:
-            for x in graph.scope(f):
-                actor, owner, size = graph.variable_owner(x), graph.owner(f), self.sizes[x]
-                if len(graph.scope(f)) > 1:
-                    ledger.add(actor, owner, FromVariable(f, x, b""), size)
-                ledger.add(owner, actor, FromFactor(f, x, b""), size)
-        self._decoding_traffic(ledger, chosen)
-        return ledger.traffic
 
-    def loopy_traffic(
-        self,
-        choices: Sequence[Int[np.ndarray, " n_variables"]],
-        last: Mapping[str, int],
-        mended: Sequence[Mapping[str, int]] = (),
-    ) -> Traffic:
-        """What crosses the links on a part with loops.
-
-        Args:
-            choices: The variables' own choices before the first round and after each round.
-            last: The joint choice that is decoded at the end.
-            mended: Those after each sweep of repair.
-        """
-        graph, tree, ledger = self.graph, self.tree, Ledger(self.routes)
-        n_rounds = len(choices) - 1
-        widths = extra_width(np.array(choices)).sum(axis=0)
-        width_of = dict(zip(graph.variables, widths.tolist(), strict=True))
-        for f in graph.factors:
-            for x in graph.scope(f):
-                actor, owner, size = graph.variable_owner(x), graph.owner(f), self.sizes[x]
-                ledger.add(actor, owner, FromVariable(f, x, b""), size, times=n_rounds + 1, extra=width_of[x])
-                ledger.add(owner, actor, FromFactor(f, x, b""), size, times=n_rounds)
-        self._decoding_traffic(ledger, last)
-        for sweep in mended:
-            self._sweep_traffic(ledger, sweep)
-        for agent, parent in tree.parent.items():
-            if parent is None:
-                continue
-            report, n_values = Report(self.index, agent, b"", 0.0, False), len(tree.factors[agent])
-            ledger.add(agent, parent, report, n_values, times=n_rounds + len(mended))
-            ledger.add(agent, parent, report, 2 * n_values)
-            ledger.add(parent, agent, Verdict(self.index, 0, False), times=n_rounds + 1 + len(mended))
-        return ledger.traffic
-
-    def _decoding_traffic(self, ledger: Ledger, chosen: Mapping[str, int]) -> None:
-        for x in self.order:
-            actor = self.graph.variable_owner(x)
-            for f in self.graph.factors_of(x):
-                if self.earlier[f, x]:
-                    ledger.add(self.graph.owner(f), actor, Conditioned(f, x, b""), self.sizes[x])
-            self._choice_traffic(ledger, x, chosen[x])
-
-    def _sweep_traffic(self, ledger: Ledger, chosen: Mapping[str, int]) -> None:
-        for x in self.order:
-            for f in self.graph.factors_of(x):
-                owner, actor = self.graph.owner(f), self.graph.variable_owner(x)
-                ledger.add(owner, actor, Line(f, x, b"", 1.0), self.sizes[x])
-            self._choice_traffic(ledger, x, chosen[x])
-
-    def _choice_traffic(self, ledger: Ledger, x: str, index: int) -> None:
-        for agent in self.told(x):
-            ledger.add(self.graph.variable_owner(x), agent, Choice(x, 0), extra=extra_width(index))
+def decoding_order(graph: FactorGraph) -> tuple[str, ...]:
+    """Breadth first from the first variable of each connected part: on a forest, parents before children."""
+    order: dict[str, None] = {}
+    for start in graph.variables:
+        frontier = [start] if start not in order else []
+        order[start] = None
+        for variable in frontier:
+            for factor in graph.factors_of(variable):
+                for other in graph.scope(factor):
+                    if other not in order:
+                        order[other] = None
+                        frontier.append(other)
+    return tuple(order)
 
 
 def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
@@ -211,18 +162,19 @@ def spanning_tree(graph: FactorGraph, routes: Routes) -> SpanningTree:
     for agent in others:
         parent[agent] = next(on_path for on_path in routes.path(agent, root)[1:] if on_path in members)
     children: dict[str, list[str]] = {agent: [] for agent in graph.agents}
-    below: dict[str, set[str]] = {agent: set() for agent in graph.agents}
-    for agent in graph.agents:
-        if (above := parent[agent]) is not None:
+    for agent, above in parent.items():
+        if above is not None:
             children[above].append(agent)
-        ancestor: str | None = agent
+    below: dict[str, list[str]] = {agent: [] for agent in graph.agents}
+    for factor in graph.factors:
+        ancestor: str | None = graph.owner(factor)
         while ancestor is not None:
-            below[ancestor].update(graph.factors_owned_by(agent))
+            below[ancestor].append(factor)
             ancestor = parent[ancestor]
     return SpanningTree(
         parent=parent,
-        children={agent: tuple(below_it) for agent, below_it in children.items()},
-        factors={agent: tuple(f for f in graph.factors if f in owned) for agent, owned in below.items()},
+        children={agent: tuple(others) for agent, others in children.items()},
+        factors={agent: tuple(factors) for agent, factors in below.items()},
     )
 
 

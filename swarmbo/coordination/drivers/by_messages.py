@@ -1,0 +1,170 @@
+"""One agent of a part: what a method asks is answered by messages to and from the others."""
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.coordination.messages import Key, Message, Report
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.requests import (
+    AllReduce,
+    Compare,
+    Exchange,
+    Letter,
+    Reduce,
+    Request,
+    Send,
+    Steps,
+    ToFactors,
+    ToVariables,
+)
+
+Post = Callable[[str, Message], None]
+Out = TypeVar("Out")
+Waiting = Generator[tuple[Key, ...], dict[Key, Any], Out]  # yields the keys that it waits for, is sent the messages
+
+
+class ByMessages:
+    """One agent's side of a part.
+
+    Args:
+        part: What everybody knows of it.
+        agent: Its name.
+        post: Posts a message to an agent, itself included.
+    """
+
+    def __init__(self, part: Part, agent: str, post: Post) -> None:
+        self.part, self.graph, self.agent, self._post = part, part.graph, agent, post
+
+    def program(self, steps: Steps[Out]) -> Waiting[Out]:
+        """Go through a method in step with the part's other agents."""
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value
+            answer = yield from self._answer(request)
+
+    def _answer(self, request: Request) -> Waiting[Any]:
+        match request:
+            case Send():
+                self._say(request.letters)
+                return (yield from _hear(request.keys))
+            case ToFactors():
+                return (yield from self._to_factors(request))
+            case ToVariables():
+                return (yield from self._to_variables(request))
+            case Exchange():
+                return (yield from self._exchange(request))
+            case Reduce():
+                return (yield from self._reduce(request))
+            case AllReduce():
+                return (yield from self._all_reduce(request))
+            case Compare():
+                return (yield from self._compare(request))
+
+    def _say(self, letters: Iterable[Letter]) -> None:
+        for letter in letters:
+            self._post(letter.recipient, letter.message)
+
+    def _to_factors(self, request: ToFactors) -> Waiting[Any]:
+        self._say(request.letters())
+        flooding, entries, choices = request.flooding, request.entries.copy(), request.choices.copy()
+        heard = yield from _hear(("variable", f, x) for f in flooding.factors for x in self.graph.scope(f))
+        for (_, f, x), message in heard.items():
+            flooding.message(entries, str(f), str(x))[:] = message.entries
+            choices[flooding.place[str(x)]] = message.choice
+        return entries, choices
+
+    def _to_variables(self, request: ToVariables) -> Waiting[Any]:
+        self._say(request.letters())
+        flooding, entries = request.flooding, request.entries.copy()
+        heard = yield from _hear(("factor", f, x) for x in flooding.variables for f in self.graph.factors_of(x))
+        for (_, f, x), message in heard.items():
+            flooding.message(entries, str(f), str(x))[:] = message.entries
+        return entries
+
+    def _exchange(self, request: Exchange) -> Waiting[Any]:
+        self._say(request.letters())
+        neighbours = self.part.neighbours
+        keys = {f: [("published", k, f, request.phase) for k in neighbours[f]] for f in request.view.factors}
+        heard = yield from _hear(key for said in keys.values() for key in said)
+        return [
+            np.array(
+                [
+                    np.sum([heard[key].entries for key in keys[f]], axis=0) if keys[f] else np.zeros(told.shape[1])
+                    for f in stack.factors
+                ]
+            )
+            for stack, told in zip(request.view.stacks, request.told, strict=True)
+        ]
+
+    def _reduce(self, request: Reduce) -> Waiting[Any]:
+        view, graph, is_shared = request.view, self.graph, self.part.is_shared
+        self._say(request.letters())
+        tag = str(request.kind.__struct_config__.tag)
+        shared = [x for x in view.variables if is_shared[x]]
+        heard = yield from _hear((tag, f, x) for x in shared for f in graph.factors_of(x))
+        sums: dict[str, np.ndarray] = {}
+        for x in shared:
+            sums[x] = np.zeros(request.n_points)
+            for f in graph.factors_of(x):
+                sums[x] = sums[x] + heard[tag, f, x].entries
+        self._say(request.replies(sums))
+        heard = yield from _hear(("consensus", f, x) for f in view.factors for x in graph.scope(f) if is_shared[x])
+        out = np.zeros((request.n_points, len(view.place)))
+        for stack, copies in zip(view.stacks, request.copies, strict=True):
+            for columns, copy in zip(stack.columns, copies, strict=True):
+                out[:, columns] = copy  # what nobody else has is the sum already
+        for (_, _, x), message in heard.items():
+            out[:, view.place[str(x)]] = message.entries
+        return out
+
+    def _all_reduce(self, request: AllReduce) -> Waiting[Float[np.ndarray, "k m"]]:
+        part, tree = self.part, self.part.tree
+        children, parent = tree.children[self.agent], tree.parent[self.agent]
+        sums = np.zeros(request.terms.shape[1:])
+        for term in request.terms:
+            sums = sums + term
+        keys = [("tally", part.index, child) for child in children]
+        heard = yield from _hear(keys)
+        for key in keys:
+            sums = sums + heard[key].entries.reshape(sums.shape)
+        if parent is not None:
+            self._say([request.up(part, self.agent, parent, sums)])
+            heard = yield from _hear([("ruling", part.index)])
+            sums = heard["ruling", part.index].entries.reshape(sums.shape)
+        self._say([request.down(part, self.agent, child, sums) for child in children])
+        return sums
+
+    def _compare(self, request: Compare) -> Waiting[Any]:
+        """Up the tree go the values of all factors, so that whoever adds them adds in the graph's order."""
+        part, tree = self.part, self.part.tree
+        children, parent = tree.children[self.agent], tree.parent[self.agent]
+        own = self.graph.factors_owned_by(self.agent)
+        known = dict(zip(own, np.array(request.values).T, strict=True))
+        change, moved = request.change, request.moved
+        heard = yield from _hear(("report", part.index, child) for child in children)
+        report: Report
+        for report in heard.values():
+            below = tree.factors[report.agent]
+            known.update(zip(below, report.entries.reshape(-1, len(below)).T if below else (), strict=True))
+            change, moved = max(change, report.change), moved or report.moved
+        values = np.array([known[f] for f in tree.factors[self.agent]]).T
+        best_so_far = None
+        if parent is None:
+            verdict, best_so_far = request._replace(values=list(values), change=change, moved=moved).judged(part)
+        else:
+            self._say([request.up(part, self.agent, parent, values, change, moved)])
+            heard = yield from _hear([("verdict", part.index)])
+            verdict = heard["verdict", part.index]
+        self._say([Letter(self.agent, child, verdict) for child in children])
+        return verdict, best_so_far
+
+
+def _hear(keys: Iterable[Key]) -> Waiting[dict[Key, Any]]:
+    wanted = tuple(keys)
+    return (yield wanted) if wanted else {}

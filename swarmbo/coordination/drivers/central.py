@@ -1,0 +1,174 @@
+"""A part in one process: what a method asks is answered at once, and the messages that it stands for are counted."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.coordination.local_functions import neighbour_sums
+from swarmbo.coordination.messages import Codec, Key, Message, index_widths
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.requests import (
+    AllReduce,
+    Compare,
+    Exchange,
+    Letter,
+    Reduce,
+    Request,
+    Send,
+    Steps,
+    ToFactors,
+    ToVariables,
+)
+from swarmbo.coordination.view import BoxView
+from swarmbo.records import Traffic
+
+Out = TypeVar("Out")
+Count = tuple[int, int, int]  # messages, bytes, transmissions
+Passes = Sequence[tuple[Int[np.ndarray, " v"], Int[np.ndarray, " v"]]]
+
+
+class Central:
+    """Answers what a method asks while it works on all factors of a part. All equal factors are served at once.
+
+    Args:
+        part: What everybody knows of it.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.graph = part, part.graph
+        self._n_messages = self._n_bytes = self._n_transmissions = 0
+        self._counts: dict[Hashable, Count] = {}
+        self._hops: dict[tuple[str, str], int] = {}
+        self._passes_of: dict[BoxView, Passes] = {}
+        self._said: dict[Key, Message] = {}  # what is said of a key to several recipients is the same
+
+    @property
+    def traffic(self) -> Traffic:
+        """What the agents would have sent so far."""
+        return Traffic(messages=self._n_messages, bytes=self._n_bytes, transmissions=self._n_transmissions)
+
+    def run(self, steps: Steps[Out]) -> Out:
+        """Answer until the method has ended."""
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value
+            answer = self._answer(request)
+
+    def _answer(self, request: Request) -> Any:
+        match request:
+            case Send():
+                said = self._said
+                self._count(request.letters)
+                for letter in request.letters:
+                    said[letter.message.key] = letter.message
+                return {key: said[key] for key in request.keys}
+            case ToFactors():
+                plain = request._replace(choices=np.zeros_like(request.choices))
+                self._count_alike((ToFactors, request.flooding), plain.letters)
+                self._n_bytes += int(self._n_crossing @ index_widths(request.choices))
+                return request.entries, request.choices
+            case ToVariables():
+                self._count_alike((ToVariables, request.flooding), request.letters)
+                return request.entries
+            case Exchange():
+                self._count_alike((Exchange, request.phase, request.told[0].shape[1]), request.letters)
+                return neighbour_sums(self.part.neighbours, request.view.stacks, request.told)
+            case Reduce():
+                return self._reduced(request)
+            case AllReduce():
+                return self._all_reduced(request)
+            case Compare():
+                self._count_alike((Compare, len(request.values)), lambda: self._compared(request))
+                return request.judged(self.part)
+
+    def _count_alike(self, what: Hashable, letters: Callable[[], Iterable[Letter]]) -> None:
+        """Note messages that are as many and as long whenever the same is asked: they are made the first time only."""
+        if what in self._counts:
+            n_messages, n_bytes, n_transmissions = self._counts[what]
+            self._n_messages += n_messages
+            self._n_bytes += n_bytes
+            self._n_transmissions += n_transmissions
+        else:
+            self._counts[what] = self._count(letters())
+
+    def _count(self, letters: Iterable[Letter]) -> Count:
+        """Note messages, but those that stay with their sender."""
+        n_messages = n_bytes = n_transmissions = 0
+        for sender, recipient, message in letters:
+            if sender != recipient:
+                if (hops := self._hops.get((sender, recipient))) is None:
+                    hops = self._hops[sender, recipient] = self.part.routes.hops(sender, recipient)
+                n_messages += 1
+                n_bytes += Codec.size(message)
+                n_transmissions += hops
+        self._n_messages += n_messages
+        self._n_bytes += n_bytes
+        self._n_transmissions += n_transmissions
+        return n_messages, n_bytes, n_transmissions
+
+    @cached_property
+    def _n_crossing(self) -> Int[np.ndarray, " v"]:
+        """For each variable how many of its factors belong to somebody else."""
+        graph = self.graph
+        return np.array(
+            [sum(graph.owner(f) != graph.variable_owner(x) for f in graph.factors_of(x)) for x in graph.variables]
+        )
+
+    def _reduced(self, request: Reduce) -> Float[np.ndarray, "m n"]:
+        view, m = request.view, request.n_points
+        any_sums = {x: np.empty(m) for x, is_shared in self.part.is_shared.items() if is_shared}
+        letters = lambda: chain(request.letters(), request.replies(any_sums))  # noqa: E731
+        self._count_alike((request.kind, m), letters)
+        entries = np.concatenate([np.moveaxis(X, 1, 0).reshape(m, -1) for X in request.copies], axis=1)
+        out = np.zeros((m, len(view.place)))
+        for columns, places in self._passes(view):
+            out[:, columns] += entries[:, places]
+        return out
+
+    def _passes(self, view: BoxView) -> Passes:
+        """Entries of copies to add up: in pass k those of each variable's k-th factor."""
+        if view not in self._passes_of:
+            graph = self.graph
+            edges = [(f, x) for stack in view.stacks for f in stack.factors for x in graph.scope(f)]
+            entry = {edge: i for i, edge in enumerate(edges)}
+            passes: dict[int, list[tuple[int, int]]] = {}
+            for x in graph.variables:
+                for k, f in enumerate(graph.factors_of(x)):
+                    passes.setdefault(k, []).append((view.place[x], entry[f, x]))
+            self._passes_of[view] = [(pairs[:, 0], pairs[:, 1]) for pairs in map(np.array, passes.values())]
+        return self._passes_of[view]
+
+    def _all_reduced(self, request: AllReduce) -> Float[np.ndarray, "k m"]:
+        """Every agent adds its own terms, then what its children say: from the leaves of the tree to its root."""
+        terms, tree = request.terms, self.part.tree
+        sums = {agent: np.zeros(terms.shape[1:]) for agent in self.graph.agents}
+        for owner, term in zip(self.graph.factor_owners, terms, strict=True):
+            sums[owner] = sums[owner] + term
+        for agent in tree.leaves_first:
+            for child in tree.children[agent]:
+                sums[agent] = sums[agent] + sums[child]
+        summed = sums[tree.leaves_first[-1]]
+
+        def letters() -> Iterator[Letter]:
+            for agent, parent in tree.parent.items():
+                if parent is not None:
+                    yield request.up(self.part, agent, parent, summed)
+                    yield request.down(self.part, parent, agent, summed)
+
+        self._count_alike((AllReduce, summed.size), letters)
+        return summed
+
+    def _compared(self, request: Compare) -> Iterator[Letter]:
+        tree, k = self.part.tree, len(request.values)
+        verdict, _ = request.judged(self.part)
+        for agent, parent in tree.parent.items():
+            if parent is not None:
+                yield request.up(self.part, agent, parent, np.empty((k, len(tree.factors[agent]))), 0.0, False)
+                yield Letter(parent, agent, verdict)

@@ -1,0 +1,268 @@
+"""Consensus ADMM: factors keep copies of their variables, climb alone, and are pulled together.
+
+For each factor i with local function phi_i, copy x_i and scaled dual u_i, penalty eta, in one round:
+
+    x_i <- argmax phi_i(x) - eta/2 |x - z_{V_i} + u_i|²
+    z_j <- mean over the factors i of variable j of x_i[j] + u_i[j]
+    u_i <- u_i + x_i - z_{V_i}
+
+Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO), section 4, where only the mean of the
+x_i is taken, which is the same as long as the duals of a variable sum to zero.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.coordination.agreement import BoxOutcome
+from swarmbo.coordination.ascent import Climbed, ascend
+from swarmbo.coordination.local_functions import LocalFunctions
+from swarmbo.coordination.messages import Copy
+from swarmbo.coordination.methods.max_sum import MaxSum
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.plan import BoxMethod, Plan
+from swarmbo.coordination.polish import polish
+from swarmbo.coordination.refinement import tabulated
+from swarmbo.coordination.requests import AllReduce, Reduce, Steps, exchange, part_total, settled, tell_factors
+from swarmbo.coordination.starts import joint_starts, natural_penalty
+from swarmbo.coordination.view import BoxView, Copies
+from swarmbo.graph import FactorGraph
+from swarmbo.registry import FUNCTION, kind
+from swarmbo.settings import require
+from swarmbo.transport import Routes
+
+_BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
+_FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of a few anything
+_RECOMBINES = MaxSum(rounds=20)
+
+
+class Residuals(NamedTuple):
+    """How the rounds ended."""
+
+    rounds: int
+    has_converged: bool
+    primal: float
+    dual: float
+
+
+@kind("coordination", FUNCTION)
+class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
+    """Consensus ADMM from several starts at once; then the runs' ends are recombined, and the best points climbed from.
+
+    Starts are what the functions suggest and, of ``screened`` random joint points, those that are worth most in sum.
+    Where the runs ended, every variable has several values to choose from: max-sum on tables of these finds the best
+    combination, which is often much better than the best run, since runs do well in different places. Factors with too
+    many variables for tables of ``recombination_entries`` go without. Parts of one factor need no agreement: their
+    owner climbs alone. With functions that are not concave this is a local search, as any such method is, and nothing
+    is proved about the optimum.
+
+    Connected parts agree independently; in one process one after the other, factors that share no
+    variable at once.
+
+    Args:
+        rounds: At most, 1 to 10 000.
+        starts: Runs side by side, >= 1.
+        screened: Random joint points looked at for starts, >= 0.
+        inner_steps: Gradient steps of a factor in a round, >= 1.
+        alone_steps: Gradient steps of a factor that shares no variable, >= 1.
+        penalty: eta at first, > 0, in units of the spread of a part's values over the squared spread of its box. The
+            spread is that over the random points looked at for starts, and over no fewer than 16.
+        tolerance: Stop when the primal and the dual residual are below it, > 0, in sides of the box.
+        balance: Double (halve) the penalty when the primal residual is this many times larger (smaller) than the dual
+            one, > 1.
+        recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0 does not recombine.
+        polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
+        polished: How many of the best points of a part are polished, beside the recombined one, >= 1.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.problems import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> agreement = sb.ADMM(rounds=20).maximise(bowls)
+        >>> agreement.point.round(3).tolist(), agreement.report.messages > 0
+        ([0.317, 0.35, 0.383], True)
+    """
+
+    rounds: int = 12
+    starts: int = 12
+    screened: int = 256
+    inner_steps: int = 4
+    alone_steps: int = 30
+    penalty: float = 1.0
+    tolerance: float = 1e-3
+    balance: float = 10.0
+    recombination_entries: int = 1024
+    polish_steps: int = 40
+    polished: int = 3
+
+    def __post_init__(self) -> None:
+        require(self, "rounds", lambda v: 1 <= v <= 10_000, "an integer from 1 to 10000")
+        for field in ("starts", "inner_steps", "alone_steps", "polished"):
+            require(self, field, lambda v: v >= 1, "an integer >= 1")
+        for field in ("screened", "polish_steps", "recombination_entries"):
+            require(self, field, lambda v: v >= 0, "an integer >= 0")
+        for field in ("penalty", "tolerance"):
+            require(self, field, lambda v: v > 0.0, "a number > 0")
+        require(self, "balance", lambda v: v > 1.0, "a number > 1")
+
+    def values_of(self, part: FactorGraph) -> int:
+        """How many values each variable of a part may choose from when runs are recombined; 1: they are not."""
+        count = 2 * self.starts
+        while count > 1 and count**part.max_factor_size > self.recombination_entries:
+            count -= 1
+        return count
+
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
+        """What every agent works out for itself: factors that share no variable are one part, without rounds."""
+        graph = functions.graph
+        parts = [Part(part, i, routes) for i, part in enumerate(graph.components) if len(part.factors) > 1]
+        if lonely := [part.factors[0] for part in graph.components if len(part.factors) == 1]:
+            parts.append(Part(graph.of(lonely), len(graph.components), routes))
+        return Plan(tuple(parts), lambda view, own: self.steps(BoxView.on(view, own), seed))
+
+    def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
+        """What whoever sees some factors and variables of a part does."""
+        return self._together(view, seed) if any(view.part.is_shared.values()) else self._alone(view, seed)
+
+    def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
+        """Factors that share no variable need no agreement: all climb at once, and tell the owners of the variables."""
+        functions, point = view.functions, np.zeros(len(view.place))
+        drawn, n_given = self._looked_at(view, seed)
+        for stack in view.stacks:
+
+            def climbed(X: np.ndarray, stack: Any = stack) -> Any:
+                return functions.value_and_gradient(stack, X, _silence(functions, X))
+
+            X = stack.take(drawn)
+            values = functions.value(stack, X, _silence(functions, X))
+            values[:, :n_given] = np.inf  # given starts are always climbed from
+            best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
+            starts = np.take_along_axis(X, best[:, :, None], axis=1)
+            X, values, _ = ascend(climbed, starts, *view.box(stack), self.alone_steps)
+            point[stack.columns] = X[np.arange(len(X)), values.argmax(axis=1)]
+        return (yield from settled(view, point, BoxOutcome(view.part.index, {}, {})))
+
+    def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
+        """Agree within a part of several factors: rounds of consensus, recombination, polish."""
+        Z, natural = yield from self._starts(view, seed)
+        agreed, residuals = yield from self._rounds(view, Z, natural)
+        pool = np.concatenate([Z, agreed])
+        values = yield from part_total(view, pool)
+        order = np.argsort(-values, kind="stable")
+        best = pool[order[: self.polished]]
+        n_values = self.values_of(view.graph)
+        if n_values > 1:
+            joined = yield from _recombined(view, pool[order[:n_values]])
+            best = np.concatenate([best, joined[None]])
+        best, values, before = yield from polish(view, best, self.polish_steps)
+        winner = int(values.argmax())
+        is_polished = self.polish_steps > 0 and before.max() > -np.inf
+        gain = float(values[winner] - before.max()) if is_polished else None
+        return (yield from settled(view, best[winner], BoxOutcome(view.part.index, {}, {}, *residuals, gain)))
+
+    def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
+        """Joint points that are looked at for starts, and how many of them were given: those come first."""
+        n_random, n_given = max(self.screened, self.starts, fewest), min(len(view.functions.starts), self.starts)
+        return joint_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
+
+    def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Float[np.ndarray, "m n"], float]]:
+        """Joint points to start from, best first, and the part's natural penalty."""
+        drawn, n_given = self._looked_at(view, seed, _FEWEST)
+        values = yield from part_total(view, drawn)
+        natural = natural_penalty(values, n_given)
+        n_looked_at = n_given + max(self.screened, self.starts)  # further ones are there for the spread only
+        values = values[:n_looked_at].copy()
+        values[:n_given] = np.inf
+        return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
+
+    def _rounds(
+        self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float
+    ) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
+        """The rounds of consensus, from all starts at once."""
+        functions, sides = view.functions, view.sides
+        is_shared = view.degree > 1.0
+        n_copies = sum(len(view.graph.scope(f)) for f in view.graph.factors)
+        eta = np.full(len(Z), self.penalty * natural)  # per squared side
+        X = view.take(Z)
+        U = [np.zeros_like(x) for x in X]
+        steps = [
+            np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X
+        ]  # right where the penalty rules; longer ones follow
+        primal = dual = np.inf
+        for turn in range(1, self.rounds + 1):
+            received = yield from exchange(view, X)
+            weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)  # nobody else wants a say in the others
+            climbs = self._climbed(view, X, U, Z, view.take(weights), received, steps)
+            X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
+            said = yield Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
+            agreed = np.clip(said / view.degree, functions.low, functions.high)
+            own_sides = [sides[stack.columns][:, None, :] for stack in view.stacks]
+            gaps = [x - z for x, z in zip(X, view.take(agreed), strict=True)]
+            moved = view.take((agreed - Z) / sides)
+            totals = yield AllReduce.of(
+                view,
+                len(Z),
+                [((gap / side) ** 2).sum(axis=-1) for gap, side in zip(gaps, own_sides, strict=True)],
+                [(step**2).sum(axis=-1) for step in moved],
+            )
+            U = [u + gap for u, gap in zip(U, gaps, strict=True)]
+            Z, (primals, duals) = agreed, np.sqrt(totals / n_copies)
+            duals = eta / natural * duals
+            primal, dual = float(primals.max()), float(duals.max())
+            if primal <= self.tolerance and dual <= self.tolerance:
+                return Z, Residuals(turn, True, primal, dual)
+            if turn <= _BALANCED:
+                grow, shrink = primals > self.balance * duals, duals > self.balance * primals
+                goes_on = np.maximum(primals, duals) > self.tolerance
+                factor = np.where(goes_on, np.where(grow, 2.0, np.where(shrink, 0.5, 1.0)), 1.0)
+                eta = eta * factor
+                U = [u / factor[:, None] for u in U]
+        return Z, Residuals(self.rounds, False, primal, dual)
+
+    def _climbed(
+        self,
+        view: BoxView,
+        X: Copies,
+        U: Copies,
+        Z: Float[np.ndarray, "m n"],
+        weights: Copies,
+        received: Any,
+        steps: Sequence[Float[np.ndarray, "_g m"]],
+    ) -> list[Climbed]:
+        """Every factor climbs its augmented Lagrangian, with steps as long as in the round before."""
+        functions = view.functions
+        out: list[Climbed] = []
+        rows = zip(view.stacks, X, U, view.take(Z), weights, received, steps, strict=True)
+        for stack, x, u, z, weight, got, step in rows:
+
+            def lagrangian(
+                x: np.ndarray, stack: Any = stack, centre: Any = z - u, weight: Any = weight, got: Any = got
+            ) -> Any:
+                value, gradient = functions.value_and_gradient(stack, x, got)
+                gap = x - centre
+                return value - 0.5 * (weight * gap**2).sum(axis=-1), gradient - weight * gap
+
+            low, high = view.box(stack)
+            out.append(ascend(lagrangian, x, low, high, self.inner_steps, first_step=step))
+        return out
+
+
+def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[Float[np.ndarray, "g m"], ...]:
+    """What factors without neighbours receive."""
+    return tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges))
+
+
+def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np.ndarray, " n"]]:
+    """For each variable its value in one of the joint points, chosen by max-sum; the first point is the incumbent."""
+    points = view.take(pool[:1])
+    received = yield from exchange(view, points)
+    built = tabulated(view, pool.T, received)
+    outcome = yield from _RECOMBINES.steps(view, built, dict.fromkeys(view.graph.variables, len(pool)))
+    chosen = yield from tell_factors(view, outcome.assignment)
+    out = pool[0].copy()
+    for variable, row in chosen.items():
+        out[view.place[variable]] = pool[int(row), view.place[variable]]
+    return out

@@ -1,0 +1,188 @@
+"""The exact optimum by variable elimination: one sweep forward with tables, one back with choices."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from swarmbo.coordination.agreement import Solution, TableOutcome
+from swarmbo.coordination.elimination import Bucket, choose, eliminate, elimination_steps, largest_clique
+from swarmbo.coordination.messages import Decided, Eliminated, FactorTable
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.plan import Plan, TableMethod
+from swarmbo.coordination.requests import Mail, Steps
+from swarmbo.coordination.tables import Table
+from swarmbo.coordination.view import LocalView
+from swarmbo.errors import BudgetError
+from swarmbo.graph import FactorGraph
+from swarmbo.registry import FIELD, kind
+from swarmbo.settings import require
+from swarmbo.transport import Routes
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@kind("coordination", FIELD)
+class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
+    """Variable elimination (bucket elimination, Dechter 1999), refused above a stated budget.
+
+    On the chain of DB-GP-UCB, where factor n couples robots n … n+B, it is one forward-backward sweep with messages
+    over B robots. On other graphs the order is min-fill where its largest table is smaller.
+
+    The report's ``rounds`` count tables that wait for one another on their way up the elimination tree, and as many
+    choices on their way down: twice the most steps on a path to a root that are taken by another agent than the step
+    before. Handing factors' tables to the agents that join them, all at once beforehand, is not counted.
+
+    Args:
+        table_budget: Largest number of entries, >= 1, that the table of one step may have: the product of the numbers
+            of values of the variables joined in it (8 bytes an entry).
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+        >>> tables = dict.fromkeys(ring.factors, 1.0 - np.eye(2))  # neighbours want to differ
+        >>> solution = sb.Exact(table_budget=8).solve(ring, tables)
+        >>> solution.value, solution.report.status, solution.report.gap  # one pair of three has to be equal
+        (2.0, 'exact', 0.0)
+    """
+
+    table_budget: int = 2**24
+
+    def __post_init__(self) -> None:
+        require(self, "table_budget", lambda entries: entries >= 1, "an integer >= 1")
+
+    def plan(
+        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes
+    ) -> Plan[Mapping[str, Table], TableOutcome]:
+        """What every agent works out for itself from the graph: the order and who joins what.
+
+        Args:
+            graph: Scopes and owners.
+            sizes: Number of values by variable.
+            routes: Who reaches whom; elimination takes the same steps over any.
+
+        Raises:
+            BudgetError: If a step's table would exceed the budget.
+        """
+        buckets = elimination_steps(graph, sizes)
+        entries, clique = largest_clique(buckets, sizes)
+        if entries > self.table_budget:
+            product, names = " x ".join(str(sizes[x]) for x in clique[:8]), ", ".join(clique[:8])
+            if len(clique) > 8:
+                product, names = f"{product} x …", f"{names}, …"
+            raise BudgetError(
+                f"exact needs a table of {product} = {_shortened(entries)} entries "
+                f"({_shortened(entries // 2**17)} MiB) over {names}; the budget is {_shortened(self.table_budget)} "
+                "entries. Raise `table_budget`, give the variables fewer values, or use max-sum."
+            )
+        rounds = rounds_of(graph, buckets)
+
+        def steps(view: LocalView, tables: Mapping[str, Table]) -> Steps[TableOutcome]:
+            return eliminated(view, tables, buckets, sizes, rounds)
+
+        return Plan((Part(graph, 0, routes),), steps)
+
+
+def exact(
+    graph: FactorGraph,
+    tables: Mapping[str, ArrayLike],
+    *,
+    table_budget: int = 2**24,
+    links: "nx.Graph[Any] | None" = None,
+) -> Solution:
+    """The exact optimum of a factor graph; see :class:`Exact`.
+
+    Args:
+        graph: Scopes and owners.
+        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination.
+        table_budget: Largest number of entries that the table of one step may have.
+        links: Radio graph of the agents; None: everyone hears everyone.
+
+    Returns:
+        The optimum, with ``upper_bound == value``.
+
+    Raises:
+        ShapeError: If the tables do not fit the graph.
+        BudgetError: If a step's table would exceed the budget.
+        TransportError: If agents that must talk are not connected by links.
+
+    Example:
+        >>> import numpy as np
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["x", "z"]})
+        >>> agree = np.array([[0.0, 3.0], [1.0, 0.0]])
+        >>> solution = exact(graph, {"f": agree, "g": agree, "h": -agree})
+        >>> solution.assignment, solution.value, solution.report.status
+        ({'x': 0, 'y': 1, 'z': 0}, 4.0, 'exact')
+    """
+    return Exact(table_budget=table_budget).solve(graph, tables, links)
+
+
+def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
+    """Tables that wait for one another on the way up, and as many choices on the way down; see :class:`Exact`."""
+    handed_on: dict[str, int] = {}  # by variable, on the path to it that has most
+    for variable, bucket in buckets.items():
+        actor = graph.variable_owner(variable)
+        handed_on[variable] = max(
+            (handed_on[child] + (graph.variable_owner(child) != actor) for child in bucket.children), default=0
+        )
+    return 2 * max(handed_on.values())
+
+
+def eliminated(
+    view: LocalView, tables: Mapping[str, Table], buckets: Mapping[str, Bucket], sizes: Mapping[str, int], rounds: int
+) -> Steps[TableOutcome]:
+    """What whoever sees some factors and variables does: the owner of a variable takes its step.
+
+    Args:
+        view: Own factors and variables.
+        tables: Of the own factors.
+        buckets: The steps by variable, in the order of elimination.
+        sizes: Number of values by variable.
+        rounds: What to report.
+    """
+    graph, mail = view.graph, Mail()
+    actor_of = {variable: graph.variable_owner(variable) for variable in graph.variables}
+    factors, variables = set(view.factors), set(view.variables)
+    for x, bucket in buckets.items():
+        for f in bucket.factors:
+            if f in factors and graph.owner(f) != actor_of[x]:
+                mail.say(graph.owner(f), actor_of[x], FactorTable(f, tables[f].shape, tables[f]))
+    own = [bucket for x, bucket in buckets.items() if x in variables]
+    parts_of: dict[str, list[tuple[tuple[str, ...], Table]]] = {}
+    for bucket in own:
+        x = bucket.variable
+        away = {f: ("table", f) for f in bucket.factors if graph.owner(f) != actor_of[x]}
+        left = {child: ("eliminated", child) for child in bucket.children}
+        yield from mail.wait([*away.values(), *left.values()])
+        parts_of[x] = [
+            *((graph.scope(f), _table(mail[away[f]]) if f in away else tables[f]) for f in bucket.factors),
+            *((buckets[child].scope, _table(mail[left[child]])) for child in bucket.children),
+        ]
+        if bucket.parent is not None:
+            result = eliminate(bucket, parts_of[x], sizes)
+            mail.say(actor_of[x], actor_of[bucket.parent], Eliminated(x, result.shape, result))
+    chosen: dict[str, int] = {}
+    for bucket in reversed(own):
+        x, around = bucket.variable, dict[str, int]()
+        if bucket.parent is not None:
+            key = ("decided", x)
+            yield from mail.wait([key])
+            around = dict(zip(bucket.scope, mail[key].indices, strict=True))
+        chosen[x] = around[x] = choose(bucket, parts_of[x], around)
+        for child in bucket.children:
+            indices = tuple(around[y] for y in buckets[child].scope)
+            mail.say(actor_of[x], actor_of[child], Decided(child, indices))
+    yield from mail.close()
+    return TableOutcome(chosen, "exact", rounds)
+
+
+def _table(message: FactorTable | Eliminated) -> Table:
+    return message.entries.reshape(message.shape)
+
+
+def _shortened(number: int) -> str:
+    """All digits up to 10^15, else the nearest power of ten; no float, for that ends at 10^308."""
+    return f"{number:,}" if number <= 10**15 else f"about 10^{math.log10(number):.0f}"

@@ -1,0 +1,209 @@
+"""Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swarmbo.coordination.agreement import Solution, TableOutcome
+from swarmbo.coordination.decoding import decode
+from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.messages import FromFactor, FromVariable
+from swarmbo.coordination.plan import TableMethod
+from swarmbo.coordination.repair import reweighed, sweep
+from swarmbo.coordination.requests import Compare, Mail, Steps, ToFactors, ToVariables
+from swarmbo.coordination.tables import Table
+from swarmbo.coordination.updates import (
+    Edge,
+    Vector,
+    messages_of_factor,
+    messages_of_variable,
+    normalised,
+    one_pass_for,
+)
+from swarmbo.coordination.view import LocalView
+from swarmbo.graph import FactorGraph
+from swarmbo.records import Status
+from swarmbo.registry import FIELD, kind
+from swarmbo.settings import require
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+@kind("coordination", FIELD)
+class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
+    """Max-sum by synchronous rounds of messages (Farinelli et al. 2008; Hoang et al. 2018, steps 1-3).
+
+    Each connected part of the graph is solved by itself. Where it is a tree, messages are undamped and as many rounds
+    are taken as it needs (half its longest path), so the result is exact whatever ``rounds`` says. Where it has loops,
+    the best joint choice over all rounds is kept, together with a last one that is decided variable by variable. Should
+    all of them be forbidden, that last one is repaired: variable by variable again, each taking the value at which the
+    fewest factors are broken, and those that stay broken weighing more and more (``swarmbo.coordination.repair``).
+
+    The report's ``rounds`` count renewals of messages, in each of which variables write to their factors and then
+    factors to their variables: on a tree until the last message is final, on loops until they stop. Agreeing on the
+    best choice so far and passing choices on at the end is not counted.
+
+    Args:
+        rounds: Most rounds on a part with loops, >= 1.
+        damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
+        tolerance: A part with loops has converged when no message changes by more than this share of its factor's
+            spread (largest less smallest entry), and no choice changes; >= 0.
+        repairs: Where every joint choice so far is forbidden, sweeps at most over the variables to find one that is
+            not, >= 0; parts with loops only.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> chain = sb.FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(4)})
+        >>> tables = dict.fromkeys(chain.factors, 1.0 - np.eye(2))  # neighbours want to differ
+        >>> solution = sb.MaxSum(rounds=1).solve(chain, tables)
+        >>> list(solution.assignment.values()) in ([0, 1, 0, 1, 0], [1, 0, 1, 0, 1]), solution.report.status
+        (True, 'exact')
+    """
+
+    rounds: int = 50
+    damping: float = 0.5
+    tolerance: float = 1e-6
+    repairs: int = 30
+
+    def __post_init__(self) -> None:
+        require(self, "rounds", lambda rounds: rounds >= 1, "an integer >= 1")
+        require(self, "damping", lambda damping: 0.0 <= damping < 1.0, "a number in [0, 1)")
+        require(self, "tolerance", lambda tolerance: tolerance >= 0.0, "a number >= 0")
+        require(self, "repairs", lambda repairs: repairs >= 0, "an integer >= 0")
+
+    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
+        """What whoever sees some factors and variables of a connected part does."""
+        return _on_tree(view, tables, sizes) if view.graph.is_forest else self._on_loops(view, tables, sizes)
+
+    def _on_loops(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
+        """Rounds that renew every message, the best joint choice kept; then one decoded variable by variable.
+
+        If all these are forbidden, the decoded one is repaired.
+        """
+        one_pass = one_pass_for(self.rounds * n_entries(view, tables))
+        flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, one_pass, view.variables, sizes)
+        messages = np.zeros(flooding.n_entries)  # those of factors
+        choices = best = flooding.choices(messages)
+        best_so_far, n_rounds = None, 0
+        status: Status = "max_rounds"
+        for n_rounds in range(1, self.rounds + 1):  # noqa: B007
+            from_variables, said = yield ToFactors(flooding, flooding.from_variables(messages), choices)
+            values = flooding.values(said)
+            messages, change = flooding.from_factors(messages, from_variables, self.damping)
+            messages = yield ToVariables(flooding, messages)
+            before, choices = choices, flooding.choices(messages)
+            moved = not np.array_equal(choices, before)
+            verdict, best_so_far = yield Compare([values], best_so_far, change, moved, self.tolerance)
+            best = before if verdict.best else best
+            if verdict.stop:
+                status = "converged"
+                break
+        from_variables, said = yield ToFactors(flooding, flooding.from_variables(messages), choices)
+        decoded = yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(messages))
+        both = [flooding.values(said), _values(view, tables, decoded)]
+        verdict, best_so_far = yield Compare(both, best_so_far, until_allowed=True)
+        agreed = (_by_variable(view, best), _by_variable(view, choices), decoded)[verdict.best]
+        mended, weights = decoded, dict.fromkeys(view.factors, 1.0)
+        for _ in range(self.repairs):
+            if verdict.stop:
+                break
+            mended = yield from sweep(view, tables, mended, weights)
+            values = _values(view, tables, mended)
+            weights = reweighed(weights, dict(zip(view.factors, values.tolist(), strict=True)))
+            verdict, best_so_far = yield Compare([values], best_so_far, until_allowed=True)
+            agreed = mended if verdict.best else agreed
+        return TableOutcome({x: agreed[x] for x in view.variables}, status, n_rounds)
+
+
+def max_sum(
+    graph: FactorGraph,
+    tables: Mapping[str, ArrayLike],
+    *,
+    rounds: int = 50,
+    damping: float = 0.5,
+    tolerance: float = 1e-6,
+    repairs: int = 30,
+    links: "nx.Graph[Any] | None" = None,
+) -> Solution:
+    """Max-sum on a factor graph: exact on forests; see :class:`MaxSum`.
+
+    Args:
+        graph: Scopes and owners.
+        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination.
+        rounds: Most rounds on parts with loops.
+        damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
+        tolerance: Relative change of messages below which a part with loops has converged.
+        repairs: Sweeps at most to find a joint choice that is not forbidden, on parts with loops.
+        links: Radio graph of the agents; None: everyone hears everyone.
+
+    Returns:
+        The best joint choice found.
+
+    Raises:
+        ShapeError: If the tables do not fit the graph.
+        TransportError: If agents that must talk are not connected by links.
+
+    Example:
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> agree = np.array([[2.0, 0.0], [0.0, 2.0]])
+        >>> solution = max_sum(graph, {"f": agree, "g": -agree})
+        >>> solution.assignment, solution.value, solution.report.status
+        ({'x': 0, 'y': 0, 'z': 1}, 2.0, 'exact')
+    """
+    return MaxSum(rounds=rounds, damping=damping, tolerance=tolerance, repairs=repairs).solve(graph, tables, links)
+
+
+def n_entries(view: LocalView, tables: Mapping[str, Table]) -> int:
+    """How much there is to read to renew all messages of the own factors once."""
+    return sum(tables[factor].size for factor in view.factors)
+
+
+def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
+    """Every message once, as soon as it is final; then the choices, from the root to the leaves."""
+    graph, mail = view.graph, Mail()
+    one_pass = one_pass_for(2 * n_entries(view, tables))  # once to the root, once away from it
+    factors, variables = set(view.factors), set(view.variables)
+    from_variables: dict[Edge, Vector] = {}
+    from_factors: dict[Edge, Vector] = {}
+
+    def hear(kind: str, edges: list[Edge], into: dict[Edge, Vector]) -> Steps[None]:
+        yield from mail.wait([(kind, *edge) for edge in edges])
+        into.update({edge: mail[kind, *edge].entries for edge in edges})
+
+    for level in view.part.levels:  # whatever is said needs what all but its recipient said
+        writing = [(x, to) for x, to in level.from_variables if x in variables]
+        needed = [(f, x) for x, to in writing for f in graph.factors_of(x) if to != (f,)]
+        yield from hear("factor", needed, from_factors)
+        for x, recipients in writing:
+            outgoing, actor = messages_of_variable(graph, x, sizes[x], from_factors), graph.variable_owner(x)
+            for f in recipients:
+                mail.say(actor, graph.owner(f), FromVariable(f, x, outgoing[f]))
+        answering = [(f, to) for f, to in level.from_factors if f in factors]
+        needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
+        yield from hear("variable", needed, from_variables)
+        for f, recipients in answering:
+            outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables, one_pass), graph.owner(f)
+            for x in recipients:
+                mail.say(owner, graph.variable_owner(x), FromFactor(f, x, normalised(outgoing[x])))
+    yield from hear("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
+    yield from hear("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
+    yield from mail.close()
+    chosen = yield from decode(view, tables, from_variables, from_factors)
+    return TableOutcome({x: chosen[x] for x in view.variables}, "exact", len(view.part.levels))
+
+
+def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:
+    """The variables that write to a factor: that of one that has no other does not."""
+    scope = graph.scope(factor)
+    return scope if len(scope) > 1 else ()
+
+
+def _by_variable(view: LocalView, choices: np.ndarray) -> dict[str, int]:
+    return dict(zip(view.graph.variables, choices.tolist(), strict=True))
+
+
+def _values(view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int]) -> np.ndarray:
+    return np.array([tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors])

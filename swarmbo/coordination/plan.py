@@ -1,0 +1,177 @@
+"""What a method is to its users: settings that solve in one process, and a plan that every agent works out for itself.
+
+To add a method, write its settings as a :class:`TableMethod` or a :class:`BoxMethod` with ``steps``: a generator over
+requests that does what one agent does for the factors and variables of its view. Both forms follow from it.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from numpy.typing import ArrayLike
+
+from swarmbo.coordination.agreement import (
+    Agreement,
+    BoxOutcome,
+    Solution,
+    TableOutcome,
+    agreement_of,
+    solution_of,
+)
+from swarmbo.coordination.drivers.by_messages import ByMessages, Post
+from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.local_functions import LocalFunctions
+from swarmbo.coordination.messages import Key
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.requests import Steps
+from swarmbo.coordination.tables import Table, checked_tables, sizes_of
+from swarmbo.coordination.view import BoxView, LocalView
+from swarmbo.graph import FactorGraph
+from swarmbo.records import Traffic
+from swarmbo.settings import Settings
+from swarmbo.transport import Routes
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Own = TypeVar("Own")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Generic[Own, Out]):
+    """What every agent knows before they agree: scopes, owners, who relays to whom. No table, and no function's value.
+
+    Args:
+        parts: They agree independently of one another.
+        steps: What whoever sees some factors and variables of a part does, with the tables or functions of the factors.
+    """
+
+    parts: tuple[Part, ...]
+    steps: Callable[[LocalView, Own], Steps[Out]]
+
+    def programs(self, agent: str, own: Own, post: Post) -> Iterable[Generator[tuple[Key, ...], dict[Key, Any], Out]]:
+        """What one agent does by messages, one program for each part that it takes part in.
+
+        Args:
+            agent: Its name.
+            own: Tables or functions of the factors that it owns, and no others.
+            post: Posts a message to an agent, itself included.
+        """
+        for part in self.parts:
+            if agent in part.graph.agents:
+                yield ByMessages(part, agent, post).program(self.steps(LocalView.of(part, agent), own))
+
+    def in_one_place(self, own: Own) -> tuple[list[Out], Traffic]:
+        """What the agents would come out with, and the traffic that they would have had.
+
+        Args:
+            own: Tables or functions of all factors.
+        """
+        outcomes: list[Out] = []
+        traffic = Traffic()
+        for part in self.parts:
+            central = Central(part)
+            outcomes.append(central.run(self.steps(LocalView.of(part), own)))
+            traffic += central.traffic
+        return outcomes, traffic
+
+
+class TableMethod(Settings, frozen=True, tag_field="kind"):
+    """A way to choose from tables. A subclass says what one agent does: ``steps``."""
+
+    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], /) -> Steps[TableOutcome]:
+        """What whoever sees some factors and variables of a connected part does.
+
+        Args:
+            view: The own factors and variables.
+            tables: Of at least the own factors; no others are to be looked at.
+            sizes: Number of values by variable.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
+
+    def plan(
+        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes
+    ) -> Plan[Mapping[str, Table], TableOutcome]:
+        """What every agent works out for itself.
+
+        Args:
+            graph: Scopes and owners.
+            sizes: Number of values by variable.
+            routes: Who reaches whom.
+
+        Raises:
+            BudgetError: If an exact method would exceed its budget.
+        """
+        parts = tuple(Part(part, i, routes) for i, part in enumerate(graph.components))
+        return Plan(parts, lambda view, tables: self.steps(view, tables, sizes))
+
+    def solve(
+        self, graph: FactorGraph, tables: Mapping[str, ArrayLike], links: "nx.Graph[Any] | None" = None
+    ) -> Solution:
+        """Solve in this process, and report the traffic that the agents would have had.
+
+        Args:
+            graph: Scopes and owners.
+            tables: One array per factor, axes in scope order; -inf forbids a combination.
+            links: Radio graph of the agents; None: everyone hears everyone.
+
+        Returns:
+            The best joint choice found: of forbidden ones that which fewest factors forbid. If it is forbidden, its
+            value is -inf, the report's status ``infeasible``, and its ``violated`` names the factors that forbid it;
+            only exact methods prove by that that none is allowed.
+
+        Raises:
+            ShapeError: If the tables do not fit the graph.
+            BudgetError: If an exact method would exceed its budget.
+            TransportError: If agents that must talk are not connected by links.
+        """
+        checked = checked_tables(graph, tables)
+        plan = self.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links))
+        return solution_of(graph, checked, *plan.in_one_place(checked))
+
+
+class BoxMethod(Settings, frozen=True, tag_field="kind"):
+    """A way to agree on a joint point of a box. A subclass says what one agent does: ``steps``."""
+
+    def steps(self, view: BoxView, seed: int, /) -> Steps[BoxOutcome]:
+        """What whoever sees some factors and variables of a part does.
+
+        Args:
+            view: The own factors and variables, with functions of at least the own factors.
+            seed: Of what agents draw.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
+
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
+        """What every agent works out for itself; no function is asked for a value.
+
+        Args:
+            functions: For the graph, the box and the starts, which everyone knows.
+            routes: Who reaches whom.
+            seed: Of what agents draw, which all can draw for themselves.
+
+        Raises:
+            BudgetError: If a method that tabulates would exceed its budget.
+        """
+        parts = tuple(Part(part, i, routes) for i, part in enumerate(functions.graph.components))
+        return Plan(parts, lambda view, own: self.steps(BoxView.on(view, own), seed))
+
+    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+        """Agree in this process, and report the traffic that the agents would have had.
+
+        Args:
+            functions: What to maximise in sum.
+            links: Radio graph of the agents; None: everyone hears everyone.
+            seed: Of what agents draw.
+
+        Returns:
+            The best joint point found. Residuals in its report are those of the part and run that were worst.
+
+        Raises:
+            BudgetError: If a method that tabulates would exceed its budget.
+            ShapeError: If a function's value is NaN or +inf where it is tabulated.
+            TransportError: If agents that must talk are not connected by links.
+        """
+        plan = self.plan(functions, Routes(functions.graph.agents, links), seed)
+        return agreement_of(functions.graph, *plan.in_one_place(functions))

@@ -1,0 +1,291 @@
+"""What a method asks for while agents agree: the few ways in which it hears of what is not its own.
+
+A method is a generator that yields requests, and is sent their answers. By messages, each agent runs it on what it
+owns, and ``drivers.by_messages`` answers by what arrives. In one process it runs once on the whole part, and
+``drivers.central`` answers at once. Both add in the same fixed order, so both decide alike, to the bit. Messages that
+a request stands for are made here, whoever sends or counts them; so both count the same traffic.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.coordination.agreement import BoxOutcome
+from swarmbo.coordination.flooding import Flat, Flooding
+from swarmbo.coordination.local_functions import Received
+from swarmbo.coordination.messages import (
+    Broadcast,
+    Consensus,
+    Copy,
+    FromFactor,
+    FromVariable,
+    Key,
+    Message,
+    Published,
+    Reduced,
+    Report,
+    Slope,
+    Verdict,
+)
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.tables import Rank, rank
+from swarmbo.coordination.view import BoxView, Copies, LocalView, Rows
+from swarmbo.graph import FactorGraph
+
+Out = TypeVar("Out")
+
+
+class Letter(NamedTuple):
+    """A message, and who says it to whom."""
+
+    sender: str
+    recipient: str
+    message: Message
+
+
+class Send(NamedTuple):
+    """Messages of the own factors and variables, to any; answered by the messages of some keys, when all have come."""
+
+    letters: Sequence[Letter] = ()
+    keys: Sequence[Key] = ()
+
+
+class ToFactors(NamedTuple):
+    """Every variable writes to all its factors, and says what it would choose by itself.
+
+    Answered by the same entries and choices, with those that the own factors heard put in place.
+    """
+
+    flooding: Flooding
+    entries: Flat
+    choices: Int[np.ndarray, " n_variables"]
+
+    def letters(self) -> Iterator[Letter]:
+        """What the own variables say."""
+        flooding, graph = self.flooding, self.flooding.graph
+        for x in flooding.variables:
+            choice = int(self.choices[flooding.place[x]])
+            for f in graph.factors_of(x):
+                yield to_factor(graph, FromVariable(f, x, flooding.message(self.entries, f, x), choice))
+
+
+class ToVariables(NamedTuple):
+    """Every factor writes to all its variables; answered by the entries, with what own variables heard in place."""
+
+    flooding: Flooding
+    entries: Flat
+
+    def letters(self) -> Iterator[Letter]:
+        """What the own factors say."""
+        flooding, graph = self.flooding, self.flooding.graph
+        for f in flooding.factors:
+            for x in graph.scope(f):
+                yield to_variable(graph, FromFactor(f, x, flooding.message(self.entries, f, x)))
+
+
+class Exchange(NamedTuple):
+    """Every factor tells each of its neighbours one number a point; answered by the sums of what each was told."""
+
+    view: BoxView
+    told: Rows
+    phase: int
+
+    def letters(self) -> Iterator[Letter]:
+        """What the own factors say."""
+        part = self.view.part
+        for stack, rows in zip(self.view.stacks, self.told, strict=True):
+            for factor, numbers in zip(stack.factors, rows, strict=True):
+                for other in part.neighbours[factor]:
+                    message = Published(factor, other, numbers, self.phase)
+                    yield Letter(part.graph.owner(factor), part.graph.owner(other), message)
+
+
+class Reduce(NamedTuple):
+    """Every factor tells its entries of variables to their owners, who add them up and tell the sums back.
+
+    Answered by the sums by variable (m, n), of the own factors' variables.
+    """
+
+    view: BoxView
+    kind: type[Copy] | type[Slope]
+    copies: Copies
+    n_points: int
+
+    def letters(self) -> Iterator[Letter]:
+        """What the own factors say; of variables that nobody else has, nothing."""
+        graph, is_shared = self.view.graph, self.view.part.is_shared
+        for stack, copies in zip(self.view.stacks, self.copies, strict=True):
+            for factor, copy in zip(stack.factors, copies, strict=True):
+                for axis, variable in enumerate(graph.scope(factor)):
+                    if is_shared[variable]:
+                        yield to_variable(graph, self.kind(factor, variable, copy[:, axis]))
+
+    def replies(self, sums: Mapping[str, Float[np.ndarray, " m"]]) -> Iterator[Letter]:
+        """What owners of shared variables tell of their sums."""
+        graph = self.view.graph
+        for variable, entries in sums.items():
+            for factor in graph.factors_of(variable):
+                yield to_factor(graph, Consensus(factor, variable, entries))
+
+
+class AllReduce(NamedTuple):
+    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
+
+    terms: Float[np.ndarray, "_f k m"]
+
+    @classmethod
+    def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
+        """Each row holds, for each stack, one number for each factor and point."""
+        if not view.factors:
+            return cls(np.zeros((0, len(rows), n_points)))
+        return cls(np.stack([view.in_order(row) for row in rows], axis=1))
+
+    @staticmethod
+    def up(part: Part, agent: str, parent: str, sums: Float[np.ndarray, "k m"]) -> Letter:
+        """What an agent tells its parent in the tree."""
+        return Letter(agent, parent, Reduced(part.index, agent, sums))
+
+    @staticmethod
+    def down(part: Part, agent: str, child: str, sums: Float[np.ndarray, "k m"]) -> Letter:
+        """What it tells its children."""
+        return Letter(agent, child, Broadcast(part.index, sums))
+
+
+class Compare(NamedTuple):
+    """One joint choice or several are held against the best so far; answered by a verdict, and what is the best now.
+
+    Args:
+        values: Of the own factors, in the order of the part, a row for each choice.
+        best_so_far: How good the best one is, where that is known: at the root of the tree.
+        change: Largest relative change of the own factors' messages.
+        moved: Whether an own variable's choice changed.
+        tolerance: Changes up to it count as none: then it is time to stop, if no choice changed either.
+        until_allowed: It is time to stop as soon as the best choice is not forbidden, whatever changes.
+    """
+
+    values: Sequence[Float[np.ndarray, " _f"]]
+    best_so_far: Rank | None
+    change: float = 0.0
+    moved: bool = False
+    tolerance: float = 0.0
+    until_allowed: bool = False
+
+    def judged(self, part: Part) -> tuple[Verdict, Rank | None]:
+        """The verdict of somebody who knows the values of all factors, and all that changed."""
+        best, best_so_far = 0, self.best_so_far
+        for place, row in enumerate(self.values, start=1):
+            candidate = rank(row)
+            if best_so_far is None or candidate > best_so_far:
+                best, best_so_far = place, candidate
+        is_allowed = best_so_far is not None and best_so_far[0] == 0
+        is_still = self.change <= self.tolerance and not self.moved
+        return Verdict(part.index, best, is_allowed if self.until_allowed else is_still), best_so_far
+
+    @staticmethod
+    def up(
+        part: Part, agent: str, parent: str, values: Float[np.ndarray, "k _f"], change: float, moved: bool
+    ) -> Letter:
+        """What an agent tells its parent in the tree: of all factors behind it."""
+        return Letter(agent, parent, Report(part.index, agent, values, change, moved))
+
+
+Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Compare
+Steps = Generator[Request, Any, Out]
+
+
+class Mail:
+    """What is said and heard in one stage of a method, in which no key is said twice.
+
+    What is said leaves with the next wait, or at the end of the stage: :meth:`close` it.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[Key, Any] = {}
+        self._letters: list[Letter] = []
+
+    def __getitem__(self, key: Key) -> Any:
+        return self._heard[key]
+
+    def say(self, sender: str, recipient: str, message: Message) -> None:
+        """Put a message among those that leave next."""
+        self._letters.append(Letter(sender, recipient, message))
+
+    def wait(self, keys: Iterable[Key]) -> Steps[None]:
+        """Wait for messages that have not been heard yet."""
+        heard = self._heard
+        missing = [key for key in keys if key not in heard]
+        if missing:
+            letters, self._letters = self._letters, []
+            heard.update((yield Send(letters, missing)))
+
+    def close(self) -> Steps[None]:
+        """Let what was said leave."""
+        if self._letters:
+            yield Send(self._letters)
+
+
+def to_factor(graph: FactorGraph, message: Any) -> Letter:
+    """What the owner of a variable says to the owner of one of its factors."""
+    return Letter(graph.variable_owner(message.variable), graph.owner(message.factor), message)
+
+
+def to_variable(graph: FactorGraph, message: Any) -> Letter:
+    """What the owner of a factor says to the owner of one of its variables."""
+    return Letter(graph.owner(message.factor), graph.variable_owner(message.variable), message)
+
+
+def tell_factors(view: LocalView, numbers: Mapping[str, float]) -> Steps[dict[str, float]]:
+    """Owners of variables tell those of factors a number; what comes back is that of the own factors' variables."""
+    graph = view.graph
+    letters = [
+        to_factor(graph, Consensus(f, x, np.array([numbers[x]]))) for x in view.variables for f in graph.factors_of(x)
+    ]
+    heard = yield Send(letters, [("consensus", f, x) for f in view.factors for x in graph.scope(f)])
+    return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
+
+
+def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[str, float]]:
+    """The first factor of each variable tells its owner the value; what comes back is that of the own variables."""
+    graph, place = view.graph, view.place
+    letters = [
+        to_variable(graph, Consensus(f, x, point[[place[x]]]))
+        for f in view.factors
+        for x in graph.scope(f)
+        if graph.factors_of(x)[0] == f
+    ]
+    heard = yield Send(letters, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
+    return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
+
+
+def exchange(view: BoxView, points: Copies) -> Steps[list[Received]]:
+    """Let the own factors publish and receive, phase by phase; see :class:`LocalFunctions`."""
+    received: list[list[np.ndarray]] = [[] for _ in view.stacks]
+    for phase in range(view.functions.n_exchanges):
+        rows = zip(view.stacks, points, received, strict=True)
+        sums = yield Exchange(view, [view.functions.published(*row) for row in rows], phase)
+        for got, summed in zip(received, sums, strict=True):
+            got.append(summed)
+    return [tuple(phases) for phases in received]
+
+
+def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[Float[np.ndarray, " m"]]:
+    """The sum of the part's factors at joint points."""
+    points = view.take(Z)
+    received = yield from exchange(view, points)
+    totals = yield AllReduce.of(view, len(Z), view.values(points, received))
+    return totals[0]
+
+
+def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> Steps[BoxOutcome]:
+    """Tell the owners of variables what was agreed, and note the own factors' values there."""
+    points = view.take(point[None])
+    received = yield from exchange(view, points)
+    values = {
+        factor: float(value[0])
+        for stack, found in zip(view.stacks, view.values(points, received), strict=True)
+        for factor, value in zip(stack.factors, found, strict=True)
+    }
+    x = yield from tell_variables(view, point)
+    return outcome._replace(x=x, values=values)
