@@ -5,6 +5,7 @@ has failed, and the run goes on.
 """
 
 import operator
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from swarmbo.errors import ConfigError, ShapeError
 
 LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave float64
 
+_LONGEST_REASON = 200
 _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others' types may raise
 
 
@@ -176,3 +178,11 @@ def short(value: object, limit: int = 60) -> str:
     """How a value is shown in a message, on one line and cut off where it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def said(error: BaseException) -> str:
+    """What an exception says and where it was raised, in one line that is not long."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where

@@ -2,38 +2,51 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import BoxFunctions, ChainAcquisition, Decision, JointAcquisition, Situation
+from swarmbo.acquisition import (
+    BoxFunctions,
+    ChainAcquisition,
+    Decision,
+    JointAcquisition,
+    LocalProblem,
+    Situation,
+)
 from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, parts_together
 from swarmbo.acquisition.thompson import SampledFunctions
-from swarmbo.agent import ContinuousCoordination, maximise_with_agents, solve_with_agents
+from swarmbo.agent import ContinuousCoordination, Coordination, maximise_with_agents, solve_with_agents
 from swarmbo.baselines import LawnMower, Random
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.ensemble_model import learn_ensemble
 from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.structured import in_structure, learn_model
 from swarmbo.belief.model.success import Requirement
-from swarmbo.coordination import Exact, MaxSum
+from swarmbo.checks import real_array
+from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.kinds import JointBelief, JointPolicy, Maximiser, Planner
+from swarmbo.kinds import JointBelief, JointPolicy, Maximiser, Planner, Solver
+from swarmbo.own_code import checked_as, not_wanted
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
 from swarmbo.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.transport import InProcess, Routes
 
+_NO_AGENTS = "got true, but {} knows no agents"
+
 
 def decide(
     situation: Situation,
     acquisition: ChainAcquisition,
-    coordination: Exact | MaxSum | Planner,
+    coordination: Solver | Planner,
     transport: InProcess,
 ) -> Decision:
     """Where everybody measures next: by messages over the local acquisitions, or as a baseline has it.
@@ -46,16 +59,18 @@ def decide(
     """
     if not isinstance(coordination, Random | LawnMower):  # these weigh nothing
         situation = situation.likely()
-    if not isinstance(coordination, Exact | MaxSum):
-        return coordination.decide(situation, acquisition)
-    problem = acquisition.local_problem(situation)
+    if not isinstance(coordination, Solver):
+        return _checked_decision(coordination.decide(situation, acquisition), situation, coordination)
+    problem = checked_as(LocalProblem | None, acquisition.local_problem(situation), acquisition, "local_problem")
     if problem is None:
         return Decision({}, SolveReport(status="not_needed"))
     graph, tables, links = problem.graph, problem.tables, situation.links
     if transport.as_agents:
+        if not isinstance(coordination, Coordination):
+            raise ConfigError(_NO_AGENTS.format(type(coordination).__name__), at="$.transport.as_agents")
         solution = solve_with_agents(coordination, graph, tables, transport.open(graph.agents, links), situation.round)
     else:
-        solution = coordination.solve(graph, tables, links)
+        solution = _checked_solution(coordination.solve(graph, tables, links), problem, coordination)
     points: dict[str, np.ndarray] = {}
     for agent, index in solution.assignment.items():
         point = problem.shortlists[agent][index]
@@ -95,7 +110,9 @@ def learned_model(
     """
     if isinstance(belief, EnsembleSettings):
         return learn_ensemble(situation, belief, previous, last)
-    return learn_model(acquisition.learn, situation, belief, previous)
+    if isinstance(belief, AdditiveGPSettings):
+        return learn_model(acquisition.learn, situation, belief, previous)
+    return checked_as(Model, belief.learn(situation, acquisition, previous), belief, "learn")
 
 
 def decide_joint(
@@ -122,10 +139,12 @@ def decide_joint(
         ShapeError: If what comes out is no point.
     """
     if not isinstance(coordination, Maximiser):
-        point, report = coordination.decide_joint(situation, acquisition)
-        return _checked(point, situation, coordination), report
+        chosen: Any = coordination.decide_joint(situation, acquisition)
+        if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):
+            raise not_wanted(chosen, "a point and a SolveReport", coordination, "decide_joint")
+        return _checked(chosen[0], situation, coordination), chosen[1]
     inside = in_structure(situation, model.learned.structure)
-    functions = acquisition.local_functions(inside, model)
+    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
     graph = functions.graph
     links = _links(situation, graph)
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
@@ -154,11 +173,10 @@ class _Agree:
 
     def __call__(self, functions: BoxFunctions, *, again: bool = False) -> Agreement:
         if not self.transport.as_agents:
-            return self.coordination.maximise(functions, self.links, self.seed)
+            agreement = self.coordination.maximise(functions, self.links, self.seed)
+            return checked_as(Agreement, agreement, self.coordination, "maximise")
         if not isinstance(self.coordination, ContinuousCoordination):
-            raise ConfigError(
-                f"got true, but {type(self.coordination).__name__} knows no agents", at="$.transport.as_agents"
-            )
+            raise ConfigError(_NO_AGENTS.format(type(self.coordination).__name__), at="$.transport.as_agents")
         opened = self.transport.open(functions.graph.agents, self.links)
         decision = 2 * self.round + int(again)  # there may be two in a round
         return maximise_with_agents(self.coordination, functions, opened, self.seed, decision)
@@ -204,6 +222,30 @@ def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | No
     links = situation.links
     is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
     return links if links is None or is_own or nx.is_connected(links) else None
+
+
+def _checked_solution(solution: object, problem: LocalProblem, coordination: object) -> Solution:
+    """The solution, if it is one: a method may be a user's own."""
+    found = checked_as(Solution, solution, coordination, "solve")
+    for agent, places in problem.shortlists.items():
+        index = found.assignment.get(agent)
+        if not isinstance(index, int | np.integer) or not 0 <= index < len(places):
+            wanted = f"an index from 0 to {len(places) - 1} for {agent!r}"
+            raise not_wanted(index, wanted, coordination, "solve")
+    return found
+
+
+def _checked_decision(decision: object, situation: Situation, coordination: object) -> Decision:
+    """The decision, if it is one: a planner may be a user's own."""
+    found = checked_as(Decision, decision, coordination, "decide")
+    d, points = situation.domain.n_dims, dict[str, np.ndarray]()
+    for agent, point in checked_as(dict, found.points, coordination, "decide").items():
+        place = real_array(point)
+        if agent not in situation.agents or place is None or place.shape != (d,) or not np.isfinite(place).all():
+            wanted = f"{d} finite numbers for some of {', '.join(map(repr, situation.agents))}"
+            raise not_wanted({agent: point}, wanted, coordination, "decide")
+        points[agent] = place
+    return replace(found, points=points)
 
 
 def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:

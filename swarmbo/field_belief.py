@@ -7,11 +7,12 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief import ExactGP, PlaceBelief
+from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
 from swarmbo.kinds import FieldBelief
 from swarmbo.logbook import Logbook
+from swarmbo.own_code import not_wanted
 from swarmbo.readings import Reading
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
@@ -21,12 +22,19 @@ from swarmbo.transport import Routes
 
 TeamBelief = ExactGP | FusedBelief
 
+_OFFERED = [
+    *("X", "n_data", "has_time", "hyperparameters", "noise_variance", "prior_variance", "needs_fit", "fit", "update"),
+    *("at", "condition_on_pending", "posterior", "posterior_mean", "posterior_cache", "state_dict"),
+]
+
 
 def empty_belief(settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int) -> TeamBelief:
     """What a team believes before any data."""
     if isinstance(settings, FusedSettings):
         return FusedBelief(settings, domain, agents, seed)
-    return ExactGP.create(settings, domain)
+    if isinstance(settings, ExactGPSettings):
+        return ExactGP.create(settings, domain)
+    return _checked(settings.prior(domain), settings, "prior")
 
 
 def saved_belief(
@@ -39,7 +47,17 @@ def saved_belief(
     """
     if isinstance(settings, FusedSettings):
         return FusedBelief.from_state_dict(settings, domain, agents, seed, state)
-    return ExactGP.from_state_dict(settings, domain, state)
+    if isinstance(settings, ExactGPSettings):
+        return ExactGP.from_state_dict(settings, domain, state)
+    return _checked(settings.restored(domain, state), settings, "restored")
+
+
+def _checked(belief: Any, settings: object, method: str) -> ExactGP:
+    """A belief of a user's own, if it offers what a team asks of one."""
+    if lacking := [name for name in _OFFERED if not hasattr(belief, name)]:
+        wanted = f"a belief, like swarmbo.ExactGP: it has no {', '.join(lacking)}"
+        raise not_wanted(belief, wanted, settings, method)
+    return belief
 
 
 def with_readings(
@@ -104,7 +122,7 @@ def with_survey(
 
 def with_fit(belief: TeamBelief, seed: int) -> TeamBelief:
     """The belief, its hyper-parameters fitted if they are due; agents with beliefs of their own fit when they talk."""
-    if isinstance(belief, ExactGP) and belief.needs_fit:
+    if not isinstance(belief, FusedBelief) and belief.needs_fit:
         return belief.fit(stream(seed, "fit", n=belief.n_data))
     return belief
 

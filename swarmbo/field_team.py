@@ -35,7 +35,7 @@ from swarmbo.field_belief import (
     with_readings,
     with_survey,
 )
-from swarmbo.kinds import Given, field_kinds, to_plain
+from swarmbo.kinds import Given, OwnFieldBelief, Planner, Solver, field_kinds, settings_again, to_plain
 from swarmbo.logbook import Logbook
 from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
 from swarmbo.problem import Problem
@@ -74,9 +74,9 @@ class FieldTeam(OneAtATime):
         agents: Sequence[str],
         domain: Domain,
         *,
-        belief: Given = "exact",
+        belief: Given | OwnFieldBelief = "exact",
         acquisition: Given = "db-gp-ucb",
-        coordination: Given = "exact",
+        coordination: Given | Solver | Planner = "exact",
         transport: Given = "in-process",
         seed: int = 0,
         rounds: int | None = None,
@@ -391,21 +391,27 @@ class FieldTeam(OneAtATime):
         return {"json": plain, "arrays": rows | {f"belief/{n}": array for n, array in belief["arrays"].items()}}
 
     @classmethod
-    def from_state_dict(cls, state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None) -> "FieldTeam":
+    def from_state_dict(
+        cls, state: Mapping[str, Any], env: "ParallelEnv[str, Any, Any] | None" = None, **own: object
+    ) -> "FieldTeam":
         """The team whose ``state_dict`` this is, going on to the bit.
 
         Args:
             state: The saved state.
             env: The environment that it acts in, if it does.
+            **own: ``belief``, ``acquisition`` or ``coordination``, if it is of your own making: a state has its name
+                only, and loads no code.
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
+            ConfigError: If a part is of your own making, and was not given again.
         """
         plain = state["json"]
         require_version(plain)
+        settings = settings_again(plain["settings"], own)
         if env is not None:
-            return cls.for_env(env, **plain["settings"]).load_state_dict(state)
-        return cls.for_field(plain["agents"], plain["low"], plain["high"], **plain["settings"]).load_state_dict(state)
+            return cls.for_env(env, **settings).load_state_dict(state)
+        return cls.for_field(plain["agents"], plain["low"], plain["high"], **settings).load_state_dict(state)
 
     @whole_or_not_at_all
     def load_state_dict(self, state: Mapping[str, Any]) -> "FieldTeam":

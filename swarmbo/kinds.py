@@ -1,5 +1,6 @@
 """What the parts of a team must be: kinds that swarmbo knows, or objects of a user's own."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -8,6 +9,7 @@ import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import EGPEI, EGPTS, ChainAcquisition, Decision, JointAcquisition
 from swarmbo.acquisition.situation import Situation
@@ -16,14 +18,17 @@ from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model import JointSituation, OutcomeMode
-from swarmbo.coordination import Exact, MaxSum
+from swarmbo.belief.model import JointSituation, Learned, Model, OutcomeMode
+from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
+from swarmbo.own_code import full_name, is_own, load_class, make, takes
 from swarmbo.records import SolveReport
-from swarmbo.registry import FIELD, FUNCTION, Slot, Team, name_of, settings_of
+from swarmbo.registry import FIELD, FUNCTION, SLOTS, Slot, Team, is_kind, name_of, settings_of
 from swarmbo.settings import Settings
+from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 
 DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
@@ -32,8 +37,6 @@ DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
 }
 
 Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table
-FieldBelief = ExactGPSettings | FusedSettings
-JointBelief = AdditiveGPSettings | EnsembleSettings
 
 
 @runtime_checkable
@@ -71,19 +74,105 @@ class Planner(Protocol):
         ...
 
 
+class OwnFieldBelief(Protocol):
+    """What a team in a field believes, of a user's own."""
+
+    def prior(self, domain: Domain, /) -> Any:
+        """What it believes before any data: what ``ExactGP`` offers, and never changed by what is learned."""
+        ...
+
+    def restored(self, domain: Domain, state: Mapping[str, Any], /) -> Any:
+        """What it believed when ``state_dict`` of its belief was written."""
+        ...
+
+
+class OwnJointBelief(Protocol):
+    """What a team with a factor graph makes of its history, of a user's own."""
+
+    def learn(self, situation: JointSituation, acquisition: Any, previous: Learned | None, /) -> Model:
+        """A belief about the sum, and what the next one needs; a pure function of the arguments."""
+        ...
+
+
+FieldBelief = ExactGPSettings | FusedSettings | OwnFieldBelief
+JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """How agents agree on places of their shortlists: ``MaxSum(…)`` and ``Exact(…)`` are two."""
+
+    def solve(
+        self, graph: FactorGraph, tables: Mapping[str, ArrayLike], links: "nx.Graph[Any] | None" = None, /
+    ) -> Solution:
+        """A joint choice where the sum of the tables is large, and what it took to agree on it."""
+        ...
+
+
 @dataclass(frozen=True)
-class Own:
-    """What an object of a user's own must be an instance of, and the same in words."""
+class Role:
+    """What a class of a user's own must be to take the place of a kind.
 
-    classes: tuple[type, ...]
+    Args:
+        methods: What it must have of its own, and the arguments of each.
+        enough: How many of them.
+        base: What it must derive from.
+        in_words: The same in words.
+    """
+
+    methods: Mapping[str, tuple[str, ...]]
     in_words: str
+    base: type = object
+    enough: int = 1
+
+    def require(self, own: type, name: str, at: str) -> None:
+        """Refuse a class that is none.
+
+        Args:
+            own: The class.
+            name: Of it, for messages.
+            at: Path for messages.
+
+        Raises:
+            ConfigError: If it derives from something else, lacks a method, or one takes other arguments.
+        """
+        there = {method: getattr(own, method) for method in self.methods if callable(getattr(own, method, None))}
+        there = {method: taken for method, taken in there.items() if taken is not getattr(self.base, method, None)}
+        if not issubclass(own, self.base) or len(there) < self.enough:
+            raise ConfigError(f"got {name}; wanted {self.in_words}", at=at)
+        for method, taken in there.items():
+            wanted = self.methods[method]
+            if not takes(taken, "self", *wanted):
+                got = f"{name}.{method}{inspect.signature(taken)}"
+                raise ConfigError(f"got {got}; wanted {method}(self, {', '.join(wanted)})", at=at)
 
 
-OWN: Mapping[tuple[Slot, Team], Own] = {
-    ("acquisition", FUNCTION): Own((JointAcquisition,), "an instance of your subclass of swarmbo.JointAcquisition"),
-    ("coordination", FUNCTION): Own(
-        (Maximiser, JointPolicy),
+ROLES: Mapping[tuple[Slot, Team], Role] = {
+    ("acquisition", FIELD): Role(
+        {"worth": ("situation", "n_agents"), "local_problem": ("situation",)},
+        "your subclass of swarmbo.ChainAcquisition, with worth(situation, n_agents) or local_problem(situation)",
+        base=ChainAcquisition,
+    ),
+    ("acquisition", FUNCTION): Role(
+        {"local_functions": ("situation", "model")},
+        "your subclass of swarmbo.JointAcquisition, with local_functions(situation, model)",
+        base=JointAcquisition,
+    ),
+    ("coordination", FIELD): Role(
+        {"solve": ("graph", "tables", "links"), "decide": ("situation", "acquisition")},
+        "an object with solve(graph, tables, links) or decide(situation, acquisition)",
+    ),
+    ("coordination", FUNCTION): Role(
+        {"maximise": ("functions", "links", "seed"), "decide_joint": ("situation", "acquisition")},
         "an object with maximise(functions, links, seed) or decide_joint(situation, acquisition)",
+    ),
+    ("belief", FIELD): Role(
+        {"prior": ("domain",), "restored": ("domain", "state")},
+        "an object with prior(domain) and restored(domain, state)",
+        enough=2,
+    ),
+    ("belief", FUNCTION): Role(
+        {"learn": ("situation", "acquisition", "previous")}, "an object with learn(situation, acquisition, previous)"
     ),
 }
 
@@ -93,7 +182,8 @@ def part(slot: Slot, given: object, team: Team) -> Any:
 
     Args:
         slot: Which part.
-        given: A Settings instance, a kind's name, a table, or an object of the user's own, as ``OWN`` has it.
+        given: A Settings instance, a kind's name, a table, ``"module:Class"`` as name or kind for a class of the user's
+            own, which is loaded and made of the rest of the table, or an object of such a class.
         team: What it must suit.
 
     Raises:
@@ -103,13 +193,19 @@ def part(slot: Slot, given: object, team: Team) -> Any:
         >>> part("coordination", "max-sum", FIELD).rounds
         50
     """
-    own, at = OWN.get((slot, team)), f"$.{slot}"
-    if own is not None and isinstance(given, own.classes) and not isinstance(given, type):
-        return given
-    if own is not None and not isinstance(given, str | Mapping | Settings):
-        got = f"the class {given.__name__}" if isinstance(given, type) else f"an instance of {type(given).__name__}"
-        raise ConfigError(f"got {got}; wanted a kind's name, its settings, or {own.in_words}", at=at)
-    return settings_of(slot, given, at, team)
+    at, role = f"$.{slot}", ROLES.get((slot, team))
+    table: Mapping[str, Any] = given if isinstance(given, Mapping) else {"kind": given}
+    if role is not None and is_own(name := table.get("kind")):
+        own = load_class(name, f"{at}.kind")
+        role.require(own, name, f"{at}.kind")
+        return make(own, name, {key: value for key, value in table.items() if key != "kind"}, at)
+    if role is None or isinstance(given, str | Mapping) or is_kind(given):
+        return settings_of(slot, given, at, team)
+    if isinstance(given, type):
+        wanted = f"a kind's name, its settings, or an instance of {role.in_words}"
+        raise ConfigError(f"got the class {given.__name__}; wanted {wanted}", at=at)
+    role.require(type(given), f"an instance of {type(given).__name__}", at)
+    return given
 
 
 def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> None:
@@ -125,14 +221,14 @@ def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> Non
                 "that reads the belief: 'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'",
                 at="$.acquisition.kind",
             )
-    elif isinstance(acquisition, EGPTS | EGPEI):
+    elif isinstance(belief, AdditiveGPSettings) and isinstance(acquisition, EGPTS | EGPEI):
         got = f"got {name_of(belief)!r} with acquisition {name_of(acquisition)!r}"
         raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
 
 
 def field_kinds(
     belief: object, acquisition: object, coordination: object, transport: object
-) -> tuple[FieldBelief, ChainAcquisition, Exact | MaxSum | Planner, InProcess]:
+) -> tuple[FieldBelief, ChainAcquisition, Solver | Planner, InProcess]:
     """The parts that a team in a field is made of, from what a user gave for them.
 
     Args:
@@ -177,11 +273,35 @@ def joint_kinds(
 
 
 def to_plain(part: object) -> Any:
-    """A part's settings as plain data; of an object of a user's own only its name.
+    """A part's settings as plain data; of an object of a user's own its class is the kind.
 
     Example:
         >>> from swarmbo.coordination.methods.admm import ADMM
         >>> to_plain(ADMM(penalty=2.0))["penalty"]
         2.0
     """
-    return msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else {"kind": type(part).__name__}
+    plain: dict[str, Any] = msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else {}
+    return plain if is_kind(part) else {**plain, "kind": full_name(part)}
+
+
+def settings_again(settings: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
+    """The settings of a saved state, with parts of a user's own as they are given again.
+
+    No code is loaded because a state, which may come from anybody, names it.
+
+    Args:
+        settings: Of the state.
+        given: Parts that take the place of the state's; None: the state's is taken.
+
+    Raises:
+        ConfigError: If the state's part is of a user's own.
+    """
+    again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
+    for slot in SLOTS:
+        table = settings.get(slot)
+        if given.get(slot) is None and is_own(name := table.get("kind") if isinstance(table, Mapping) else table):
+            raise ConfigError(
+                f"got {name!r}, of which a state has the name only; wanted it again: from_state_dict(…, {slot}=…)",
+                at=f"$.{slot}",
+            )
+    return again

@@ -83,6 +83,11 @@ def kinds(slot: Slot, team: Team | None = None) -> dict[str, type[Settings]]:
     return {name: entry.settings for name, entry in known if team is None or team in entry.teams}
 
 
+def is_kind(thing: object) -> bool:
+    """Whether an object is the settings of a kind, not of a class that is derived from one."""
+    return any(type(thing) in kinds(slot).values() for slot in SLOTS)
+
+
 @functools.cache
 def schema(slot: Slot) -> Any:
     """What a table of a scenario is converted to: the union of the kinds of its slot."""

@@ -10,7 +10,6 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from pettingzoo import ParallelEnv
 
-from swarmbo.acquisition import JointAcquisition
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.data import checked_moments
@@ -21,7 +20,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.field_team import FieldTeam
 from swarmbo.graph import FactorGraph
 from swarmbo.joint_world import JointWorld
-from swarmbo.kinds import Given, JointPolicy, Maximiser, joint_kinds, to_plain
+from swarmbo.kinds import Given, JointPolicy, Maximiser, OwnJointBelief, joint_kinds, settings_again, to_plain
 from swarmbo.logbook import Logbook
 from swarmbo.one_at_a_time import OneAtATime, whole_or_not_at_all
 from swarmbo.one_shot_world import Measurement, OneShotWorld, Scopes
@@ -87,7 +86,7 @@ class Team(OneAtATime):
         graph: FactorGraph | None,
         bounds: Mapping[str, Sequence[float]],
         *,
-        belief: Given = "additive",
+        belief: Given | OwnJointBelief = "additive",
         acquisition: Given = "auto",
         coordination: Given | Maximiser | JointPolicy = "admm",
         transport: Given = "in-process",
@@ -388,7 +387,8 @@ class Team(OneAtATime):
             "version": STATE_VERSION,
             "problem": self.problem.to_plain(),
             "settings": {
-                "belief": msgspec.json.decode(msgspec.json.encode(self.belief_settings)),  # lists, as they come back
+                # lists, as they come back
+                "belief": msgspec.json.decode(msgspec.json.encode(to_plain(self.belief_settings))),
                 "acquisition": to_plain(self.acquisition),
                 "coordination": to_plain(self.coordination),
                 "transport": to_plain(self.transport),
@@ -407,28 +407,31 @@ class Team(OneAtATime):
         state: Mapping[str, Any],
         env: "ParallelEnv[str, Any, Any] | None" = None,
         *,
-        acquisition: JointAcquisition | None = None,
-        coordination: Maximiser | JointPolicy | None = None,
+        belief: object = None,
+        acquisition: object = None,
+        coordination: object = None,
     ) -> "Team | FieldTeam":
         """The team whose ``state_dict`` this is, going on to the bit.
 
         Args:
             state: The saved state.
             env: The environment that it acts in, if it does.
-            acquisition: The team's, if it is of your own making: a state has its name only.
+            belief: The team's, if it is of your own making: a state has its name only, and loads no code.
+            acquisition: Likewise.
             coordination: Likewise.
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
+            ConfigError: If a part is of your own making, and was not given again.
         """
         plain = state["json"]
+        own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         if "problem" not in plain:
-            return FieldTeam.from_state_dict(state, env)
+            return FieldTeam.from_state_dict(state, env, **own)
         require_version(plain)
         problem = Problem.from_plain(plain["problem"])
         known = problem.graph if problem.structure == "known" else None
-        own = {"acquisition": acquisition, "coordination": coordination}
-        settings = plain["settings"] | {table: given for table, given in own.items() if given is not None}
+        settings = settings_again(plain["settings"], own)
         team = Team(
             known, problem.bounds, variable_owners=problem.variable_owners, outcomes=problem.outcomes, **settings
         )

@@ -17,6 +17,7 @@ from swarmbo.acquisition.local_problem import (
     ChainAcquisition as ChainAcquisition,
     LocalProblem as LocalProblem,
     local_acquisition as local_acquisition,
+    worth_of as worth_of,
 )
 from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth
 from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta as beta

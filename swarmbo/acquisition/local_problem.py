@@ -1,7 +1,6 @@
 """Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
 
 import itertools
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -19,6 +18,7 @@ from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat, shares_factor
 from swarmbo.belief import PlaceBelief, Views
 from swarmbo.graph import FactorGraph
+from swarmbo.own_code import checked_as
 from swarmbo.settings import Settings, require, within
 
 
@@ -77,6 +77,19 @@ class ChainAcquisition(Settings, frozen=True):
         table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
             root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
             what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> class BestMean(sb.ChainAcquisition, frozen=True):  # goes where most is expected, and learns by the way
+        ...     def worth(self, situation, n_agents=None):
+        ...         belief = situation.belief
+        ...         return sb.LocalWorth(sqrt_beta=0.0, bonus=0.0, noise_variance=belief.noise_variance)
+        >>> line = np.linspace(0.0, 1.0, 21)[:, None]
+        >>> team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=BestMean())
+        >>> team.attach(line, -((line[:, 0] - 0.2) ** 2))
+        >>> team.ask({"a": line}).points["a"].round(2).tolist()
+        [0.2]
     """
 
     markov_order: int = 2
@@ -94,7 +107,6 @@ class ChainAcquisition(Settings, frozen=True):
             f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
         )
 
-    @abstractmethod
     def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
         """What a place is good for in a round.
 
@@ -102,6 +114,7 @@ class ChainAcquisition(Settings, frozen=True):
             situation: What is known.
             n_agents: How many measure; by default all that have somewhere to go.
         """
+        raise NotImplementedError(f"{type(self).__name__} does not say what a place is worth")
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world in which it could not say what a place is good for; before the first round.
@@ -125,7 +138,7 @@ class ChainAcquisition(Settings, frozen=True):
         share no factor with it to measure there. So the best joint choice is worth no less by these tables, and agents
         don't crowd whom they can't see.
         """
-        order, picks = self.markov_order, choose_in_turn(situation, self.worth(situation))
+        order, picks = self.markov_order, choose_in_turn(situation, worth_of(self, situation))
         # who measures in any case must have a place, or they are not the same agents that measure
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
@@ -133,9 +146,9 @@ class ChainAcquisition(Settings, frozen=True):
             return None
         arity = min(order + 1, max(map(len, groups)))
         size = min(max(self.candidates, 2 * order + 1), int(round(self.table_entries ** (1 / arity), 9)))
-        shared = self.worth(situation, len(places))
+        shared = worth_of(self, situation, len(places))
         seen = {agent: situation.seen_by(agent) for agent in places}  # each by what it believes itself
-        worths = {agent: shared if s is situation else self.worth(s, len(places)) for agent, s in seen.items()}
+        worths = {agent: shared if s is situation else worth_of(self, s, len(places)) for agent, s in seen.items()}
         beliefs = _with_the_unseen({agent: s.belief for agent, s in seen.items()}, groups, order, picks)
         shortlists = {
             agent: _listed(beliefs[agent], own, size, worths[agent], (in_turn or {}).get(agent))
@@ -179,6 +192,15 @@ class ChainAcquisition(Settings, frozen=True):
             if not idle:
                 return groups, places
             agents = tuple(seated)  # a chain without the idle ones is another chain
+
+
+def worth_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+    """What an acquisition says that places are good for, if it does: it may be a user's own.
+
+    Raises:
+        ShapeError: If it says something else.
+    """
+    return checked_as(LocalWorth, acquisition.worth(situation, n_agents), acquisition, "worth")
 
 
 def _with_the_unseen(

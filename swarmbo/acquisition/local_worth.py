@@ -30,6 +30,13 @@ class LocalWorth:
         idle: What it is worth not to measure: a measurement is declined if it brings no more than this and its price.
         neighbours_noise: Variance of the noise with which neighbours are taken to measure, in the square of that unit;
             None takes ``noise_variance``.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> rule = sb.LocalWorth(sqrt_beta=2.0, bonus=1.0, noise_variance=0.01)
+        >>> rule.single(np.array([1.0, 0.0]), np.array([0.0, 0.25])).tolist()  # what is unknown is worth as much
+        [1.0, 1.0]
     """
 
     sqrt_beta: float

@@ -95,6 +95,16 @@ class Decision:
     Args:
         points: For each agent that has somewhere to go, the place (d,).
         report: How the agreement went.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> class First:  # a planner: everybody takes the first place of its list
+        ...     def decide(self, situation, acquisition):
+        ...         points = {agent: situation.candidates[agent][0] for agent in situation.movers}
+        ...         return sb.Decision(points, sb.SolveReport("not_needed"))
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], coordination=First())
+        >>> {agent: float(x[0]) for agent, x in team.ask({"a": [[0.3], [0.1]], "b": [[0.5]]}).points.items()}
+        {'a': 0.3, 'b': 0.5}
     """
 
     points: dict[str, Float[np.ndarray, " d"]]

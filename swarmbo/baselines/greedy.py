@@ -1,6 +1,6 @@
 """One agent after the other."""
 
-from swarmbo.acquisition import ChainAcquisition, Decision, Situation, choose_in_turn
+from swarmbo.acquisition import ChainAcquisition, Decision, Situation, choose_in_turn, worth_of
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
@@ -28,7 +28,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
 
     def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
         """Choose in turn, by what the acquisition says of single places."""
-        points = choose_in_turn(situation, acquisition.worth(situation))
+        points = choose_in_turn(situation, worth_of(acquisition, situation))
         routes = Routes(situation.agents, situation.links)
         traffic = Traffic()
         for n, sender in enumerate(situation.movers):

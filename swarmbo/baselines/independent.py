@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swarmbo.acquisition import ChainAcquisition, Decision, Situation
+from swarmbo.acquisition import ChainAcquisition, Decision, Situation, worth_of
 from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
@@ -26,7 +26,7 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
 
     def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
         """Choose by mean + sqrt(beta) std, or what else the acquisition says a place is worth."""
-        worth = acquisition.worth(situation)
+        worth = worth_of(acquisition, situation)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             mean, var = view_of(situation.belief, agent).posterior(situation.candidates[agent])

@@ -10,13 +10,13 @@ import numpy as np
 from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion.settings import FusedSettings
+from swarmbo.checks import said
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import World
 from swarmbo.records import RoundRecord
 from swarmbo.runs.film import write_film
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.rounds import said
 from swarmbo.runs.scopes_in_use import graph_in_use
 from swarmbo.runs.views import views_of
 from swarmbo.runs.world_record import WorldRecord, read_truth, read_world

@@ -6,7 +6,6 @@ back to where it was before.
 
 import copy
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from swarmbo.checks import said
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import GroundTruth, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
@@ -30,8 +30,6 @@ from swarmbo.runs.world_record import keep_world, read_world
 
 Watcher = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
-
-_LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -149,14 +147,6 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
             f"its reset ended with {said(error)}; wanted observations and infos", "$.environment"
         ) from error
     return observations, infos
-
-
-def said(error: BaseException) -> str:
-    """What an exception says and where it was raised, in one line that is not long."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
-    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-    return (text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…") + where
 
 
 def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any], reset_seconds: float) -> _Moment:

@@ -15,12 +15,12 @@ from typing import Literal
 
 import msgspec
 
+from swarmbo.checks import said
 from swarmbo.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.override import split_alternatives
 from swarmbo.runs.processes import leave_with_parent
-from swarmbo.runs.rounds import said
 from swarmbo.runs.runner import check, resume, run
 from swarmbo.runs.scenario import Scenario, load
 from swarmbo.runs.summary import read_summary

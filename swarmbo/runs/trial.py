@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from swarmbo.checks import said
 from swarmbo.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError
 from swarmbo.field_team import FieldTeam
@@ -24,7 +25,7 @@ from swarmbo.rng import stream
 from swarmbo.runs.attended import NamedWorld, find_world, register_world
 from swarmbo.runs.processes import leave_with_parent
 from swarmbo.runs.recording import record_reset
-from swarmbo.runs.rounds import reset, said
+from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import Scenario
 from swarmbo.team import Team

@@ -1,7 +1,7 @@
 """What each agent of a run believed: rebuilt from the last checkpoint, which holds the team's whole state."""
 
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.errors import RunFolderError, StateVersionError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.field_team import FieldTeam
 from swarmbo.plotting import AgentViews
 from swarmbo.runs.checkpoint import read_checkpoint
@@ -22,7 +22,8 @@ def views_of(folder: RunFolder) -> AgentViews | None:
         checkpoint = read_checkpoint(folder)
         if checkpoint is None or checkpoint.round >= len(folder.lines()):
             return None
-        team = FieldTeam.from_state_dict(checkpoint.team)
-    except (RunFolderError, StateVersionError):  # a figure can do without it, and says so
+        # no part but the belief matters here, and none of a user's own is loaded for a figure
+        team = FieldTeam.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
+    except (ConfigError, RunFolderError, StateVersionError):  # a figure can do without it, and says so
         return None
     return AgentViews(checkpoint.round, team.belief.views) if isinstance(team.belief, FusedBelief) else None

@@ -1,0 +1,200 @@
+"""Code of a user's own, named in a scenario or an argument as ``"module:Class"``: found, loaded and made.
+
+Naming code is not enough to run it. Who calls a team from a program of their own has written ``"module:Class"``
+themselves; of scenarios, saved states and run folders, which may come from anybody, nothing is loaded unless somebody
+says that they trust it.
+"""
+
+import difflib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module, invalidate_caches
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeGuard
+
+import msgspec
+
+from swarmbo.checks import said, short
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.settings import convert
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def is_own(name: object) -> TypeGuard[str]:
+    """Whether a name is one of a user's own code: kinds and ids of worlds have no colon.
+
+    Example:
+        >>> is_own("my_methods:BestMean"), is_own("max-sum")
+        (True, False)
+    """
+    return isinstance(name, str) and ":" in name
+
+
+def full_name(thing: object) -> str:
+    """The name by which a class, or that of an object, can be loaded: ``my_methods:BestMean``."""
+    named = thing if isinstance(thing, type) else type(thing)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def find_in(folders: Sequence[str], name: str, at: str) -> None:
+    """Let Python look for a module in folders too, after all others, so that they hide nothing.
+
+    Args:
+        folders: Where.
+        name: ``module:Class``.
+        at: Path for messages.
+
+    Raises:
+        ConfigError: If the folders hold such a module, and Python would take, or has taken, another by that name.
+    """
+    sys.path += [folder for folder in folders if folder not in sys.path]
+    invalidate_caches()
+    module = name.partition(":")[0].partition(".")[0]
+    here = PathFinder.find_spec(module, list(folders))
+    if here is None or here.origin is None or module == "__main__":
+        return
+    taken = find_spec(module)
+    if taken is None or taken.origin is None or not os.path.exists(taken.origin):
+        other = "a module of Python itself"
+    elif os.path.realpath(taken.origin) == os.path.realpath(here.origin):
+        return
+    else:
+        other = taken.origin
+    raise ConfigError(f"got {name!r}, but {here.origin} is hidden by {other}; wanted another name for it", at=at)
+
+
+def load(name: str, at: str) -> Any:
+    """What ``module:Class`` names.
+
+    Args:
+        name: Module, colon, and a name in it; dots lead into packages and classes.
+        at: Path for messages.
+
+    Raises:
+        ConfigError: If there is no such module, importing it fails, or it has no such name.
+    """
+    module, _, path = name.partition(":")
+    if not (_NAME.fullmatch(module) and _NAME.fullmatch(path)):
+        raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
+    found: Any = _imported(module, name, at)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            near = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            where = getattr(found, "__file__", None) or getattr(found, "__name__", module)
+            raise ConfigError(f"got {name!r}, but {where} has no {part!r}{hint}", at=at)
+        found = getattr(found, part)
+    return found
+
+
+def load_class(name: str, at: str) -> type:
+    """The class that ``module:Class`` names.
+
+    Raises:
+        ConfigError: If it can't be loaded, or is no class.
+    """
+    found = load(name, at)
+    if not isinstance(found, type):
+        raise ConfigError(f"got {name!r}, which is {_what(found)}; wanted a class", at=at)
+    return found
+
+
+def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
+    """An object of a user's own, from the rest of its table.
+
+    Args:
+        maker: A class, or a function that makes it.
+        name: As what it was named, for messages.
+        settings: Converted to its fields where it is a ``msgspec.Struct``, such as a Settings; else its keywords.
+        at: Path of the table, for messages.
+
+    Raises:
+        ConfigError: If the settings do not fit, or it raises anything.
+    """
+    try:
+        if isinstance(maker, type) and issubclass(maker, msgspec.Struct):
+            return convert(dict(settings), maker, at)
+        _require_keywords(maker, name, settings, at)
+        return maker(**settings)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"{name} refused its settings: {said(error)}", at=at) from error
+
+
+def takes(method: Any, *given: str) -> bool:
+    """Whether a function, or a method of a class, can be called with so many arguments by position."""
+    try:
+        inspect.signature(method).bind(*given)
+    except TypeError:
+        return False
+    except ValueError:  # compiled code may not tell
+        return True
+    return True
+
+
+def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
+    """What a method of somebody's returned, if it is of the class that is wanted.
+
+    Raises:
+        ShapeError: If it is not.
+    """
+    if isinstance(given, wanted):
+        return given
+    names = [part.__name__.removesuffix("Type") for part in getattr(wanted, "__args__", (wanted,))]
+    raise not_wanted(given, f"a {' or '.join(names)}", owner, method)
+
+
+def not_wanted(given: object, wanted: str, owner: object, method: str) -> ShapeError:
+    """The error that says which method of which class returned something else than what is wanted."""
+    return ShapeError(f"{full_name(owner)}.{method}() returned {short(given)}; wanted {wanted}")
+
+
+def source_of(thing: Any) -> Path | None:
+    """The file that a class or a function was loaded from; None where there is none."""
+    file = getattr(sys.modules.get(getattr(thing, "__module__", "")), "__file__", None)
+    return None if file is None else Path(file)
+
+
+def _imported(module: str, name: str, at: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"got {name!r}, but there is no module {error.name!r}; wanted one that is installed, in the present "
+                "folder, or beside the scenario",
+                at=at,
+            ) from error
+        raise ConfigError(f"importing {module} failed: {said(error)}", at=at) from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"importing {module} failed: {said(error)}", at=at) from error
+
+
+def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> None:
+    try:
+        parameters = inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # compiled code may not tell
+        return
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = [key for key, parameter in parameters.items() if parameter.kind in by_keyword]
+    for key in settings:
+        if key not in known and not takes_all:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"{name} takes {', '.join(known) or 'none'}"
+            raise ConfigError(f"unknown key {short(key)}; {hint}", at=at)
+    for key in known:
+        if parameters[key].default is inspect.Parameter.empty and key not in settings:
+            raise ConfigError(f"missing key {key!r}, which {name} needs", at=at)
+
+
+def _what(found: object) -> str:
+    return f"a {type(found).__name__}" if callable(found) else short(found)
