@@ -1,0 +1,282 @@
+"""Acquisitions, planners, solvers and beliefs that swarmbo does not know are accepted by teams in a field."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.settings import Settings
+
+AGENTS = ["a", "b"]
+LINE = np.linspace(0.0, 1.0, 9)[:, None]
+PLACES = dict.fromkeys(AGENTS, LINE)
+REPORT = sb.SolveReport("not_needed")
+
+
+class Twin(sb.DBGPUCB, frozen=True, tag="twin"):
+    """DB-GP-UCB under another name."""
+
+
+class BestMean(sb.ChainAcquisition, frozen=True):
+    bonus: float = 0.0
+
+    def worth(self, situation, n_agents=None):
+        return sb.LocalWorth(sqrt_beta=self.bonus, bonus=self.bonus, noise_variance=situation.belief.noise_variance)
+
+
+class Relay(sb.ChainAcquisition, frozen=True):
+    def local_problem(self, situation):
+        return sb.DBGPUCB().local_problem(situation)
+
+
+class Leftmost:
+    def __init__(self, step: float = 0.0):
+        self.step = step
+
+    def decide(self, situation, acquisition):
+        order = {agent: np.argsort(situation.candidates[agent][:, 0]) for agent in situation.movers}
+        chosen = {agent: situation.candidates[agent][order[agent][n]] for n, agent in enumerate(order)}
+        return sb.Decision({agent: place + self.step for agent, place in chosen.items()}, REPORT)
+
+
+class LeftmostSettings(Settings, frozen=True, tag_field="kind", tag="leftmost"):
+    step: float = 0.0
+
+    def decide(self, situation, acquisition):
+        return Leftmost(self.step).decide(situation, acquisition)
+
+
+class ByExact:
+    def __init__(self):
+        self.links = []
+
+    def solve(self, graph, tables, links=None):
+        self.links.append(links)
+        return sb.exact(graph, tables, links=links)
+
+
+class Plain:
+    """The exact belief, made by somebody else."""
+
+    def __init__(self, noise: float = 0.05):
+        self.settings = sb.ExactGPSettings(noise_median=noise)
+
+    def prior(self, domain):
+        return sb.ExactGP.create(self.settings, domain)
+
+    def restored(self, domain, state):
+        return sb.ExactGP.from_state_dict(self.settings, domain, state)
+
+
+def team_of(**settings):
+    return sb.Team.for_field(AGENTS, low=[0.0], high=[1.0], seed=3, **settings)
+
+
+def played(rounds=5, *, team=None, **settings):
+    team, points = team_of(**settings) if team is None else team, []
+    for _ in range(rounds):
+        query = team.ask(PLACES)
+        points.append({agent: float(x[0]) for agent, x in query.points.items()})
+        team.tell(query, {agent: -((x - 0.7) ** 2) for agent, x in points[-1].items()})
+    return team, points
+
+
+def test_a_subclass_decides_as_what_it_inherits_from():
+    assert played(acquisition=Twin())[1] == played()[1] == played(acquisition=Relay())[1]
+
+
+def test_settings_of_an_own_acquisition_matter_under_every_way_to_agree():
+    for coordination in ("exact", "max-sum", "greedy", "independent"):
+        for transport in ("in-process", {"kind": "in-process", "as_agents": True}):
+            bold = played(acquisition=BestMean(bonus=30.0), coordination=coordination, transport=transport)[1]
+            assert bold != played(acquisition=BestMean(), coordination=coordination, transport=transport)[1]
+
+
+def test_own_solver_is_given_tables_and_links_and_decides_as_what_it_calls():
+    mine = ByExact()
+    assert played(coordination=mine)[1] == played(coordination="exact")[1]
+    assert mine.links == [None] * 5
+
+
+@pytest.mark.parametrize("planner", [Leftmost(), LeftmostSettings()])
+def test_own_planner_sends_agents_where_it_says(planner):
+    assert played(2, coordination=planner)[1] == [{"a": 0.0, "b": 0.125}] * 2
+
+
+def test_own_belief_is_learned_from_fitted_and_saved():
+    team, points = played(belief=Plain())
+    assert points == played(belief=sb.ExactGPSettings(noise_median=0.05))[1]
+    state = team.state_dict()
+    with pytest.raises(
+        ConfigError, match=r"\$\.belief: got '.*test_own_field_kinds:Plain', of which a state has the n"
+    ):
+        sb.Team.from_state_dict(state)
+    again = sb.Team.from_state_dict(state, belief=Plain())
+    assert played(3, team=again)[1] == played(3, team=team)[1]
+
+
+def test_a_team_of_own_parts_goes_on_where_they_are_given_again():
+    own = {"acquisition": BestMean(bonus=2.0), "coordination": Leftmost()}
+    team, _ = played(2, **own)
+    state = team.state_dict()
+    assert played(2, team=sb.Team.from_state_dict(state, **own))[1] == played(2, team=team)[1]
+    for slot in own:
+        given = {other: part for other, part in own.items() if other != slot}
+        with pytest.raises(ConfigError, match=rf"\$\.{slot}: got .*wanted it again: from_state_dict\(…, {slot}=…\)"):
+            sb.Team.from_state_dict(state, **given)
+
+
+def test_parts_are_loaded_by_name_with_the_rest_of_their_tables_as_settings():
+    here = __name__
+    named = played(acquisition={"kind": f"{here}:BestMean", "bonus": 30.0}, belief=f"{here}:Plain")[1]
+    assert named == played(acquisition=BestMean(bonus=30.0), belief=Plain())[1]
+    planned = team_of(coordination={"kind": f"{here}:Leftmost", "step": 0.01}).ask(PLACES).points
+    assert {agent: float(x[0]) for agent, x in planned.items()} == {"a": 0.01, "b": 0.135}
+    assert type(team_of(coordination=f"{here}:ByExact").coordination) is ByExact
+
+
+def test_a_saved_state_never_loads_the_code_that_it_names(tmp_path, monkeypatch):
+    (tmp_path / "evil_state.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for team in (team_of(), sb.Team(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})):
+        for slot in ("belief", "acquisition", "coordination", "transport"):
+            state = team.state_dict()
+            state["json"]["settings"][slot] = {"kind": "evil_state:Evil"}
+            with pytest.raises(ConfigError, match=rf"\$\.{slot}: got 'evil_state:Evil', of which a state has"):
+                sb.Team.from_state_dict(state)
+            state["json"]["settings"][slot] = "evil_state:Evil"
+            with pytest.raises(ConfigError, match="of which a state has"):
+                sb.Team.from_state_dict(state)
+    assert "evil_state" not in sys.modules
+    assert not (tmp_path / "ran").exists()
+
+
+class TakesTooFew:
+    def solve(self, graph):
+        return graph
+
+
+class Nothing:
+    pass
+
+
+class Raises:
+    def __init__(self):
+        raise OSError("no sensor\nat hand")
+
+    def decide(self, situation, acquisition):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"acquisition": BestMean}, r"\$\.acquisition: got the class BestMean; wanted .*subclass of swarmbo\.Chain"),
+        ({"acquisition": Nothing()}, r"\$\.acquisition: got an instance of Nothing; wanted your subclass"),
+        ({"coordination": Nothing()}, r"\$\.coordination: got an instance of Nothing; wanted an object with solve"),
+        ({"coordination": TakesTooFew()}, r"TakesTooFew\.solve\(self, graph\); wanted solve\(self, graph, tables, li"),
+        ({"belief": Nothing()}, r"\$\.belief: got an instance of Nothing; wanted an object with prior\(domain\) and"),
+        ({"acquisition": "HERE:Nothing"}, r"\$\.acquisition\.kind: got .*:Nothing; wanted your subclass of swarmbo"),
+        ({"acquisition": "HERE:BestMeen"}, r"has no 'BestMeen'; did you mean 'BestMean'\?"),
+        ({"acquisition": "HERE:played"}, "which is a function; wanted a class"),
+        ({"acquisition": "HERE:LINE"}, r"which is array\(.*; wanted a class"),
+        ({"acquisition": "no_such_module:Best"}, r"\$\.acquisition\.kind: got .*there is no module 'no_such_module'"),
+        ({"acquisition": "swarmbo.no_such:Best"}, r"there is no module 'swarmbo\.no_such'"),
+        ({"coordination": "os:system"}, "which is a builtin_function_or_method; wanted a class"),
+        ({"coordination": "subprocess:Popen"}, r"got subprocess:Popen; wanted an object with solve\("),
+        ({"coordination": "../evil:Best"}, r"\$\.coordination\.kind: got '\.\./evil:Best'; wanted 'module:Class'"),
+        ({"coordination": "a:b:c"}, "got 'a:b:c'; wanted 'module:Class'"),
+        ({"coordination": ":x"}, "got ':x'; wanted 'module:Class'"),
+        ({"coordination": ".x:y"}, r"got '\.x:y'; wanted 'module:Class'"),
+        ({"coordination": "HERE:Leftmost.decide"}, "which is a function; wanted a class"),
+        ({"coordination": {"kind": "HERE:Leftmost", "stop": 1}}, r"\$\.coordination: unknown key 'stop'; did you mean"),
+        ({"coordination": {"kind": "HERE:LeftmostSettings", "stop": 1}}, "unknown key 'stop'; did you mean 'step'"),
+        ({"coordination": {"kind": "HERE:LeftmostSettings", "step": "far"}}, r"\$\.coordination\.step: got 'far'"),
+        ({"coordination": "HERE:Raises"}, r"Raises refused its settings: OSError: no sensor at hand \(test_own_field"),
+        ({"transport": "HERE:Nothing"}, r"\$\.transport\.kind: got '.*:Nothing'; wanted one of 'in-process'"),
+    ],
+)
+def test_what_is_no_part_of_a_team_is_refused_in_one_line(settings, words):
+    def here(given):
+        return given.replace("HERE", __name__) if isinstance(given, str) else given
+
+    given = {
+        slot: {key: here(entry) for key, entry in part.items()} if isinstance(part, dict) else here(part)
+        for slot, part in settings.items()
+    }
+    with pytest.raises(ConfigError, match=words) as refused:
+        team_of(**given)
+    assert "\n" not in str(refused.value)
+
+
+class Junk(sb.ChainAcquisition, frozen=True):
+    def worth(self, situation, n_agents=None):
+        return 3.0
+
+
+class JunkProblem(sb.ChainAcquisition, frozen=True):
+    def local_problem(self, situation):
+        return "problem"
+
+
+class Says:
+    def __init__(self, answer):
+        self.answer = answer
+
+
+class SaysSolution(Says):
+    def solve(self, graph, tables, links=None):
+        return self.answer
+
+
+class SaysDecision(Says):
+    def decide(self, situation, acquisition):
+        return self.answer
+
+
+class SaysPrior(Says):
+    def prior(self, domain):
+        return self.answer
+
+    def restored(self, domain, state):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"acquisition": Junk()}, r"test_own_field_kinds:Junk\.worth\(\) returned 3\.0; wanted a LocalWorth"),
+        ({"acquisition": Junk(), "coordination": "greedy"}, r"Junk\.worth\(\) returned 3\.0; wanted a LocalWorth"),
+        (
+            {"acquisition": JunkProblem()},
+            r"JunkProblem\.local_problem\(\) returned 'problem'; wanted a LocalProblem or N",
+        ),
+        ({"coordination": SaysSolution(None)}, r"SaysSolution\.solve\(\) returned None; wanted a Solution"),
+        (
+            {"coordination": SaysSolution(sb.Solution({"a": 0}, 0.0, None, REPORT))},
+            r"SaysSolution\.solve\(\) returned None; wanted an index from 0 to \d+ for 'b'",
+        ),
+        (
+            {"coordination": SaysSolution(sb.Solution({"a": 0, "b": 10**6}, 0.0, None, REPORT))},
+            r"returned 1000000; wanted an index from 0 to \d+ for 'b'",
+        ),
+        ({"coordination": SaysDecision(None)}, r"SaysDecision\.decide\(\) returned None; wanted a Decision"),
+        (
+            {"coordination": SaysDecision(sb.Decision({"c": [0.5]}, REPORT))},
+            r"decide\(\) returned {'c': \[0\.5\]}; wanted 1 finite numbers for some of 'a', 'b'",
+        ),
+        ({"coordination": SaysDecision(sb.Decision({"a": [np.nan]}, REPORT))}, "wanted 1 finite numbers"),
+        ({"coordination": SaysDecision(sb.Decision({"a": "here"}, REPORT))}, "wanted 1 finite numbers"),
+        ({"belief": SaysPrior(3)}, r"SaysPrior\.prior\(\) returned 3; wanted a belief, like .*it has no X, n_data"),
+    ],
+)
+def test_junk_is_told_with_the_class_and_the_method_that_returned_it(settings, words):
+    with pytest.raises(ShapeError, match=words):
+        team_of(**settings).ask(PLACES)
+
+
+def test_own_solver_without_agents_cannot_run_as_agents():
+    with pytest.raises(ConfigError, match=r"\$\.transport\.as_agents: got true, but ByExact knows no agents"):
+        team_of(coordination=ByExact(), transport=sb.InProcess(as_agents=True)).ask(PLACES)
