@@ -251,7 +251,7 @@ class SaysPrior(Says):
         ({"acquisition": Junk(), "coordination": "greedy"}, r"Junk\.worth\(\) returned 3\.0; wanted a LocalWorth"),
         (
             {"acquisition": JunkProblem()},
-            r"JunkProblem\.local_problem\(\) returned 'problem'; wanted a LocalProblem or N",
+            r"JunkProblem\.local_problem\(\) returned 'problem'; wanted a LocalProblem",
         ),
         ({"coordination": SaysSolution(None)}, r"SaysSolution\.solve\(\) returned None; wanted a Solution"),
         (
