@@ -38,6 +38,9 @@ Overrides = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help='Run code that the scenario names as "module:Class"; else it is refused.')
+]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
 
 _LONGEST_LINE = 1000
@@ -74,6 +77,7 @@ def run(
     no_figures: NoFigures = False,
     quiet: Quiet = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Run a scenario into a folder of its own, with figures and a closing table."""
     with _one_line_errors():
@@ -82,18 +86,18 @@ def run(
         from swarmbo.runs.sweep import folder_name, setting_slug
 
         given = list(overrides or [])
-        scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])])
+        scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])], trust)
         if out is None:
             settings = f"+{setting_slug(given)}" if given else ""
             out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
         was_there = (out / "summary.json").is_file() and not force
         with _resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
-            summary = run_scenario(scenario, out, force=force, watch=progress.show)
+            summary = run_scenario(scenario, out, force=force, watch=progress.show, trust=trust)
         _close(out, summary, was_there=was_there, figures=not no_figures)
 
 
 @app.command()
-def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False) -> None:
+def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False, trust: Trust = False) -> None:
     """Go on with an interrupted run, as if it had never been interrupted."""
     with _one_line_errors():
         from swarmbo.runs import RunFolder, resume as resume_run
@@ -103,7 +107,7 @@ def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False)
         there = RunFolder.open(folder)
         was_there = read_summary(there) is not None
         with _resumable(folder), Progress(there.scenario().rounds, quiet=quiet) as progress:
-            summary = resume_run(folder, watch=progress.show)
+            summary = resume_run(folder, watch=progress.show, trust=trust)
         _close(folder, summary, was_there=was_there, figures=not no_figures)
 
 
@@ -125,18 +129,19 @@ def check(
     source: Source,
     overrides: Overrides = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Build the world and the team of a scenario, and try a round: what a run would refuse is refused here."""
     with _one_line_errors():
         from swarmbo.runs import check as check_scenario, load
 
-        scenario, takes = load(source, overrides or []), ""
+        scenario, takes = load(source, overrides or [], trust), ""
         if quick:
-            check_scenario(scenario)
+            check_scenario(scenario, trust)
         else:
             from swarmbo.runs.trial import estimate
 
-            takes = f"; a run takes {estimate(scenario).text()}"
+            takes = f"; a run takes {estimate(scenario, trust).text()}"
         what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
         typer.echo(f"{scenario.name}: all right ({what}{takes})")
 
@@ -175,13 +180,14 @@ def sweep(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
     quiet: Quiet = False,
+    trust: Trust = False,
 ) -> None:
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
     with _one_line_errors():
         from swarmbo.runs.progress import SweepProgress
         from swarmbo.runs.sweep import plan, sweep as run_trials
 
-        trials = plan(source, seeds, overrides or [], out)
+        trials = plan(source, seeds, overrides or [], out, trust)
         try:
             with SweepProgress(len(trials), quiet=quiet) as progress:
                 outcomes = run_trials(trials, jobs, progress.show)

@@ -65,6 +65,10 @@ class LostStateError(SwarmboError, ValueError):
     """An agent came back without its state, and others know of readings it had: new ones can't be told from them."""
 
 
+class OwnCodeError(SwarmboError, RuntimeError):
+    """Code of a user's own that a scenario names raised something; the message says which method, and where."""
+
+
 class RunFolderError(SwarmboError, OSError):
     """A run folder is missing, incomplete or holds something else than a run."""
 

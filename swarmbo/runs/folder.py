@@ -8,6 +8,7 @@
 import os
 import platform
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,19 +58,20 @@ class RunFolder(StoredFiles):
         return path
 
     @classmethod
-    def create(cls, path: Path, scenario: Scenario) -> "RunFolder":
+    def create(cls, path: Path, scenario: Scenario, code: Mapping[str, str] | None = None) -> "RunFolder":
         """Begin a run in a folder that holds none; whoever may meet others there holds its lock.
 
         Args:
             path: The folder, which ``make`` made; files that are not a run's may lie there.
             scenario: What will be run.
+            code: Digests of code of a user's own, by its name.
 
         Raises:
             RunFolderError: If it cannot be written.
         """
         folder = cls(path)
-        text = dump(scenario)
-        note = {**versions(), "digest": _digest(tomllib.loads(text), versions())}
+        text, used = dump(scenario), {**versions(), **(code or {})}
+        note = {**used, "digest": _digest(tomllib.loads(text), used)}
         folder.write_text(SCENARIO, text + "\n" + tomli_w.dumps({"versions": note}))
         return folder
 
@@ -151,6 +153,22 @@ class RunFolder(StoredFiles):
             RunFolderError: If its scenario was changed or damaged.
         """
         return self._told[1]
+
+    def require_same_code(self, code: Mapping[str, str]) -> None:
+        """Refuse to take for one run what was made by other code.
+
+        Args:
+            code: Digests of a user's own, by its name, as it is now.
+
+        Raises:
+            RunFolderError: If it was changed since the run began.
+        """
+        then = self.versions()
+        if changed := [name for name, digest in code.items() if then.get(name) != digest]:
+            raise RunFolderError(
+                f"{self.path}: the code of {', '.join(changed)} was changed since the run began; put it back, or run "
+                "it again, in another folder or with --force"
+            )
 
     @cached_property
     def _told(self) -> tuple[dict[str, Any], dict[str, str]]:

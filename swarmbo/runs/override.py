@@ -9,7 +9,7 @@ from swarmbo.runs.limits import DEEPEST
 from swarmbo.runs.world import default_kinds
 
 
-def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool = False) -> dict[str, Any]:
     """Replace settings of a scenario.
 
     An override of a table's ``kind`` that changes it (from the world's default, where the table states none) starts the
@@ -19,6 +19,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
     Args:
         data: The tables of a scenario; left as they are.
         overrides: ``table.key=value``. The value is TOML; what is not TOML is taken as a string.
+        trust: Whether a world of a user's own may be loaded, to see which kinds suit it.
 
     Returns:
         New tables.
@@ -40,19 +41,21 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
                 at = ".".join(("$", *path[: depth + 1]))
                 raise ConfigError(f"got {table!r}; wanted a table, for the override of {'.'.join(path)}", at=at)
         if path[-1] == "kind":
-            before = table["kind"] if "kind" in table else _default_kind(path[0], data, parsed)
+            before = table["kind"] if "kind" in table else _default_kind(path[0], data, parsed, trust)
             if before != value:
                 table.clear()
         table[path[-1]] = value
     return out
 
 
-def _default_kind(table: str, data: dict[str, Any], parsed: list[tuple[tuple[str, ...], Any]]) -> str | None:
+def _default_kind(
+    table: str, data: dict[str, Any], parsed: list[tuple[tuple[str, ...], Any]], trust: bool
+) -> str | None:
     """The kind of a table that states none, in the world that the scenario will have."""
     environment = data.get("environment")
     stated = environment.get("id") if isinstance(environment, dict) else None
     overridden = [value for path, value in parsed if path == ("environment", "id")]
-    return default_kinds(overridden[-1] if overridden else stated).get(table)
+    return default_kinds(overridden[-1] if overridden else stated, trust).get(table)
 
 
 def parse_override(text: str) -> tuple[tuple[str, ...], Any]:

@@ -20,6 +20,7 @@ from swarmbo.runs.policy import Policy
 from swarmbo.runs.rounds import Drive, Heartbeat, Watcher, drive, reset
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary, read_summary
+from swarmbo.runs.trust import digests, require_trust, told_by_name
 from swarmbo.runs.world import Environment, make_environment
 from swarmbo.team import Team
 
@@ -32,7 +33,9 @@ def _no_beat(step: int | None) -> None:
     """Nobody attends to the steps of the world."""
 
 
-def run(scenario: Scenario, out: Path, *, force: bool = False, watch: Watcher = _ignore) -> Summary:
+def run(
+    scenario: Scenario, out: Path, *, force: bool = False, watch: Watcher = _ignore, trust: bool = False
+) -> Summary:
     """Run a scenario into a folder of its own.
 
     The seed of the scenario goes to ``env.reset`` and to the team, whose random streams carry other names than the
@@ -44,22 +47,25 @@ def run(scenario: Scenario, out: Path, *, force: bool = False, watch: Watcher = 
         out: The folder; made if it is not there.
         force: Delete the run that lies there first, if there is one.
         watch: Called after each round.
+        trust: Whether code of a user's own that the scenario names may be run.
 
     Returns:
         The summary; that of the folder if it holds this very run, complete.
 
     Raises:
-        ConfigError: If the world refuses its settings; nothing is written then.
+        ConfigError: If the world refuses its settings, or code is named without ``trust``; nothing is written then.
+        OwnCodeError: If code of a user's own raises.
         RunFolderError: If the folder holds something else, or another process writes to it.
     """
+    require_trust(scenario, trust)
     if RunFolder.holds_run(out) and not force and (summary := _ended(scenario, RunFolder.open(out))) is not None:
         return summary
     if scenario.step_timeout_s is None:
-        return _run(scenario, out, force, watch, {}, _no_beat)
-    return attend(scenario, partial(_run, scenario, out, force), partial(_resume, out), watch)
+        return _run(scenario, out, force, trust, watch, {}, _no_beat)
+    return attend(scenario, partial(_run, scenario, out, force, trust), partial(_resume, out, trust), watch)
 
 
-def resume(out: Path, *, watch: Watcher = _ignore) -> Summary:
+def resume(out: Path, *, watch: Watcher = _ignore, trust: bool = False) -> Summary:
     """Go on with a run that was interrupted, at whatever moment, as if it had never been.
 
     Rounds that were logged after the last checkpoint are run again and must come out equal to the byte.
@@ -67,30 +73,42 @@ def resume(out: Path, *, watch: Watcher = _ignore) -> Summary:
     Args:
         out: The folder of the run.
         watch: Called after each round, replayed ones included.
+        trust: Whether code of a user's own that the scenario names may be run; it must be as it was.
 
     Returns:
         The summary; at once if the run is complete.
 
     Raises:
-        RunFolderError: If there is no run, it was changed or damaged, or its rounds do not come out as logged.
+        RunFolderError: If there is no run, it or code of a user's own was changed, it is damaged, or its rounds do not
+            come out as logged.
+        ConfigError: If it is not complete, and code is named without ``trust``.
+        OwnCodeError: If code of a user's own raises.
     """
     folder = RunFolder.open(out)
-    if (summary := read_summary(folder)) is not None:
+    scenario, summary = folder.scenario(), read_summary(folder)
+    if summary is None or trust:
+        require_trust(scenario, trust)
+        folder.require_same_code(digests(scenario))
+    if summary is not None:
         return summary
-    scenario = folder.scenario()
     if scenario.step_timeout_s is None:
-        return _resume(out, watch, {}, _no_beat)
-    return attend(scenario, partial(_resume, out), partial(_resume, out), watch)
+        return _resume(out, trust, watch, {}, _no_beat)
+    return attend(scenario, partial(_resume, out, trust), partial(_resume, out, trust), watch)
 
 
-def assemble(scenario: Scenario) -> tuple[Environment, Policy]:
+def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Policy]:
     """The world and the team of a scenario, not yet reset.
 
+    Args:
+        scenario: That names them.
+        trust: Whether code of a user's own may be run.
+
     Raises:
-        ConfigError: If a setting is refused.
+        ConfigError: If a setting is refused, or code is named without ``trust``.
     """
+    require_trust(scenario, trust)
     require_within_reason(scenario)
-    env = make_environment(scenario)
+    env = make_environment(scenario, trust)
     team = Team.for_env(
         env,
         belief=scenario.belief,
@@ -103,21 +121,33 @@ def assemble(scenario: Scenario) -> tuple[Environment, Policy]:
     return env, team
 
 
-def check(scenario: Scenario) -> None:
+def check(scenario: Scenario, trust: bool = False) -> None:
     """Build the world and the team, reset the world, and stop: whatever a run would refuse is refused here.
+
+    Args:
+        scenario: That names them.
+        trust: Whether code of a user's own may be run.
 
     Raises:
         ConfigError: With the path of the setting.
+        OwnCodeError: If code of a user's own raises.
     """
-    env, _ = assemble(scenario)
-    reset(env, scenario.seed)
+    with told_by_name(scenario):
+        env, _ = assemble(scenario, trust)
+        reset(env, scenario.seed)
 
 
 def _run(
-    scenario: Scenario, out: Path, force: bool, watch: Watcher, failures: Mapping[int, str], heartbeat: Heartbeat
+    scenario: Scenario,
+    out: Path,
+    force: bool,
+    trust: bool,
+    watch: Watcher,
+    failures: Mapping[int, str],
+    heartbeat: Heartbeat,
 ) -> Summary:
-    with threadpool_limits(1, user_api="blas"):
-        env, team = assemble(scenario)
+    with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
+        env, team = assemble(scenario, trust)
         with locked(RunFolder.make(out)):
             # Only now is it certain what lies there: another process may have begun a run since, or ended one.
             if RunFolder.holds_run(out):
@@ -125,22 +155,27 @@ def _run(
                 if not force:
                     return _existing(scenario, there)
                 there.clear()
-            return drive(Drive(scenario, RunFolder.create(out, scenario), env, team, watch, failures, heartbeat))
+            folder = RunFolder.create(out, scenario, digests(scenario))
+            return drive(Drive(scenario, folder, env, team, watch, failures, heartbeat))
 
 
-def _resume(out: Path, watch: Watcher, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
+def _resume(out: Path, trust: bool, watch: Watcher, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
     with threadpool_limits(1, user_api="blas"), locked(out):
         folder = RunFolder.open(out)
         if (summary := read_summary(folder)) is not None:  # another process was quicker
             return summary
         scenario = folder.scenario()
-        env, team = assemble(scenario)
-        return drive(Drive(scenario, folder, env, team, watch, failures, heartbeat))
+        with told_by_name(scenario):
+            env, team = assemble(scenario, trust)
+            return drive(Drive(scenario, folder, env, team, watch, failures, heartbeat))
 
 
 def _ended(scenario: Scenario, folder: RunFolder) -> Summary | None:
     """The summary of this very run, if it is complete; what is not is looked at under its lock."""
-    return read_summary(folder) if folder.scenario() == scenario else None
+    if folder.scenario() != scenario:
+        return None
+    folder.require_same_code(digests(scenario))
+    return read_summary(folder)
 
 
 def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
@@ -150,6 +185,7 @@ def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
             f"{folder.path}: holds another run ({_differences(there, scenario)}); "
             "choose another --out, or --force to replace it"
         )
+    folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
         raise RunFolderError(
             f"{folder.path}: holds {len(folder.lines())} of {scenario.rounds + 1} rounds of this run; "

@@ -16,6 +16,7 @@ from swarmbo.kinds import DEFAULT_KINDS
 from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides
+from swarmbo.runs.trust import folders_of, own_names, require_trust
 from swarmbo.runs.world import default_kinds
 from swarmbo.settings import Settings, Whole, convert, require, within
 
@@ -25,13 +26,15 @@ MAX_ROUNDS = 100_000
 class Scenario(Settings, frozen=True):
     """What to run. Every table is the settings of the object it names.
 
+    A table whose kind is ``"module:Class"`` stays a table: what it names is loaded only to run it.
+
     Made in code, tables that are not given are those of a team in a field; ``scenario_of`` and ``load`` take what suits
     the world.
 
     Args:
         name: Names the run's folder; not empty.
-        environment: ``id`` of a PettingZoo parallel environment, and its keyword arguments; what is called ``csv`` is a
-            path.
+        environment: ``id`` of a PettingZoo parallel environment, or ``"module:Class"`` of a user's own, and its keyword
+            arguments; what is called ``csv`` is a path.
         rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
         seed: Drives everything random: the world's reset, its noise, and the team. An integer >= 0.
         belief: What the team thinks of the field, or of the function.
@@ -43,6 +46,7 @@ class Scenario(Settings, frozen=True):
             as a step can only be ended with its process. None (the default) waits without end.
         when_step_fails: What becomes of a round whose step raises anything: ``record`` it as failed and go on, with the
             world as it was before; or ``stop`` the run, to be resumed.
+        modules: Folders of the modules that the scenario names, absolute. ``load`` notes them where there are some.
     """
 
     name: str
@@ -55,6 +59,7 @@ class Scenario(Settings, frozen=True):
     transport: Any = msgspec.field(default_factory=lambda: _default("transport"))
     step_timeout_s: Annotated[float, within(1e-3, 1e6, "a time", "s")] | None = None
     when_step_fails: Literal["record", "stop"] = "record"
+    modules: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,11 +70,12 @@ def _default(table: Slot) -> Any:
     return settings_of(table, DEFAULT_KINDS[FIELD][table], at=f"$.{table}")
 
 
-def scenario_of(data: dict[str, Any]) -> Scenario:
+def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     """A scenario from plain data, as read from TOML.
 
     Args:
         data: The tables. A missing table takes its defaults, a missing ``kind`` the default kind in such a world.
+        trust: Whether a world of a user's own may be loaded, to see which kinds suit it.
 
     Raises:
         ConfigError: With the path of the key that is wrong, the value got and what is wanted.
@@ -89,9 +95,11 @@ def scenario_of(data: dict[str, Any]) -> Scenario:
     tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
         environment = filled["environment"]
-        kinds = default_kinds(environment.get("id") if isinstance(environment, dict) else None)
+        kinds = default_kinds(environment.get("id") if isinstance(environment, dict) else None, trust)
         filled |= {table: {"kind": kinds[table], **value} for table, value in tables.items()}
-    filled |= {table: convert(filled[table], schema(table), at=f"$.{table}") for table in SLOTS}
+    own = own_names(filled)
+    known = [table for table in SLOTS if f"$.{table}.kind" not in own]
+    filled |= {table: convert(filled[table], schema(table), at=f"$.{table}") for table in known}
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"
@@ -104,19 +112,21 @@ def scenario_of(data: dict[str, Any]) -> Scenario:
     return scenario
 
 
-def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scenario:
+def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: bool = False) -> Scenario:
     """A scenario from a TOML file, or by the name of one that swarmbo brings.
 
     Args:
         source: A name as in ``swarmbo list``, or a path.
         overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative
             to the working directory, those of the file to the file.
+        trust: Whether code of a user's own that the scenario names may be run. Its modules are looked for beside the
+            file, in the working directory, and where Python looks.
 
     Returns:
         The scenario, checked. A ``versions`` table, as in a run folder's ``scenario.toml``, is a note and not read.
 
     Raises:
-        ConfigError: If the file cannot be read, is not TOML, or states a wrong setting.
+        ConfigError: If the file cannot be read, is not TOML, states a wrong setting, or names code without ``trust``.
     """
     path = locate(source)
     data = read_toml(path)
@@ -124,9 +134,14 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Scena
     require_shallow(data, at=str(path))
     data.setdefault("name", path.stem)
     _resolve_paths(data, path.parent)
-    data = apply_overrides(data, overrides)
+    if trust:
+        _find_modules(data, path.parent)
+        require_trust(data, trust)
+    data = apply_overrides(data, overrides, trust)
     _resolve_paths(data, Path())
-    return scenario_of(data)
+    _find_modules(data, path.parent)
+    require_trust(data, trust)
+    return scenario_of(data, trust)
 
 
 def locate(source: str | os.PathLike[str]) -> Path:
@@ -197,6 +212,14 @@ def read_toml(path: Path) -> dict[str, Any]:
 def _folders() -> tuple[Path, ...]:
     package = Path(swarmbo.__file__).parent
     return (package / "_scenarios", package.parent / "scenarios")
+
+
+def _find_modules(data: dict[str, Any], beside: Path) -> None:
+    """Note where the modules lie that a scenario names, so that every process that runs it finds them."""
+    stated = data.get("modules")
+    own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
+    if folders := folders_of(data, *(beside / folder for folder in own), beside, Path()):
+        data["modules"] = folders
 
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:

@@ -24,6 +24,7 @@ from swarmbo.runs.processes import leave_with_parent
 from swarmbo.runs.runner import check, resume, run
 from swarmbo.runs.scenario import Scenario, load
 from swarmbo.runs.summary import read_summary
+from swarmbo.runs.trust import digests
 
 _LONGEST_SLUG = 96
 _KILLED = (
@@ -34,10 +35,11 @@ _KILLED = (
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a sweep: what, and the folder it goes to."""
+    """One run of a sweep: what, the folder it goes to, and whether code of a user's own may be run for it."""
 
     scenario: Scenario
     out: Path
+    trust: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,11 @@ class Outcome:
 
 
 def plan(
-    source: str | os.PathLike[str], n_seeds: int, overrides: Sequence[str] = (), out: str | os.PathLike[str] = "runs"
+    source: str | os.PathLike[str],
+    n_seeds: int,
+    overrides: Sequence[str] = (),
+    out: str | os.PathLike[str] = "runs",
+    trust: bool = False,
 ) -> list[Trial]:
     """The trials of a sweep: ``out/<name>/<settings>/seed-<seed>``.
 
@@ -65,6 +71,7 @@ def plan(
         n_seeds: Seeds from the scenario's on, at least 1.
         overrides: ``table.key=value``, or ``table.key=a,b`` for alternatives; every combination is run.
         out: Folder of all sweeps.
+        trust: Whether code of a user's own that the scenario names may be run.
 
     Returns:
         The trials, seeds innermost.
@@ -81,11 +88,11 @@ def plan(
     choices.sort(key=lambda choice: len(choice) == 1)  # what differs comes first in the names of folders
     trials: list[Trial] = []
     for chosen in itertools.product(*choices):
-        scenario = load(source, chosen)
-        check(scenario)
+        scenario = load(source, chosen, trust)
+        check(scenario, trust)
         for seed in range(scenario.seed, scenario.seed + n_seeds):
             folder = Path(out) / folder_name(scenario.name) / setting_slug(chosen) / f"seed-{seed:03d}"
-            trials.append(Trial(msgspec.structs.replace(scenario, seed=seed), folder))
+            trials.append(Trial(msgspec.structs.replace(scenario, seed=seed), folder, trust))
     return trials
 
 
@@ -184,7 +191,11 @@ def _is_complete(trial: Trial) -> bool:
         return False
     try:
         folder = RunFolder.open(trial.out)
-        return folder.scenario() == trial.scenario and read_summary(folder) is not None
+        if folder.scenario() != trial.scenario or read_summary(folder) is None:
+            return False
+        if trial.trust:
+            folder.require_same_code(digests(trial.scenario))
+        return True
     except RunFolderError:  # damaged: running it fails with the same message, and the others go on
         return False
 
@@ -195,9 +206,9 @@ def _execute(trial: Trial) -> Outcome:
         if begun and RunFolder.open(trial.out).scenario() != trial.scenario:
             raise RunFolderError(f"{trial.out}: holds another run; choose another --out")
         if begun:
-            resume(trial.out)
+            resume(trial.out, trust=trial.trust)
         else:
-            run(trial.scenario, trial.out)
+            run(trial.scenario, trial.out, trust=trial.trust)
     except SwarmboError as error:
         return Outcome(trial, "failed", str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others go on

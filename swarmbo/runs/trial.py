@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.checks import said
 from swarmbo.data_warnings import tell_in_one_line
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.field_team import FieldTeam
 from swarmbo.rng import stream
 from swarmbo.runs.attended import NamedWorld, find_world, register_world
@@ -28,6 +28,7 @@ from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.trust import told_by_name
 from swarmbo.team import Team
 
 PATIENCE_S = 20.0
@@ -56,15 +57,19 @@ class Estimate(msgspec.Struct, frozen=True):
         return f"{'more than' if self.is_least else 'about'} {duration(self.seconds)}{memory}"
 
 
-def estimate(scenario: Scenario) -> Estimate:
+def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
     """Try one of the last rounds of a run; takes 20 s at most, as long for the reset, and some to start a process.
+
+    Args:
+        scenario: Of the run.
+        trust: Whether code of a user's own that it names may be run.
 
     Raises:
         ConfigError: If the world or the team refuse their settings, or a round needs more memory than there is.
     """
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_try, args=(sending, find_world(scenario, at="$.environment.id"), scenario))
+    process = context.Process(target=_try, args=(sending, find_world(scenario, at="$.environment.id"), scenario, trust))
     process.start()
     sending.close()
     try:
@@ -82,7 +87,7 @@ def estimate(scenario: Scenario) -> Estimate:
         process.kill()
         process.join()
         receiving.close()
-    if isinstance(error := measured.get("error"), ConfigError):
+    if isinstance(error := measured.get("error"), SwarmboError):
         raise error
     if error is not None:
         raise _too_large(str(error)) if measured["is_memory"] else ConfigError(f"a round ends with {error}")
@@ -125,7 +130,7 @@ def _memory() -> float | None:
     return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
 
 
-def _try(sending: Connection, world: NamedWorld, scenario: Scenario) -> None:
+def _try(sending: Connection, world: NamedWorld, scenario: Scenario, trust: bool) -> None:
     """What the other process does."""
     leave_with_parent()
     tell_in_one_line()
@@ -133,17 +138,17 @@ def _try(sending: Connection, world: NamedWorld, scenario: Scenario) -> None:
     sending.send(True)
     try:
         _bound_memory()
-        with threadpool_limits(1, user_api="blas"):
-            measured = _measured(scenario, sending)
-    except ConfigError as error:
+        with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
+            measured = _measured(scenario, sending, trust)
+    except SwarmboError as error:
         measured = {"error": error}
     except (Exception, SystemExit) as error:  # noqa: BLE001  told where the trial was asked for
         measured = {"error": said(error), "is_memory": isinstance(error, MemoryError)}
     sending.send(measured)
 
 
-def _measured(scenario: Scenario, sending: Connection) -> dict[str, Any]:
-    env, team = assemble(scenario)
+def _measured(scenario: Scenario, sending: Connection, trust: bool) -> dict[str, Any]:
+    env, team = assemble(scenario, trust)
     observations, infos = reset(env, scenario.seed)
     sending.send({"is_reset": True})
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None

@@ -2,17 +2,22 @@
 
 import difflib
 import functools
+import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
+from swarmbo.checks import short
 from swarmbo.errors import ConfigError
 from swarmbo.kinds import DEFAULT_KINDS
+from swarmbo.own_code import is_own, load, make
 from swarmbo.registry import FIELD, FUNCTION
+from swarmbo.runs.trust import require_trust
 
 if TYPE_CHECKING:
     from swarmbo.runs.scenario import Scenario
@@ -54,31 +59,34 @@ def plug_in_ids() -> list[str]:
     return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
 
 
-def default_kinds(identifier: object) -> Mapping[str, str]:
+def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
     """The kinds that a team is made of in a world, where a scenario does not say.
 
     Args:
         identifier: Id of a registered parallel environment. If the class that it names has ``factor_graph``, its agents
             set the variables of one function. Of anything else that is not known before the world is made: there the
             kinds of a team in a field are taken, and a world that they do not fit says so.
+        trust: Whether a class of a user's own may be loaded to look at it.
 
     Example:
         >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
         ('additive', 'exact')
     """
-    return DEFAULT_KINDS[FUNCTION if hasattr(_maker(identifier), "factor_graph") else FIELD]
+    return DEFAULT_KINDS[FUNCTION if hasattr(_maker(identifier, trust), "factor_graph") else FIELD]
 
 
 def is_filmed(identifier: object) -> bool:
-    """Whether a world's class says that runs in it can be filmed, and has a factor graph."""
+    """Whether a world's class says that runs in it can be filmed, and has a factor graph; a user's own is not asked."""
     maker = _maker(identifier)
     return hasattr(maker, "factor_graph") and bool(getattr(maker, "metadata", {}).get("film"))
 
 
-def _maker(identifier: object) -> Any:
+def _maker(identifier: object, trust: bool = False) -> Any:
     """What makes an environment; None if that can't be told, of which ``make_environment`` gives the reason."""
     if not isinstance(identifier, str):
         return None
+    if is_own(identifier):
+        return load(identifier, "$.environment.id") if trust else None
     load_plug_ins()
     try:
         maker = pettingzoo.spec("parallel", identifier).entry_point
@@ -90,12 +98,19 @@ def _maker(identifier: object) -> Any:
     return maker
 
 
-def make_environment(scenario: "Scenario") -> Environment:
+def make_environment(scenario: "Scenario", trust: bool = False) -> Environment:
     """The world of a scenario, not yet reset.
+
+    Args:
+        scenario: That names it.
+        trust: Whether a class of a user's own may be loaded and made.
 
     Raises:
         ConfigError: If the id is unknown, or the environment refuses its settings.
     """
+    if is_own(own := scenario.environment["id"]):
+        require_trust(scenario, trust)
+        return _own_environment(scenario, own)
     failures = load_plug_ins()
     settings = {key: value for key, value in scenario.environment.items() if key != "id"}
     name = scenario.environment["id"]
@@ -117,3 +132,20 @@ def make_environment(scenario: "Scenario") -> Environment:
         raise ConfigError(
             f"{name} refused its settings: {type(error).__name__}: {error}", at="$.environment"
         ) from error
+
+
+def _own_environment(scenario: "Scenario", name: str) -> Environment:
+    at = "$.environment.id"
+    maker = load(name, at)
+    is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)
+    if not (is_class or isinstance(maker, FunctionType)):
+        wanted = "a class derived from pettingzoo.ParallelEnv, or a function that makes one"
+        raise ConfigError(f"got {name}, which is {short(maker)}; wanted {wanted}", at=at)
+    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
+    parameters = inspect.signature(maker).parameters.values()
+    if any(parameter.name == "max_cycles" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        settings["max_cycles"] = scenario.rounds
+    env = make(maker, name, settings, "$.environment")
+    if not isinstance(env, pettingzoo.ParallelEnv):
+        raise ConfigError(f"{name} returned {short(env)}; wanted a pettingzoo.ParallelEnv", at=at)
+    return env

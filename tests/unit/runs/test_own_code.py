@@ -1,0 +1,229 @@
+"""Code that a scenario names runs where it is trusted, in every process, and nowhere else."""
+
+import json
+import shutil
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from swarmbo.cli import app
+from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
+from swarmbo.runs import RunFolder, check, load, plan, resume, run, sweep
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.trial import estimate
+
+METHODS = """
+import pathlib
+import swarmbo as sb
+from own_helper import report
+
+pathlib.Path(__file__).with_name("imported").touch()
+
+
+class First:
+    def __init__(self, skip=0, fail_at=None, sure=True):
+        self.skip, self.fail_at = skip, fail_at
+
+    def decide(self, situation, acquisition):
+        if situation.round == self.fail_at:
+            return 1 / 0
+        return sb.Decision({a: situation.candidates[a][self.skip] for a in situation.movers}, report())
+
+
+class Corner:
+    def decide_joint(self, situation, acquisition):
+        return [1.0] * situation.domain.n_dims, report()
+
+
+class Half(sb.DECHBO, frozen=True):
+    share: float = 0.5
+"""
+WORLDS = """
+from swarmbo_envs import robot_team_v0
+
+
+def robots(robots=2, max_cycles=5):
+    return robot_team_v0.parallel_env(robots=robots, max_cycles=max_cycles)
+
+
+def nothing(robots=2):
+    return 3
+
+
+class Stranger:
+    pass
+"""
+FIELD = {"name": "f", "rounds": 2, "environment": {"id": "swarmbo/robot_team-v0", "robots": 2}}
+
+
+@pytest.fixture
+def beside(tmp_path, monkeypatch):
+    """A folder with a scenario and modules of a user's own beside it; the present folder is another one."""
+    folder, other = tmp_path / "mine", tmp_path / "elsewhere"
+    folder.mkdir()
+    other.mkdir()
+    monkeypatch.chdir(other)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "own_methods.py").write_text(METHODS)
+    (folder / "own_helper.py").write_text("import swarmbo as sb\ndef report(): return sb.SolveReport('not_needed')\n")
+    (folder / "own_worlds.py").write_text(WORLDS)
+    write(folder, "coordination.kind = 'own_methods:First'")
+    yield folder
+    for name in ("own_methods", "own_helper", "own_worlds"):
+        sys.modules.pop(name, None)
+
+
+def write(folder, *lines, world="swarmbo/robot_team-v0", more=""):
+    text = f"name = 'f'\nrounds = 2\n{more}\n" + "\n".join(lines) + f"\n[environment]\nid = '{world}'\n"
+    (folder / "s.toml").write_text(text + ("robots = 2\n" if "function" not in world else "function = 'camel'\n"))
+
+
+def untouched(folder):
+    return not (folder / "imported").exists() and "own_methods" not in sys.modules
+
+
+def test_without_trust_nothing_is_imported_and_nothing_created(beside):
+    source, out = beside / "s.toml", beside / "out"
+    made = scenario_of({**FIELD, "coordination": {"kind": "own_methods:First"}})
+    by_path = {
+        r"\$\.coordination\.kind: got 'own_methods:First'": [
+            lambda: load(source),
+            lambda: plan(source, 2, out=out),
+            lambda: run(made, out),
+            lambda: check(made),
+            lambda: estimate(made),
+        ],
+        r"\$\.acquisition\.kind: got 'own_methods:Half'": [
+            lambda: load("robots", ["acquisition.kind=own_methods:Half"])
+        ],
+        r"\$\.environment\.id: got 'own_worlds:robots'": [lambda: load("robots", ["environment.id=own_worlds:robots"])],
+    }
+    for words, attempts in by_path.items():
+        for attempt in attempts:
+            with pytest.raises(ConfigError, match=words + ", code that swarmbo does not bring; wanted --trust"):
+                attempt()
+    for command in (["run", str(source), "--out", str(out)], ["check", str(source)], ["sweep", str(source)]):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 2
+        assert "--trust" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    assert untouched(beside)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("attended", [False, True])
+def test_with_trust_it_runs_and_is_resumed_in_any_process_and_from_anywhere(beside, monkeypatch, tmp_path, attended):
+    write(beside, "coordination = {kind = 'own_methods:First', skip = 1}", more="step_timeout_s = 60" * attended)
+    scenario, out = load(beside / "s.toml", trust=True), tmp_path / "out"
+    whole = run(scenario, out, trust=True)
+    assert scenario.modules == (str(beside),)
+    assert RunFolder.open(out).scenario() == scenario
+    half = tmp_path / "half"
+    shutil.copytree(out, half)
+    (half / "summary.json").unlink()
+    (half / "rounds.jsonl").write_bytes(b"\n".join((out / "rounds.jsonl").read_bytes().split(b"\n")[:2]) + b"\n")
+    for file in half.glob("checkpoint*"):
+        file.unlink()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="--trust"):
+        resume(half)
+    assert resume(half, trust=True).score == whole.score
+    assert (half / "rounds.jsonl").read_bytes() == (out / "rounds.jsonl").read_bytes()
+
+
+def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(beside, monkeypatch):
+    trials = plan(beside / "s.toml", 2, ["coordination.skip=0,1"], beside / "runs", trust=True)
+    assert [outcome.status for outcome in sweep(trials, jobs=2)] == ["done"] * 4
+    assert [outcome.status for outcome in sweep(trials)] == ["skipped"] * 4
+    for name in ("own_methods", "own_helper"):
+        sys.modules.pop(name, None)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(beside)])
+    (beside / "imported").unlink()
+    for command in (["compare", str(beside / "runs")], ["plot", str(trials[0].out)], ["list"]):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+    assert untouched(beside)
+    assert str(beside) not in sys.path
+
+
+def test_changed_code_is_told_from_the_code_of_a_run(beside, tmp_path):
+    trials = plan(beside / "s.toml", 1, out=beside / "runs", trust=True)
+    (done,) = sweep(trials)
+    assert done.status == "done"
+    with (beside / "own_methods.py").open("a") as file:
+        file.write("# better\n")
+    words = "the code of own_methods:First was changed since the run began; put it back, or run it again, in another"
+    for attempt in (
+        lambda: run(trials[0].scenario, trials[0].out, trust=True),
+        lambda: resume(trials[0].out, trust=True),
+    ):
+        with pytest.raises(RunFolderError, match=words):
+            attempt()
+    (again,) = sweep(trials)
+    assert again.status == "failed"
+    assert words in again.message
+    run(trials[0].scenario, trials[0].out, trust=True, force=True)
+    assert sweep(trials)[0].status == "skipped"
+
+
+def test_own_parts_of_a_function_and_own_worlds_run_too(beside, tmp_path):
+    write(
+        beside,
+        "acquisition = {kind = 'own_methods:Half', share = 0.1}",
+        "coordination.kind = 'own_methods:Corner'",
+        world="swarmbo/function-v0",
+    )
+    run(load(beside / "s.toml", trust=True), tmp_path / "joint", trust=True)
+    write(beside, world="own_worlds:robots")
+    scenario = load(beside / "s.toml", trust=True)
+    run(scenario, tmp_path / "field", trust=True)
+    world = json.loads((tmp_path / "field" / "world.json").read_text())
+    assert (world["id"], len(world["agents"])) == ("own_worlds:robots", 2)
+    assert estimate(scenario, trust=True).seconds > 0.0
+    CliRunner().invoke(app, ["plot", str(tmp_path / "joint")])
+    assert (tmp_path / "joint" / "figures").is_dir()
+
+
+def test_what_own_code_raises_is_one_line_with_module_class_and_method(beside, tmp_path):
+    write(beside, "coordination = {kind = 'own_methods:First', fail_at = 2}")
+    words = r"own_methods:First\.decide raised ZeroDivisionError: division by zero \(own_methods\.py:15\)"
+    with pytest.raises(OwnCodeError, match=words):
+        run(load(beside / "s.toml", trust=True), tmp_path / "out", trust=True)
+    done = CliRunner().invoke(app, ["run", str(beside / "s.toml"), "--trust", "--quiet", "--out", str(tmp_path / "2")])
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+    assert "own_methods:First.decide raised ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lines", "world", "words"),
+    [
+        ("coordination.kind = 'own_method:First'", "", r"\$\.coordination\.kind: got .*no module 'own_method'"),
+        ("coordination.kind = 'own_methods:Fist'", "", "has no 'Fist'; did you mean 'First'"),
+        ("coordination.kind = 'os:system'", "", r"got 'os:system', which is a builtin_.*; wanted a class"),
+        ("coordination.kind = '../own_methods:First'", "", "got '../own_methods:First'; wanted 'module:Class'"),
+        ("coordination.kind = 'own_methods:Corner'", "", "got own_methods:Corner; wanted an object with solve"),
+        ("acquisition.kind = 'own_methods:Half'", "", "wanted your subclass of swarmbo.ChainAcquisition"),
+        ("coordination = {kind = 'own_methods:First', skp = 1}", "", "unknown key 'skp'; did you mean 'skip'"),
+        ("coordination = {kind = 'own_methods:First', skip = 1000000}", "", "wanted an integer up to 100000"),
+        ("", "own_worlds:nothing", "own_worlds:nothing returned 3; wanted a pettingzoo.ParallelEnv"),
+        ("", "own_worlds:Stranger", "own_worlds:Stranger, which is .*wanted a class derived from pettingzoo"),
+        ("", "os:system", "os:system, which is <built-in .*wanted a class derived from pettingzoo"),
+    ],
+)
+def test_bad_names_and_settings_are_refused_in_one_line_before_a_run_begins(beside, tmp_path, lines, world, words):
+    write(beside, lines, world=world or "swarmbo/robot_team-v0")
+    with pytest.raises(ConfigError, match=words) as refused:
+        run(load(beside / "s.toml", trust=True), tmp_path / "out", trust=True)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_module_that_another_hides_is_refused(beside, monkeypatch, tmp_path):
+    (beside / "json.py").write_text("class First: pass\n")
+    write(beside, "coordination.kind = 'json:First'")
+    with pytest.raises(ConfigError, match=r"got 'json:First', but .*json\.py is hidden by .*; wanted another name"):
+        load(beside / "s.toml", trust=True)
+    (tmp_path / "elsewhere" / "own_methods.py").write_text(METHODS)
+    write(beside, "coordination.kind = 'own_methods:First'")
+    assert load(beside / "s.toml", trust=True).modules == (str(beside), str(tmp_path / "elsewhere"))
