@@ -11,8 +11,9 @@ x_i is taken, which is the same as long as the duals of a variable sum to zero.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
@@ -30,7 +31,7 @@ from swarmbo.coordination.starts import joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import require
+from swarmbo.settings import Count, Positive, Whole, within
 from swarmbo.transport import Routes
 
 _BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
@@ -86,27 +87,17 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         ([0.317, 0.35, 0.383], True)
     """
 
-    rounds: int = 12
-    starts: int = 12
-    screened: int = 256
-    inner_steps: int = 4
-    alone_steps: int = 30
-    penalty: float = 1.0
-    tolerance: float = 1e-3
-    balance: float = 10.0
-    recombination_entries: int = 1024
-    polish_steps: int = 40
-    polished: int = 3
-
-    def __post_init__(self) -> None:
-        require(self, "rounds", lambda v: 1 <= v <= 10_000, "an integer from 1 to 10000")
-        for field in ("starts", "inner_steps", "alone_steps", "polished"):
-            require(self, field, lambda v: v >= 1, "an integer >= 1")
-        for field in ("screened", "polish_steps", "recombination_entries"):
-            require(self, field, lambda v: v >= 0, "an integer >= 0")
-        for field in ("penalty", "tolerance"):
-            require(self, field, lambda v: v > 0.0, "a number > 0")
-        require(self, "balance", lambda v: v > 1.0, "a number > 1")
+    rounds: Annotated[int, within(1, 10_000)] = 12
+    starts: Count = 12
+    screened: Whole = 256
+    inner_steps: Count = 4
+    alone_steps: Count = 30
+    penalty: Positive = 1.0
+    tolerance: Positive = 1e-3
+    balance: Annotated[float, msgspec.Meta(gt=1)] = 10.0
+    recombination_entries: Whole = 1024
+    polish_steps: Whole = 40
+    polished: Count = 3
 
     def values_of(self, part: FactorGraph) -> int:
         """How many values each variable of a part may choose from when runs are recombined; 1: they are not."""

@@ -17,7 +17,7 @@ from swarmbo.coordination.view import LocalView
 from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import require
+from swarmbo.settings import Count
 from swarmbo.transport import Routes
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
         (2.0, 'exact', 0.0)
     """
 
-    table_budget: int = 2**24
-
-    def __post_init__(self) -> None:
-        require(self, "table_budget", lambda entries: entries >= 1, "an integer >= 1")
+    table_budget: Count = 2**24
 
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes

@@ -26,7 +26,7 @@ from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import require
+from swarmbo.settings import Count, NonNegative, Share, Whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -63,16 +63,10 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         (True, 'exact')
     """
 
-    rounds: int = 50
-    damping: float = 0.5
-    tolerance: float = 1e-6
-    repairs: int = 30
-
-    def __post_init__(self) -> None:
-        require(self, "rounds", lambda rounds: rounds >= 1, "an integer >= 1")
-        require(self, "damping", lambda damping: 0.0 <= damping < 1.0, "a number in [0, 1)")
-        require(self, "tolerance", lambda tolerance: tolerance >= 0.0, "a number >= 0")
-        require(self, "repairs", lambda repairs: repairs >= 0, "an integer >= 0")
+    rounds: Count = 50
+    damping: Share = 0.5
+    tolerance: NonNegative = 1e-6
+    repairs: Whole = 30
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """What whoever sees some factors and variables of a connected part does."""

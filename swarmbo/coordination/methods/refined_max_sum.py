@@ -1,5 +1,7 @@
 """Max-sum on continuous domains: coarse grids first, then finer and finer ones around the incumbent."""
 
+from typing import Annotated
+
 import numpy as np
 from jaxtyping import Float
 
@@ -12,7 +14,7 @@ from swarmbo.coordination.requests import Compare, Steps, exchange, tell_factors
 from swarmbo.coordination.view import BoxView
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import require
+from swarmbo.settings import Count, ProperFraction, Share, within
 from swarmbo.transport import Routes
 
 
@@ -61,26 +63,15 @@ class RefinedMaxSum(BoxMethod, frozen=True, tag_field="kind", tag="refined-max-s
         ([0.25, 0.25, 0.25], [0.317, 0.35, 0.383])
     """
 
-    points: int = 33
-    refinement: int = 4
-    starts: int = 3
-    coarse_entries: int = 2**14
-    window_entries: int = 2**12
-    tolerance: float = 1e-6
-    levels: int = 40
-    rounds: int = 30
-    damping: float = 0.5
-
-    def __post_init__(self) -> None:
-        require(self, "points", lambda v: 3 <= v <= 1025, "an integer from 3 to 1025")
-        require(self, "refinement", lambda v: 2 <= v <= 64, "an integer from 2 to 64")
-        require(self, "starts", lambda v: 1 <= v <= 16, "an integer from 1 to 16")
-        for name in ("coarse_entries", "window_entries"):
-            require(self, name, lambda v: 2**6 <= v <= 2**24, "an integer from 2^6 to 2^24")
-        require(self, "tolerance", lambda v: 0.0 < v < 1.0, "a number between 0 and 1")
-        for name in ("levels", "rounds"):
-            require(self, name, lambda v: v >= 1, "an integer >= 1")
-        require(self, "damping", lambda v: 0.0 <= v < 1.0, "a number in [0, 1)")
+    points: Annotated[int, within(3, 1025)] = 33
+    refinement: Annotated[int, within(2, 64)] = 4
+    starts: Annotated[int, within(1, 16)] = 3
+    coarse_entries: Annotated[int, within(2**6, 2**24)] = 2**14
+    window_entries: Annotated[int, within(2**6, 2**24)] = 2**12
+    tolerance: ProperFraction = 1e-6
+    levels: Count = 40
+    rounds: Count = 30
+    damping: Share = 0.5
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
         """What every agent works out for itself; see :meth:`BoxMethod.plan`. Nothing is drawn, so no seed is used."""
