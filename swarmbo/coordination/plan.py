@@ -19,7 +19,7 @@ from swarmbo.coordination.agreement import (
     solution_of,
 )
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
-from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.drivers.central import Central, side_by_side
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Key
 from swarmbo.coordination.part import Part
@@ -68,13 +68,9 @@ class Plan(Generic[Own, Out]):
         Args:
             own: Tables or functions of all factors.
         """
-        outcomes: list[Out] = []
-        traffic = Traffic()
-        for part in self.parts:
-            central = Central(part)
-            outcomes.append(central.run(self.steps(LocalView.of(part), own)))
-            traffic += central.traffic
-        return outcomes, traffic
+        parts = [(Central(part), self.steps(LocalView.of(part), own)) for part in self.parts]
+        outcomes = side_by_side(parts)
+        return outcomes, sum((central.traffic for central, _ in parts), Traffic())
 
 
 class TableMethod(Settings, frozen=True, tag_field="kind"):

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.coordination.local_functions import LocalFunctions, Received
+from swarmbo.coordination.requests import Look, Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.view import BoxView
 from swarmbo.errors import BudgetError, ShapeError
@@ -193,7 +194,7 @@ def tables(
     stack: FactorStack,
     values: Float[np.ndarray, "n points"],
     received: Received,
-) -> Float[np.ndarray, "g ..."]:
+) -> Steps[Float[np.ndarray, "g ..."]]:
     """Each factor's table over its variables' values, axes in scope order.
 
     Args:
@@ -213,9 +214,7 @@ def tables(
         U = values[stack.columns[:, None, :], part[None, :, :]]
         frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
         # where neighbours matter, what a factor climbs counts what moving it does to their terms
-        out[:, start : start + CHUNK] = (
-            functions.value_and_gradient(stack, U, frozen)[0] if frozen else functions.value(stack, U, frozen)
-        )
+        out[:, start : start + CHUNK] = yield Look(functions, stack, U, frozen, climbed=bool(frozen))
     if not (out < np.inf).all():  # false for NaN too
         g, entry = (int(i) for i in np.argwhere(~(out < np.inf))[0])
         at = values[stack.columns[g], places[entry]].tolist()
@@ -230,7 +229,9 @@ def place_of_entries(n_points: int, arity: int) -> Int[np.ndarray, "entries arit
     return np.indices((n_points,) * arity).reshape(arity, -1).T
 
 
-def tabulated(view: BoxView, values: Float[np.ndarray, "n points"], received: Sequence[Received]) -> dict[str, Table]:
+def tabulated(
+    view: BoxView, values: Float[np.ndarray, "n points"], received: Sequence[Received]
+) -> Steps[dict[str, Table]]:
     """Tables of the own factors; see :func:`tables`.
 
     Args:
@@ -240,5 +241,6 @@ def tabulated(view: BoxView, values: Float[np.ndarray, "n points"], received: Se
     """
     out: dict[str, Table] = {}
     for stack, got in zip(view.stacks, received, strict=True):
-        out.update(zip(stack.factors, tables(view.functions, stack, values, got), strict=True))
+        found = yield from tables(view.functions, stack, values, got)
+        out.update(zip(stack.factors, found, strict=True))
     return out

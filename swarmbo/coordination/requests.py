@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.flooding import Flat, Flooding
-from swarmbo.coordination.local_functions import Received
+from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import (
     Broadcast,
     Consensus,
@@ -32,7 +32,7 @@ from swarmbo.coordination.messages import (
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.tables import Rank, rank
 from swarmbo.coordination.view import BoxView, Copies, LocalView, Rows
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import FactorGraph, FactorStack
 
 Out = TypeVar("Out")
 
@@ -191,7 +191,27 @@ class Compare(NamedTuple):
         return Letter(agent, parent, Report(part.index, agent, values, change, moved))
 
 
-Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Compare
+class Look(NamedTuple):
+    """Values of a stack of own factors at points (g, m, a); answered by them (g, m). It takes no message.
+
+    Where several parts are agreed on side by side, all that ask at once are served in one call.
+
+    Args:
+        functions: Of at least these factors.
+        stack: The factors.
+        points: Their own.
+        received: What each phase of exchange brought (g, m).
+        climbed: Whether what factors climb is asked for; else their terms of the sum.
+    """
+
+    functions: LocalFunctions
+    stack: FactorStack
+    points: Float[np.ndarray, "g m a"]
+    received: Received
+    climbed: bool = False
+
+
+Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Compare | Look
 Steps = Generator[Request, Any, Out]
 
 
@@ -224,6 +244,27 @@ class Mail:
         """Let what was said leave."""
         if self._letters:
             yield Send(self._letters)
+
+
+def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
+    """The answers to requests for values, of all factors of equal size in one call, if as many points are asked for."""
+    answers: dict[int, np.ndarray] = {}
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for i, request in enumerate(requests):
+        alike.setdefault((request.points.shape[1:], request.climbed, id(request.functions)), []).append(i)
+    for places in alike.values():
+        group = [requests[i] for i in places]
+        functions, stack, points, received, climbed = group[0]
+        if len(group) > 1:
+            factors = tuple(factor for one in group for factor in one.stack.factors)
+            stack = FactorStack(factors, np.concatenate([one.stack.columns for one in group]))
+            points = np.concatenate([one.points for one in group])
+            received = [np.concatenate(phase) for phase in zip(*(one.received for one in group), strict=True)]
+        ask = functions.value_and_gradient if climbed else functions.value
+        found: Any = ask(stack, points, tuple(received))
+        ends = np.cumsum([len(one.points) for one in group])[:-1]
+        answers.update(zip(places, np.split(found[0] if climbed else found, ends), strict=True))
+    return [answers[i] for i in range(len(requests))]
 
 
 def to_factor(graph: FactorGraph, message: Any) -> Letter:

@@ -13,12 +13,14 @@ from swarmbo.coordination.requests import (
     Compare,
     Exchange,
     Letter,
+    Look,
     Reduce,
     Request,
     Send,
     Steps,
     ToFactors,
     ToVariables,
+    looked,
 )
 
 Post = Callable[[str, Message], None]
@@ -63,6 +65,8 @@ class ByMessages:
                 return (yield from self._reduce(request))
             case AllReduce():
                 return (yield from self._all_reduce(request))
+            case Look():
+                return looked([request])[0]
             case Compare():
                 return (yield from self._compare(request))
 

@@ -16,12 +16,14 @@ from swarmbo.coordination.requests import (
     Compare,
     Exchange,
     Letter,
+    Look,
     Reduce,
     Request,
     Send,
     Steps,
     ToFactors,
     ToVariables,
+    looked,
 )
 from swarmbo.coordination.view import BoxView
 from swarmbo.records import Traffic
@@ -53,13 +55,18 @@ class Central:
 
     def run(self, steps: Steps[Out]) -> Out:
         """Answer until the method has ended."""
-        answer: Any = None
-        while True:
-            try:
-                request = steps.send(answer)
-            except StopIteration as finished:
-                return finished.value
+        (outcome,) = side_by_side([(self, steps)])
+        return outcome
+
+    def until_look(self, steps: Steps[Out], answer: Any) -> Look:
+        """Answer until values of functions are asked for.
+
+        Raises:
+            StopIteration: With the outcome, when the method has ended.
+        """
+        while not isinstance(request := steps.send(answer), Look):
             answer = self._answer(request)
+        return request
 
     def _answer(self, request: Request) -> Any:
         match request:
@@ -84,6 +91,8 @@ class Central:
                 return self._reduced(request)
             case AllReduce():
                 return self._all_reduced(request)
+            case Look():
+                return looked([request])[0]
             case Compare():
                 self._count_alike((Compare, len(request.values)), lambda: self._compared(request))
                 return request.judged(self.part)
@@ -172,3 +181,26 @@ class Central:
             if parent is not None:
                 yield request.up(self.part, agent, parent, np.empty((k, len(tree.factors[agent]))), 0.0, False)
                 yield Letter(parent, agent, verdict)
+
+
+def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
+    """Run a method on several parts, so that factors of all parts that ask for values at once are served in one call.
+
+    Args:
+        parts: For each what answers, and the method's steps.
+
+    Returns:
+        What comes out of each.
+    """
+    outcomes: dict[int, Out] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
+    while answers:
+        asked: dict[int, Look] = {}
+        for i, answer in answers.items():
+            central, steps = parts[i]
+            try:
+                asked[i] = central.until_look(steps, answer)
+            except StopIteration as finished:
+                outcomes[i] = finished.value
+        answers = dict(zip(asked, looked(list(asked.values())), strict=True))
+    return [outcomes[i] for i in range(len(parts))]

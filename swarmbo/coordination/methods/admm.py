@@ -250,7 +250,7 @@ def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np
     """For each variable its value in one of the joint points, chosen by max-sum; the first point is the incumbent."""
     points = view.take(pool[:1])
     received = yield from exchange(view, points)
-    built = tabulated(view, pool.T, received)
+    built = yield from tabulated(view, pool.T, received)
     outcome = yield from _RECOMBINES.steps(view, built, dict.fromkeys(view.graph.variables, len(pool)))
     chosen = yield from tell_factors(view, outcome.assignment)
     out = pool[0].copy()

@@ -10,7 +10,7 @@ from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.refinement import Grids, RefinementLevel, Resolution, is_at_edge, tabulated
-from swarmbo.coordination.requests import Compare, Steps, exchange, tell_factors
+from swarmbo.coordination.requests import Compare, Look, Steps, exchange, tell_factors
 from swarmbo.coordination.view import BoxView
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FUNCTION, kind
@@ -112,7 +112,7 @@ class RefinedMaxSum(BoxMethod, frozen=True, tag_field="kind", tag="refined-max-s
             grid = grids.at(level, x[columns])
             everywhere = np.zeros((len(x), grid.shape[1]))
             everywhere[columns] = grid
-            tables = tabulated(view, everywhere, received)
+            tables = yield from tabulated(view, everywhere, received)
             solved = yield from max_sum.steps(view, tables, dict.fromkeys(view.graph.variables, grid.shape[1]))
             chosen = {v: float(grid[row[v], index]) for v, index in solved.assignment.items()}
             candidate = x.copy()
@@ -141,5 +141,7 @@ def _evaluated(
     """The own factors' values at a joint point, and what each stack received there."""
     points = view.take(x[None])
     received = yield from exchange(view, points)
-    values = view.in_order(view.values(points, received))[:, 0] if view.factors else np.zeros(0)
-    return values, received
+    rows: list[np.ndarray] = []
+    for stack, own, got in zip(view.stacks, points, received, strict=True):
+        rows.append((yield Look(view.functions, stack, own, got)))
+    return view.in_order(rows)[:, 0] if rows else np.zeros(0), received

@@ -164,6 +164,24 @@ def test_the_best_coordinates_of_several_starts_are_put_together() -> None:
     assert RefinedMaxSum(points=5).maximise(replace(peaks, starts=starts)).value == pytest.approx(2.0)
 
 
+def test_parts_are_served_side_by_side_so_that_more_of_them_take_no_more_calls() -> None:
+    class Counting(Bowls):
+        calls = 0
+
+        def value(self, stack, U, received):
+            type(self).calls += 1
+            return super().value(stack, U, received)
+
+    taken = []
+    for n_parts in (1, 7):
+        Counting.calls = 0
+        graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"y{i}"] for i in range(n_parts)})
+        box = np.zeros(2 * n_parts), np.ones(2 * n_parts)
+        RefinedMaxSum(points=5, levels=3).maximise(Counting(graph, *box, np.zeros((0, 2 * n_parts))))
+        taken.append(Counting.calls)
+    assert taken[0] == taken[1]
+
+
 def test_where_nothing_matters_the_first_start_stays() -> None:
     class Flat(Bowls):
         def own(self, factor, X):

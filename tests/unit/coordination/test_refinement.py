@@ -9,13 +9,25 @@ from swarmbo.coordination.refinement import (
     coarse_values,
     is_at_edge,
     place_of_entries,
-    tables,
+    tables as asked_tables,
     window_values,
 )
+from swarmbo.coordination.requests import looked
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack
 
 unit = st.floats(0.0, 1.0)
+
+
+def tables(functions, stack, values, received) -> np.ndarray:
+    """What comes out where requests for values are answered one by one."""
+    steps, answer = asked_tables(functions, stack, values, received), None
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as finished:
+            return finished.value
+        answer = looked([request])[0]
 
 
 class Waves:
