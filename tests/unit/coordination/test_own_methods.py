@@ -1,0 +1,38 @@
+"""A way to agree is what one agent does; both forms follow from it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.coordination.agreement import TableOutcome
+from swarmbo.coordination.plan import TableMethod
+from swarmbo.coordination.repair import sweep
+from swarmbo.coordination.requests import Steps
+from swarmbo.coordination.tables import Table
+from swarmbo.coordination.view import LocalView
+
+
+class BestResponse(TableMethod, frozen=True, tag="best-response"):
+    """Every variable in turn takes its best value, given all others."""
+
+    sweeps: int = 5
+    looks_at_others: bool = False
+
+    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
+        if self.looks_at_others:
+            assert all(np.isfinite(tables[factor]).any() for factor in view.graph.factors)
+        chosen = dict.fromkeys([*view.variables, *view.seen], 0)
+        for _ in range(self.sweeps):
+            chosen = yield from sweep(view, tables, chosen, dict.fromkeys(view.factors, 1.0))
+        return TableOutcome({x: chosen[x] for x in view.variables}, "max_rounds", self.sweeps)
+
+
+def test_what_one_agent_does_makes_a_method_that_keeps_the_contract() -> None:
+    sb.testing.check_coordinator(BestResponse)
+
+
+def test_an_agent_has_no_tables_but_its_own_to_look_at() -> None:
+    with pytest.raises(KeyError):
+        sb.testing.check_coordinator(lambda: BestResponse(looks_at_others=True))
