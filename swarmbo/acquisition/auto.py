@@ -29,6 +29,8 @@ from swarmbo.settings import Even, NonNegative
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws
 _PATIENCE = 3  # times as many failures, in noise, before a box shrinks
 _PATIENCE_OF_ONE = 2  # with one factor, noise or not: improvement of few variables together comes in fits and starts
+_PROMISE = 1e-3  # of the first outcomes' spread: while so much is to be expected of some place, a factor has no box
+_LOOKS = 256  # random places at which that is judged
 _TURNS = 2  # every second round a factor whose box is stuck is searched everywhere, so that it leaves a wrong hollow
 _STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
 _GAIN = 0.01  # of the first outcomes' spread: less is in vain
@@ -47,7 +49,7 @@ class Auto(JointAcquisition, frozen=True, tag="auto"):
     | | a root of the distance below the best | by turns a joint posterior draw and such bounds | one |
     | | the same, of one factor of all variables | confidence bounds | one |
     | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
-improvement | one per factor; with several, by turns with none once stuck |
+improvement | one per factor; with several, none while there is promise elsewhere, and by turns once stuck |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
     | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
@@ -59,12 +61,14 @@ improvement | one per factor; with several, by turns with none once stuck |
     One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
     lengthscales are a common one with small deviations. Taking one factor whole and as a sum over its variables take
     turns until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Several
-    factors that share no variable are searched in their boxes; one whose box no longer gains is searched everywhere in
-    every second round, until it gains again. Where outcomes are told by factor, what is best of all parts of the graph
-    is evaluated together in the last round, or, where the number of rounds is not known, whenever the evaluations have
-    grown by half. Where factors share variables, what one gains another may pay for, so outcomes are weighed in their
-    own unit. Boxes react to what evaluations were worth as the belief sees them, not to noisy outcomes; where the
-    fitted noise is above 3e-4 of the variance they shrink three times as slowly, and start over three times as late.
+    factors that share no variable are each searched everywhere as long as somewhere an improvement of a thousandth of
+    the first outcomes' spread is to be expected; then in its box, and where that no longer gains, everywhere in every
+    second round. Where outcomes are told by factor, what is best of all
+    parts of the graph is evaluated together in the last round, or, where the number of rounds is not known, whenever
+    the evaluations have grown by half. Where factors share variables, what one gains another may pay for, so outcomes
+    are weighed in their own unit. Boxes react to what evaluations were worth as the belief sees them, not to noisy
+    outcomes; where the fitted noise is above 3e-4 of the variance they shrink three times as slowly, and start over
+    three times as late.
 
     Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
     it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per
@@ -213,18 +217,27 @@ improvement | one per factor; with several, by turns with none once stuck |
     def _boxes_by_factor(
         self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """A box per factor around the incumbent; every second round the whole cube for factors whose box is stuck."""
+        """A box per factor around the incumbent, once little is to be expected elsewhere.
+
+        Where its box is stuck all the same, a factor is searched everywhere in every second round.
+        """
+        when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+        everywhere = LogImprovements.on_cube(belief, reference=centre)
         U, sides = belief.domain.to_unit(belief.X), np.zeros(belief.domain.n_dims)
         for stack in stacks_of(belief.graph):
             means = belief.local(stack, stack.take(U)).mean
-            for factor, columns, mean in zip(stack.factors, stack.columns, means, strict=True):
+            looks = stream(situation.seed, "promise", **when).random((_LOOKS, len(stack.columns[0])))
+            gains = everywhere.value(stack, np.broadcast_to(looks, (len(stack.factors), *looks.shape)), ())
+            promises = np.exp(gains.max(axis=1))
+            for factor, columns, mean, promise in zip(stack.factors, stack.columns, means, promises, strict=True):
                 index = belief.graph.factors.index(factor)
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 patience = _patience(belief.hyperparameters.noise_variances[index])
                 box = self._box(patience)
                 state = box.state(seen, steps=situation.steps(index), places=U[:, columns], gain=_GAIN)
                 is_stuck = state.idle >= _STUCK * box.failures
-                sides[columns] = _EVERYWHERE if is_stuck and situation.round % _TURNS == 0 else state.side
+                is_open = promise >= _PROMISE * state.spread or (is_stuck and situation.round % _TURNS == 0)
+                sides[columns] = _EVERYWHERE if is_open else state.side
         return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
 
 

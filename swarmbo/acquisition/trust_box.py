@@ -20,10 +20,12 @@ class BoxState(NamedTuple):
     Args:
         side: As a share of the domain's.
         idle: How many steps in a row, until now, gained nothing to speak of.
+        spread: Best less median of the outcomes that are no steps, or where these are all one of all outcomes.
     """
 
     side: float
     idle: int
+    spread: float
 
 
 class TrustBox(Settings, frozen=True):
@@ -80,12 +82,13 @@ class TrustBox(Settings, frozen=True):
             n_initial: As there.
             steps: As there.
             places: As there.
-            gain: What is worth speaking of, as a share >= 0 of the spread (best less median) of outcomes that are no
-                steps. Small gains add up; points outside the box may bring them too.
+            gain: What is worth speaking of, as a share >= 0 of the spread. Small gains add up; points outside the box
+                may bring them too.
         """
         counted = _after(n_initial, outcomes, steps)
         side, wins, losses, best, at = self.initial, 0, 0, -np.inf, None
-        idle, mark, floor = 0, -np.inf, gain * _spread(outcomes[~counted])
+        spread = _spread(outcomes[~counted]) or _spread(outcomes)
+        idle, mark, floor = 0, -np.inf, gain * spread
         for index, (y, counts) in enumerate(zip(outcomes, counted, strict=True)):
             improved = bool(y > best)
             is_step = bool(counts and not np.isnan(y) and (improved or best > -np.inf)) and (
@@ -101,7 +104,7 @@ class TrustBox(Settings, frozen=True):
                 side, wins = min(2.0 * side, 1.0), 0
             elif losses == self.failures:
                 side, losses = max(0.5 * side, self.smallest), 0
-        return BoxState(side, idle)
+        return BoxState(side, idle, spread)
 
 
 class Restarts(Settings, frozen=True):

@@ -1,5 +1,6 @@
 """The default: what it models, what it maximises, and what it leaves alone."""
 
+import sys
 from dataclasses import replace
 
 import msgspec
@@ -13,6 +14,7 @@ from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustBox
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
+from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.split_improvements import SplitImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
@@ -311,6 +313,12 @@ def after_six_steps(situation_of, **options):
     return replace(situation, history=History(situation.domain.from_unit(U), factors.sum(axis=1), factors))
 
 
+@pytest.fixture
+def no_promise(monkeypatch):
+    """No factor expects anything outside its box."""
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_PROMISE", np.inf)
+
+
 def sides_of(functions):
     """The widest side of each factor's box."""
     sides = (functions.high - functions.low).reshape(2, 2)
@@ -318,6 +326,7 @@ def sides_of(functions):
 
 
 @pytest.mark.parametrize("pending", [0, 3])
+@pytest.mark.usefixtures("no_promise")
 def test_a_factor_that_is_stuck_is_searched_everywhere_in_every_second_round(situation_of, pending) -> None:
     situation = after_six_steps(situation_of, pending=pending)
     model = Auto().learn(situation, BELIEF, None)
@@ -328,6 +337,7 @@ def test_a_factor_that_is_stuck_is_searched_everywhere_in_every_second_round(sit
         assert g <= 1.0 - 1e-12
 
 
+@pytest.mark.usefixtures("no_promise")
 def test_a_factor_is_not_stuck_before_as_many_steps_as_halve_its_box_twice(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)
     for auto, side in ((Auto(box=TrustBox(failures=4)), 0.2), (Auto(box=TrustBox(failures=3)), 1.0)):
@@ -335,6 +345,7 @@ def test_a_factor_is_not_stuck_before_as_many_steps_as_halve_its_box_twice(situa
         assert f == pytest.approx(side)
 
 
+@pytest.mark.usefixtures("no_promise")
 def test_whether_a_factor_is_stuck_hangs_on_its_own_outcomes_only(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)
     others = situation.history.factors * [1.0, -3.0]
@@ -344,12 +355,41 @@ def test_whether_a_factor_is_stuck_hangs_on_its_own_outcomes_only(situation_of) 
     assert one.low[2:].tolist() != other.low[2:].tolist()
 
 
+@pytest.mark.usefixtures("no_promise")
 def test_what_attached_points_gained_does_not_count_against_a_factor(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)
     chosen = np.zeros(36, dtype=bool)
     attached = replace(situation, history=replace(situation.history, chosen=chosen))
     f, _ = sides_of(Auto().local_functions(attached, Auto().learn(attached, BELIEF, None)))
     assert f == pytest.approx(0.4)
+
+
+def promised(situation):
+    """Each factor's widest side, and the share of the spread that its belief promises at random places."""
+    model = Auto().learn(situation, BELIEF, None)
+    U, centre = unit(situation), model.incumbent()
+    shares = dict[str, float]()
+    for stack in stacks_of(model.belief.graph):
+        means = model.belief.local(stack, stack.take(U)).mean
+        looks = np.broadcast_to(np.random.default_rng(3).random((2000, 2)), (len(stack.factors), 2000, 2))
+        contrast = model.belief.local_contrast(stack, looks, centre)
+        expected = np.exp(log_improvement(contrast.mean, np.sqrt(contrast.var + 1e-12))[0]).max(axis=1)
+        for factor, mean, gain in zip(stack.factors, means, expected, strict=True):
+            first = mean[: situation.initial]
+            shares[factor] = float(gain / (first.max() - np.median(first)))
+    return sides_of(Auto().local_functions(situation, model)), list(shares.values())
+
+
+@pytest.mark.parametrize(("t", "has_boxes"), [(12, False), (60, True)])
+def test_a_factor_has_a_box_once_little_is_to_be_expected_elsewhere(situation_of, t, has_boxes) -> None:
+    situation = situation_of(BLOCKS, t=t, initial=10, outcomes="per-factor", round=201)
+    U = unit(situation)
+    U[20:30] = 0.5  # the best place, if there are so many
+    factors = np.column_stack([valley(U[:, :2]), valley(U[:, 2:])])
+    history = History(situation.domain.from_unit(U), factors.sum(axis=1), factors)
+    sides, shares = promised(replace(situation, history=history))
+    assert [side < 1.0 for side in sides] == [has_boxes] * 2
+    assert max(shares) < 5e-4 if has_boxes else min(shares) > 2e-3
 
 
 def test_one_factor_is_searched_in_its_box_in_every_round(situation_of) -> None:
@@ -362,6 +402,7 @@ def test_one_factor_is_searched_in_its_box_in_every_round(situation_of) -> None:
         assert (functions.high - functions.low).max() <= 0.2 + 1e-12
 
 
+@pytest.mark.usefixtures("no_promise")
 def test_searches_outside_the_box_do_not_shrink_it(situation_of) -> None:
     situation = situation_of(BLOCKS, t=40, initial=30, outcomes="per-factor")
     factors = situation.history.factors.copy()
@@ -590,7 +631,7 @@ def searched(rounds, budget, seed):
 def test_few_factors_stay_in_a_hollow_that_is_not_their_deepest() -> None:
     n_wrong = 0
     for seed in (0, 1):
-        team, totals = searched(60, None, seed)
+        team, totals = searched(60, 60, seed)
         found = hollows(team.recommend().point).values()
         n_wrong += sum(value < -1.0 for value in found)
         assert max(totals) > sum(found) - 2.0  # nor is what was evaluated far from the best of all factors
