@@ -23,10 +23,11 @@ from threadpoolctl import threadpool_limits
 from swarmbo.acquisition import DECHBO, Auto, DuMBO, ExpectedImprovement, JointAcquisition, Thompson
 from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model import History, JointSituation
+from swarmbo.belief.model import JointSituation
 from swarmbo.coordination import RefinedMaxSum
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
 from swarmbo.plotting import style
@@ -77,7 +78,7 @@ def problem(graph_name: str, acquisition: str, t: int) -> LocalFunctions:
         K = kernel_matrix("matern52", own, own, np.full(len(scope), LENGTHSCALE), 1.0 / k)
         K.flat[:: t + 1] += 1e-9
         y += np.linalg.cholesky(K) @ rng.standard_normal(t)
-    history, domain = History(X, y, np.full((t, k), np.nan)), Domain(np.zeros(n), np.ones(n))
+    history, domain = Dataset(X, y, np.full((t, k), np.nan)), Domain(np.zeros(n), np.ones(n))
     now = JointSituation(graph, domain, history, np.zeros((0, n)), "total", None, t, None, 0)
     kind = ACQUISITIONS[acquisition][0]
     return kind.local_functions(now, kind.learn(now, AdditiveGPSettings(), None))

@@ -24,7 +24,8 @@ from benchmark_tables import Look, pages, results, tables
 from scipy.stats import qmc
 
 import swarmbo as sb
-from swarmbo.belief.model.joint_situation import History, JointSituation
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -203,7 +204,7 @@ def run_peer(evaluations: Evaluations, settings: Any) -> None:
         t = len(totals)
         if t < INITIAL:
             return design[t]
-        history = History(X, totals, np.full((t, len(graph.factors)), np.nan))
+        history = Dataset(X, totals, np.full((t, len(graph.factors)), np.nan))
         pending = np.zeros((0, n))
         turn = t - INITIAL + 1
         situation = JointSituation(graph, domain, history, pending, "total", None, turn, budget, seed, INITIAL)

@@ -18,10 +18,10 @@ from swarmbo.agent import maximise_with_agents
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec
-from swarmbo.joint_world import JointWorld
+from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.records import Traffic
-from swarmbo.sharing import outcome_traffic
 from swarmbo.transport import Envelope, InProcessTransport, Routes
+from swarmbo.worlds import FunctionWorld
 from swarmbo_envs import robot_team_v0, wlan_power_v0
 
 INITIAL, DECISIONS, SEED = 10, 4, 0
@@ -73,7 +73,7 @@ World = Callable[[], tuple[sb.FactorGraph, Any, Any, Evaluate]]
 
 def wlan() -> tuple[sb.FactorGraph, Any, Any, Evaluate]:
     """The default WLAN: twelve access points, who hear only some of the others."""
-    worlds = {kind: JointWorld(wlan_power_v0.parallel_env(outcomes=kind)) for kind in ("per-factor", "total")}
+    worlds = {kind: FunctionWorld(wlan_power_v0.parallel_env(outcomes=kind)) for kind in ("per-factor", "total")}
     world = worlds["per-factor"]
     assert world.graph is not None
 

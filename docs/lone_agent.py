@@ -30,12 +30,13 @@ from swarmbo.agent import Agent
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model import History, JointSituation, Learned
+from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.requests import AllReduce, Steps
-from swarmbo.deciding import learned_model
+from swarmbo.data import Dataset
+from swarmbo.deciding.rounds import learned_model
 from swarmbo.errors import ConfigError, SwarmboError, TransportError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
@@ -166,7 +167,7 @@ class LoneAgent:
         situation = JointSituation(
             graph=self.graph,
             domain=self.domain,
-            history=History(self.X, np.full(t, np.nan), self.F, np.arange(1.0, t + 1.0)),  # one query a round
+            history=Dataset(self.X, np.full(t, np.nan), self.F, np.arange(1.0, t + 1.0)),  # one query a round
             pending=np.zeros((0, n)),
             outcomes="per-factor",
             links=None,

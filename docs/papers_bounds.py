@@ -10,8 +10,9 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.acquisition import DECHBO, AddGPUCB, DuMBO, JointAcquisition
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
-from swarmbo.belief.model import History, JointSituation, Learned
+from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.coordination.local_functions import total_value
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
@@ -71,7 +72,7 @@ def trial(graph: FactorGraph, t: int, seed: int, *, fitted: bool) -> tuple[dict[
     U = rng.random((t + POINTS, n))
     f = drawn(graph, U, rng)
     y = f[:t] + np.sqrt(NOISE_VARIANCE) * rng.standard_normal(t)
-    history = History(U[:t], y, np.full((t, k), np.nan))
+    history = Dataset(U[:t], y, np.full((t, k), np.nan))
     now = JointSituation(
         graph, Domain(np.zeros(n), np.ones(n)), history, np.zeros((0, n)), "total", None, 1, None, seed
     )

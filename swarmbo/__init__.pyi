@@ -82,9 +82,6 @@ from swarmbo.coordination.methods.refined_max_sum import (
 from swarmbo.errors import (
     SwarmboError as SwarmboError,
 )
-from swarmbo.field_team import (
-    FieldTeam as FieldTeam,
-)
 from swarmbo.graph import (
     FactorGraph as FactorGraph,
 )
@@ -92,8 +89,6 @@ from swarmbo.kernels import (
     register_kernel as register_kernel,
 )
 from swarmbo.records import (
-    PointQuery as PointQuery,
-    PointRecommendation as PointRecommendation,
     Query as Query,
     Recommendation as Recommendation,
     SolveReport as SolveReport,

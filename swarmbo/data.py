@@ -1,9 +1,25 @@
 """What was evaluated, and what came of it: one table for every kind of team."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
+
+
+@dataclass(frozen=True, eq=False)
+class News:
+    """What a team is told of one evaluation.
+
+    Args:
+        point: Where it was really made (n,), physical; NaN for variables of agents that took no part.
+        total: Outcome of the sum of all channels; NaN if it failed, None if nobody told it.
+        factors: Outcomes of channels that were told; NaN if one failed.
+    """
+
+    point: Float[np.ndarray, " n"]
+    total: float | None
+    factors: Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +87,16 @@ class Dataset:
     def n_known(self) -> int:
         """Number of evaluations with at least one outcome."""
         return int((np.isfinite(self.totals) | np.isfinite(self.factors).any(axis=1)).sum())
+
+    def take(self, rows: slice) -> "Dataset":
+        """Some of them."""
+        return Dataset(**{name: column[rows] for name, column in vars(self).items() if column is not None})
+
+    def begins_with(self, other: "Dataset") -> bool:
+        """Whether these are others and what came since."""
+        mine = self.take(slice(len(other)))
+        pairs = ((mine.X, other.X), (mine.totals, other.totals), (mine.factors, other.factors))
+        return len(mine) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     def then(self, other: "Dataset") -> "Dataset":
         """These, followed by others; a column that one of them lacks is left out."""

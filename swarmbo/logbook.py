@@ -43,7 +43,7 @@ class Logbook:
         history: Evaluations, in the order in which their first outcome was told.
         open: Queries that wait for outcomes, by id, in the order in which they were asked.
         asked: Number of queries so far.
-        begun: How many of them were asked before this episode.
+        begun: In a field, how many of them were asked before this episode.
         failures: Number of outcomes that were told to have failed.
 
     Example:
@@ -69,7 +69,7 @@ class Logbook:
 
     @property
     def round(self) -> int:
-        """The coming round of this episode: 1 before anything was asked; every query is a round."""
+        """The coming round, 1 before anything was asked; every query is a round, in a field of this episode."""
         return self.asked - self.begun + 1
 
     @property
@@ -130,8 +130,8 @@ class Logbook:
         return replace(self, history=replace(history, taken=taken))._closed(given_up)
 
     def in_new_episode(self) -> "Logbook":
-        """Give up waiting, and count rounds from 1 again."""
-        return replace(self.without(self.open), begun=self.asked)
+        """Give up waiting; in a field, where rounds are those of an episode, count them from 1 again."""
+        return replace(self.without(self.open), begun=self.asked if self.problem.is_field else self.begun)
 
     def query(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
         """An open query.

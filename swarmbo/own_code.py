@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from swarmbo.checks import said, short
+from swarmbo.boundary.values import said, short
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.settings import convert
 

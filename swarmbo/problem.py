@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.checks import distinct_names, real_array, short, table
+from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -108,6 +108,14 @@ class Problem:
         return cls(graph, domain, is_field=True, outcomes="per-factor")
 
     @property
+    def box(self) -> Domain:
+        """What users know as the bounds: of places in a field, else of joint points."""
+        if not self.is_field:
+            return self.domain
+        d = len(self.graph.scopes[0])
+        return Domain(self.domain.low[:d], self.domain.high[:d])
+
+    @property
     def agents(self) -> tuple[str, ...]:
         """Who owns something."""
         return self.graph.agents
@@ -140,6 +148,16 @@ class Problem:
         """What channels read of a joint point, in the problem's order."""
         wanted = set(channels)
         return {channel: point[self.columns(channel)] for channel in self.channels if channel in wanted}
+
+    def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, Float[np.ndarray, " m"]]:
+        """Each agent's own variables of a joint point; without agents that take no part."""
+        parts = {agent: point[columns] for agent, columns in self._owned.items()}
+        return {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
+
+    @cached_property
+    def _owned(self) -> dict[str, Int[np.ndarray, " m"]]:
+        owners = np.array(self.graph.variable_owners)
+        return {agent: np.flatnonzero(owners == agent) for agent in self.agents}
 
     @cached_property
     def _reads(self) -> Bool[np.ndarray, "n k"]:
@@ -192,8 +210,14 @@ class Problem:
         return self.has(np.array([point[variable] for variable in self.graph.variables]))
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
-        """A joint point as a table of its variables."""
-        return dict(zip(self.graph.variables, point.tolist(), strict=True))
+        """A joint point as a table of its variables; without those of agents that take no part."""
+        pairs = zip(self.graph.variables, point.tolist(), strict=True)
+        return {variable: value for variable, value in pairs if value == value}  # NaN is not
+
+    def places_of(self, point: Mapping[str, float]) -> dict[str, Float[np.ndarray, " s"]]:
+        """What channels read of a table of variables; without channels that lack one."""
+        joint = np.array([point.get(variable, np.nan) for variable in self.graph.variables])
+        return self.places(joint, self.channels_in(joint))
 
     def points(self, X: Float[np.ndarray, "t n"]) -> Float[np.ndarray, "t n"]:
         """Joint points in bounds; rounding errors are cut off.

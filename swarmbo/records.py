@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 from jaxtyping import Float
+from msgspec.structs import astuple
 
 Goal = Literal["peak", "map", "level"]
 Status = Literal["exact", "converged", "max_rounds", "infeasible", "sequential", "not_needed", "centralised"]
@@ -88,41 +89,26 @@ class SolveReport(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):
-    """A joint batch of measurements that a team asks for.
+    """What a team asks for: one joint point, which is a place for each agent that takes part.
 
     Args:
         id: Name it with this when telling its outcomes.
-        points: For each agent the place (d,) to measure, in physical units.
-        means: The belief's prediction there.
-        stds: Its standard deviation.
+        point: Value of each variable, in physical units; in a field ``agent[0]``, ``agent[1]``, … are the coordinates
+            of the agent's place.
+        points: For each agent its own variables (m,) of these; in a field the place (d,) to measure.
+        mean: What the belief of a function expects of the total there, in the unit of the outcome; None in the initial
+            design, for methods that have no belief, and in a field.
+        std: Its standard deviation.
+        means: In a field, what each agent is expected to measure.
+        stds: The standard deviations of these.
 
     Example:
         >>> import swarmbo as sb
         >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0])
         >>> query = team.ask({"a": [[0.2]], "b": [[0.9]]})
         >>> team.tell(query.id, {agent: float(place[0]) for agent, place in query.points.items()})
-        >>> query.id, {agent: place.tolist() for agent, place in query.points.items()}, team.belief.n_data
-        ('q00001', {'a': [0.2], 'b': [0.9]}, 2)
-    """
-
-    id: str
-    points: dict[str, np.ndarray]
-    means: dict[str, float]
-    stds: dict[str, float]
-
-
-class PointQuery(msgspec.Struct, frozen=True):
-    """A joint point that a team with a factor graph asks for.
-
-    Args:
-        id: Name it with this when telling its outcome.
-        point: Value of each variable, in physical units.
-        mean: The belief's prediction of the total there, in the unit of the outcome; None in the initial design, and
-            for methods that have no belief.
-        std: Its standard deviation.
-
-    Example:
-        >>> import swarmbo as sb
+        >>> query.id, query.point, {agent: place.tolist() for agent, place in query.points.items()}
+        ('q00001', {'a[0]': 0.2, 'b[0]': 0.9}, {'a': [0.2], 'b': [0.9]})
         >>> team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}, initial=1)
         >>> designed = team.ask()
         >>> team.tell(designed.id, -abs(designed.point["x"] - 0.3))
@@ -133,35 +119,20 @@ class PointQuery(msgspec.Struct, frozen=True):
 
     id: str
     point: dict[str, float]
+    points: dict[str, np.ndarray]
     mean: float | None = None
     std: float | None = None
+    means: dict[str, float] = {}
+    stds: dict[str, float] = {}
 
+    def __eq__(self, other: object) -> bool:
+        """Whether two say the same; ``points`` are ``point`` by agent."""
+        mine, names = astuple(self), self.__struct_fields__
+        if not isinstance(other, Query):
+            return NotImplemented
+        return all(a == b for name, a, b in zip(names, mine, astuple(other), strict=True) if name != "points")
 
-class PointRecommendation(msgspec.Struct, frozen=True):
-    """The joint point that a team with a factor graph holds for the best, with posterior mean and standard deviation.
-
-    Args:
-        point: Value of each variable, in physical units.
-        mean: Of the total there, without noise, in the unit of the outcome.
-        std: Its standard deviation.
-
-    Example:
-        >>> import swarmbo as sb
-        >>> team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x", "y"]}), {"x": (0.0, 4.0), "y": (0.0, 1.0)})
-        >>> team.attach([[0.0, 0.0], [2.0, 0.5], [4.0, 1.0]], [-8.0, -1.0, -9.0])
-        >>> best = team.recommend()
-        >>> best.point, best.location
-        ({'x': 2.0, 'y': 0.5}, [2.0, 0.5])
-    """
-
-    point: dict[str, float]
-    mean: float
-    std: float
-
-    @property
-    def location(self) -> list[float]:
-        """The values alone, in the order of the graph's variables."""
-        return list(self.point.values())
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  its tables may change
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -210,8 +181,15 @@ class Evaluation(msgspec.Struct, frozen=True):
     std: float | None = None
 
 
-class Recommendation(msgspec.Struct, frozen=True):
-    """Where the belief says the maximum is: location, posterior mean and standard deviation there.
+class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a team holds for the best: where, the posterior mean there without noise, and its standard deviation.
+
+    Args:
+        location: In physical units: a place in a field, or the values of a function's variables in the order of its
+            graph.
+        mean: In the unit of the outcome; of a function that of the total.
+        std: Its standard deviation.
+        point: Of a function, the value of each variable.
 
     Example:
         >>> import swarmbo as sb
@@ -221,11 +199,17 @@ class Recommendation(msgspec.Struct, frozen=True):
         >>> best = team.recommend()
         >>> abs(best.location[0] - 0.5) < 0.1, best.std < query.stds["b"]
         (True, True)
+        >>> team = sb.Team(sb.FactorGraph.from_scopes({"f": ["x", "y"]}), {"x": (0.0, 4.0), "y": (0.0, 1.0)})
+        >>> team.attach([[0.0, 0.0], [2.0, 0.5], [4.0, 1.0]], [-8.0, -1.0, -9.0])
+        >>> best = team.recommend()
+        >>> best.point, best.location
+        ({'x': 2.0, 'y': 0.5}, [2.0, 0.5])
     """
 
     location: list[float]
     mean: float
     std: float
+    point: dict[str, float] | None = None
 
 
 class Score(msgspec.Struct, frozen=True):

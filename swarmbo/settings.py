@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
-from swarmbo.checks import short
+from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.checks import real_array, short
+from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
 _FAR = 1e6  # sides of the box: nobody measures there, and squares of such distances are still exact enough

@@ -7,7 +7,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.checks import real_array, short, table
+from swarmbo.boundary.values import real_array, short, table
 from swarmbo.errors import ConfigError
 
 

@@ -3,7 +3,7 @@
 import secrets
 from dataclasses import dataclass
 
-from swarmbo.checks import whole_number
+from swarmbo.boundary.values import whole_number
 
 
 @dataclass

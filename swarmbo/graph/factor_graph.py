@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from swarmbo.checks import distinct_names, short, table
+from swarmbo.boundary.values import distinct_names, short, table
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph.bipartite import bipartite, read_bipartite
 

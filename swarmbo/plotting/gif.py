@@ -8,7 +8,7 @@ from jaxtyping import UInt8
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from swarmbo.files import replacing
+from swarmbo.boundary.files import replacing
 
 _MIXED_COLOURS = 112
 

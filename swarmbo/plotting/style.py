@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 from matplotlib.ticker import LogFormatterSciNotation
 
-from swarmbo.files import replacing
+from swarmbo.boundary.files import replacing
 
 INK = "#20262e"
 MUTED = "#6b7580"

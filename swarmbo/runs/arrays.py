@@ -8,7 +8,7 @@ from typing import IO
 
 import numpy as np
 
-from swarmbo.files import open_regular
+from swarmbo.boundary.files import open_regular
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

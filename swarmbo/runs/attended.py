@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pettingzoo
 
-from swarmbo.data_warnings import tell_in_one_line
+from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.processes import leave_with_parent

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from swarmbo.boundary.files import read_regular
 from swarmbo.errors import RunFolderError, StateVersionError
-from swarmbo.files import read_regular
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.own_files import CHECKPOINTS
 from swarmbo.runs.seal import digest_of_arrays

@@ -10,7 +10,7 @@ import numpy as np
 from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion.settings import FusedSettings
-from swarmbo.checks import said
+from swarmbo.boundary.values import said
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import World

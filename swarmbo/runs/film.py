@@ -8,12 +8,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from swarmbo.errors import ConfigError
-from swarmbo.joint_world import JointWorld
 from swarmbo.plotting import style
 from swarmbo.plotting.gif import write_gif
 from swarmbo.records import RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.world import is_filmed, make_environment
+from swarmbo.worlds import FunctionWorld
 
 _MOST_FRAMES = 40
 _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for index in range(12))]
@@ -41,7 +41,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
     if not env.metadata.get("film"):
         env.close()
         return None
-    world, shown, frames = JointWorld(env), _shown(records), list[Any]()
+    world, shown, frames = FunctionWorld(env), _shown(records), list[Any]()
     env.reset(seed=scenario.seed)
     for record in records:
         for evaluation in record.evaluations:

@@ -20,8 +20,8 @@ import scipy
 import tomli_w
 
 import swarmbo
+from swarmbo.boundary.files import PARTIAL, read_regular, regular_file
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.files import PARTIAL, read_regular, regular_file
 from swarmbo.records import RoundRecord
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.own_files import LOCK, SCENARIO, own_files, require_own, stale_files

@@ -6,8 +6,8 @@ import numpy as np
 
 from swarmbo.belief.model import Model
 from swarmbo.records import Evaluation
-from swarmbo.runs.policy import Infos
 from swarmbo.team import Team
+from swarmbo.worlds import FunctionWorld, Infos
 
 
 def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
@@ -18,10 +18,10 @@ def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
         infos: What ``env.step`` returned.
 
     Returns:
-        None for a team that is in no world, or was not asked yet. Where a factor failed, so did the sum.
+        None for a team in a field or in no world, or that was not asked yet. Where a factor failed, so did the sum.
     """
     world, query = team.world, team.last_query
-    if world is None or query is None:
+    if not isinstance(world, FunctionWorld) or query is None:
         return None
     point, outcome = world.point(infos), world.outcome(infos)
     if point is not None and not team.problem.has_point(point):  # nothing can have been measured there

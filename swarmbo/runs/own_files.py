@@ -4,8 +4,8 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from swarmbo.boundary.files import PARTIAL, kind_of
 from swarmbo.errors import RunFolderError
-from swarmbo.files import PARTIAL, kind_of
 
 SCENARIO = "scenario.toml"
 LOCK = ".lock"

@@ -11,17 +11,14 @@ from jaxtyping import Float
 
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.checks import reported_number, reported_place
-from swarmbo.field_team import FieldTeam
 from swarmbo.metrics import score_round
-from swarmbo.records import Evaluation, GroundTruth, Query, Recommendation, RoundRecord, Sample
+from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample
 from swarmbo.runs.joint_recording import evaluation_of, noise_std_of
-from swarmbo.runs.policy import Infos, Policy
 from swarmbo.team import Team
-from swarmbo.world import World
+from swarmbo.worlds import FunctionWorld, Infos, Report
 
 
-def record_reset(team: Policy, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
+def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
     """Round 0: the measurements at reset, of agents that made one.
 
     Args:
@@ -29,14 +26,14 @@ def record_reset(team: Policy, infos: Infos, truth: GroundTruth | None) -> Round
         infos: What ``env.reset`` returned.
         truth: The world's, where it tells.
     """
-    measured = [agent for agent in team.agents if "location" in infos.get(agent, {})]
+    measured = [agent for agent in team.agents if Report.of(infos.get(agent, {})).is_placed]
     samples = [_sample(agent, infos[agent], None, None, (None, None)) for agent in measured]
     return _complete(None, team, truth, RoundRecord(round=0, samples=samples, sharing=team.last_sharing))
 
 
 def record_round(
     previous: RoundRecord,
-    team: Policy,
+    team: Team,
     actions: Mapping[str, np.ndarray],
     infos: Infos,
     links: list[tuple[str, str]],
@@ -66,15 +63,15 @@ def record_round(
         report=team.last_report,
         sharing=team.last_sharing,
         links=links,
-        joint=evaluation_of(team, infos) if isinstance(team, Team) else None,
-        source=next((dict(info["source"]) for info in infos.values() if "source" in info), None),
+        joint=evaluation_of(team, infos),
+        source=next((source for info in infos.values() if (source := Report.of(info).source) is not None), None),
     )
     return _complete(previous, team, truth, record)
 
 
-def _prediction(team: Policy, agent: str) -> tuple[float | None, float | None]:
+def _prediction(team: Team, agent: str) -> tuple[float | None, float | None]:
     query = team.last_query
-    return (query.means.get(agent), query.stds.get(agent)) if isinstance(query, Query) else (None, None)
+    return (None, None) if query is None else (query.means.get(agent), query.stds.get(agent))
 
 
 def _sample(
@@ -84,26 +81,18 @@ def _sample(
     place: list[float] | None,
     prediction: tuple[float | None, float | None],
 ) -> Sample:
-    seen = reported_place(info.get("location"))
-    location = (place or []) if seen is None else seen.tolist()
-    value = reported_number(info.get("measurement"))
+    told = Report.of(info)
     return Sample(
         agent=agent,
-        location=location,
-        measurement=value if math.isfinite(value) else None,
+        location=(place or []) if told.place is None else told.place.tolist(),
+        measurement=told.outcome if math.isfinite(told.outcome) else None,
         target=target,
-        distance=_amount(info, "distance"),
-        cost=_amount(info, "cost"),
+        distance=told.distance,
+        cost=told.cost,
         mean=prediction[0],
         std=prediction[1],
-        declined=World.declined(info),
+        declined=told.declined,
     )
-
-
-def _amount(info: Mapping[str, Any], key: str) -> float:
-    """What an agent spent; 0 where it does not say."""
-    amount = reported_number(info.get(key, 0.0))
-    return amount if math.isfinite(amount) else 0.0
 
 
 @dataclass(frozen=True)
@@ -125,8 +114,8 @@ class _Believed:
     means: dict[str, Float[np.ndarray, " m"]] | None = None
 
 
-def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
-    if isinstance(team, FieldTeam):
+def _believed(team: Team, truth: GroundTruth | None) -> _Believed:
+    if team.problem.is_field:
         belief = team.belief
         noise_std, hyperparameters = math.sqrt(belief.noise_variance), msgspec.to_builtins(belief.hyperparameters)
         if not belief.n_data:
@@ -139,17 +128,14 @@ def _believed(team: Policy, truth: GroundTruth | None) -> _Believed:
             means = means_by_agent(views, truth.points)
             return _Believed(noise_std, hyperparameters, recommendation, means[views.spokesman], means)
         return _Believed(noise_std, hyperparameters, recommendation, belief.posterior(truth.points)[0])
-    assert isinstance(team, Team), f"a policy of another kind: {type(team).__name__}"
     found, world = team.recommend(), team.world
-    if found is None or world is None:
+    if found is None or found.point is None or not isinstance(world, FunctionWorld):
         return _Believed(0.0, None)
     place = Recommendation(world.place(found.point), found.mean, found.std)
     return _Believed(noise_std_of(team.model), msgspec.to_builtins(team.model.learned), place)
 
 
-def _complete(
-    previous: RoundRecord | None, team: Policy, truth: GroundTruth | None, record: RoundRecord
-) -> RoundRecord:
+def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | None, record: RoundRecord) -> RoundRecord:
     truth = None if truth is None else truth.at(record.round)
     believed, evaluations = _believed(team, truth), record.evaluations
     recommendation = believed.recommendation

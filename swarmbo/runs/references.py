@@ -7,11 +7,12 @@ import numpy as np
 from swarmbo.records import GroundTruth
 from swarmbo.runs.scenario import Scenario
 from swarmbo.team import Team
+from swarmbo.worlds import FunctionWorld
 
 CENTRALISED = "one Gaussian process for all"
 
 
-def reference_values(scenario: Scenario, env: Any, team: object, truth: GroundTruth | None) -> dict[str, float]:
+def reference_values(scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None) -> dict[str, float]:
     """The best true value that other ways find within the scenario's rounds, by name; all of them without noise.
 
     Args:
@@ -20,7 +21,7 @@ def reference_values(scenario: Scenario, env: Any, team: object, truth: GroundTr
         team: Of the run: for the variables.
         truth: The world's.
     """
-    if truth is None or not hasattr(env.unwrapped, "references") or not isinstance(team, Team):
+    if truth is None or not hasattr(env.unwrapped, "references"):
         return {}
     found: dict[str, float] = env.unwrapped.references(budget=scenario.rounds, seed=scenario.seed)
     return found | {CENTRALISED: _centralised(scenario, team, truth)}
@@ -33,7 +34,7 @@ def _centralised(scenario: Scenario, team: Team, truth: GroundTruth) -> float:
     }
     alone = Team(None, bounds, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
     best, world = -np.inf, team.world
-    assert world is not None
+    assert isinstance(world, FunctionWorld), "its world has references"
     for _ in range(scenario.rounds):
         query = alone.ask()
         value = float(truth.value(np.array([world.place(query.point)]))[0])

@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swarmbo.checks import said
+from swarmbo.boundary.values import said
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import GroundTruth, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
-from swarmbo.runs.policy import Policy
 from swarmbo.runs.recording import record_reset, record_round
 from swarmbo.runs.references import reference_values
 from swarmbo.runs.round_log import Timing
@@ -27,6 +26,7 @@ from swarmbo.runs.scopes_in_use import scopes_in_use
 from swarmbo.runs.summary import Summary, summarise
 from swarmbo.runs.world import Environment
 from swarmbo.runs.world_record import keep_world, read_world
+from swarmbo.team import Team
 
 Watcher = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
@@ -49,7 +49,7 @@ class Drive:
     scenario: Scenario
     folder: RunFolder
     env: Environment
-    team: Policy
+    team: Team
     watch: Watcher
     failures: Mapping[int, str]
     heartbeat: Heartbeat

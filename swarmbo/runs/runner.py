@@ -16,7 +16,6 @@ from swarmbo.runs.attended import attend
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
-from swarmbo.runs.policy import Policy
 from swarmbo.runs.rounds import Drive, Heartbeat, Watcher, drive, reset
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary, read_summary
@@ -96,7 +95,7 @@ def resume(out: Path, *, watch: Watcher = _ignore, trust: bool = False) -> Summa
     return attend(scenario, partial(_resume, out, trust), partial(_resume, out, trust), watch)
 
 
-def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Policy]:
+def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
     """The world and the team of a scenario, not yet reset.
 
     Args:

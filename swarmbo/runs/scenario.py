@@ -10,9 +10,9 @@ import msgspec
 import tomli_w
 
 import swarmbo
+from swarmbo.boundary.files import read_regular
+from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
-from swarmbo.files import read_regular
-from swarmbo.kinds import DEFAULT_KINDS
 from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.errors import RunFolderError
-from swarmbo.files import read_regular, replacing
 from swarmbo.runs.arrays import read_arrays
 from swarmbo.runs.own_files import SCENARIO
 from swarmbo.runs.seal import read_seal, seal

@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.checks import said
-from swarmbo.data_warnings import tell_in_one_line
+from swarmbo.boundary.data_warnings import tell_in_one_line
+from swarmbo.boundary.values import said
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.override import split_alternatives

@@ -17,10 +17,9 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from swarmbo.checks import said
-from swarmbo.data_warnings import tell_in_one_line
+from swarmbo.boundary.data_warnings import tell_in_one_line
+from swarmbo.boundary.values import said
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.field_team import FieldTeam
 from swarmbo.rng import stream
 from swarmbo.runs.attended import NamedWorld, find_world, register_world
 from swarmbo.runs.processes import leave_with_parent
@@ -152,14 +151,13 @@ def _measured(scenario: Scenario, sending: Connection, trust: bool) -> dict[str,
     observations, infos = reset(env, scenario.seed)
     sending.send({"is_reset": True})
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    assert isinstance(team, Team | FieldTeam), f"a policy of another kind: {type(team).__name__}"
     team.begin(infos)
-    end = scenario.rounds * (1 if isinstance(team, Team) else len(team.agents))
+    end = scenario.rounds * (len(team.agents) if team.problem.is_field else 1)
     tried = min(end, _MOST_DATA)
     _give_data(team, tried)
     began = time.perf_counter()
     team.refit()
-    if isinstance(team, Team):
+    if not team.problem.is_field:
         _ask_until_designed(team)
     actions = team.act(observations, infos)
     record_reset(team, infos, truth)
@@ -176,14 +174,14 @@ def _ask_until_designed(team: Team) -> None:
             return
 
 
-def _give_data(team: Team | FieldTeam, count: int) -> None:
+def _give_data(team: Team, count: int) -> None:
     """Measurements at random places of a smooth function with some noise, one scale for all."""
     rng = stream(0, "trial")
     low, high = team.domain.low, team.domain.high
     U = rng.random((count, len(low)))
     parts = np.sin(3.0 * U) + 0.1 * rng.standard_normal(U.shape)
     outcomes = parts.mean(axis=1)
-    if isinstance(team, Team) and team.outcomes == "per-factor":
+    if team.outcomes == "per-factor" and not team.problem.is_field:
         outcomes = np.repeat(outcomes[:, None], len(team.graph.factors), axis=1)
     team.attach(low + U * (high - low), outcomes)
 

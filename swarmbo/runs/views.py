@@ -2,10 +2,10 @@
 
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
-from swarmbo.field_team import FieldTeam
 from swarmbo.plotting import AgentViews
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.folder import RunFolder
+from swarmbo.team import Team
 
 
 def views_of(folder: RunFolder) -> AgentViews | None:
@@ -23,7 +23,8 @@ def views_of(folder: RunFolder) -> AgentViews | None:
         if checkpoint is None or checkpoint.round >= len(folder.lines()):
             return None
         # no part but the belief matters here, and none of a user's own is loaded for a figure
-        team = FieldTeam.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
+        team = Team.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
     except (ConfigError, RunFolderError, StateVersionError):  # a figure can do without it, and says so
         return None
-    return AgentViews(checkpoint.round, team.belief.views) if isinstance(team.belief, FusedBelief) else None
+    belief = team.belief if team.problem.is_field else None
+    return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None

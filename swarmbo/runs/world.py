@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
-from swarmbo.checks import short
+from swarmbo.boundary.values import short
+from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
-from swarmbo.kinds import DEFAULT_KINDS
 from swarmbo.own_code import is_own, load, make
 from swarmbo.registry import FIELD, FUNCTION
 from swarmbo.runs.trust import require_trust

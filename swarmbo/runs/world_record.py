@@ -8,14 +8,13 @@ import msgspec
 import numpy as np
 
 from swarmbo.errors import RunFolderError
-from swarmbo.field_team import FieldTeam
 from swarmbo.records import Goal, GroundTruth
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.policy import Policy
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.seal import digest_of_arrays
 from swarmbo.spaces import Domain
 from swarmbo.team import Team
+from swarmbo.worlds import FunctionWorld, Offers, Report
 
 
 class WorldRecord(msgspec.Struct, frozen=True):
@@ -66,7 +65,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
 
 
 def keep_world(
-    folder: RunFolder, scenario: Scenario, team: Policy, infos: Mapping[str, Any], truth: GroundTruth | None
+    folder: RunFolder, scenario: Scenario, team: Team, infos: Mapping[str, Any], truth: GroundTruth | None
 ) -> None:
     """Write the world down; one that was written before must be the same.
 
@@ -82,6 +81,7 @@ def keep_world(
     """
     identifier: str = scenario.environment["id"]
     domain, joint = _places(team)
+    offers = Offers() if team.world is None else team.world.offers()
     record = WorldRecord(
         id=identifier,
         name=identifier if truth is None else truth.name,
@@ -90,14 +90,10 @@ def keep_world(
         low=domain.low.tolist(),
         high=domain.high.tolist(),
         agents=list(team.agents),
-        starts={
-            agent: np.asarray(info["location"], dtype=float).tolist()
-            for agent, info in infos.items()
-            if "location" in info
-        },
+        starts={a: place.tolist() for a, info in infos.items() if (place := Report.of(info).place) is not None},
         maximum=None if truth is None else float(truth.maximum),
         argmax=None if truth is None else np.asarray(truth.argmax, dtype=float).tolist(),
-        standpoints={agent: place.tolist() for agent, place in _standpoints(team).items()},
+        standpoints={agent: place.tolist() for agent, place in offers.standpoints.items()},
         goal="peak" if truth is None else truth.goal,
         level=None if truth is None else truth.level,
         **joint,
@@ -153,18 +149,11 @@ def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
         raise _unreadable(folder.path / "world.npz", error) from error
 
 
-def _standpoints(team: Policy) -> dict[str, np.ndarray]:
-    world = team.world if isinstance(team, FieldTeam) else None
-    return {} if world is None else world.standpoints()
-
-
-def _places(team: Policy) -> tuple[Domain, dict[str, Any]]:
+def _places(team: Team) -> tuple[Domain, dict[str, Any]]:
     """The box of locations; for joint points also what their coordinates are and who owns what."""
-    if isinstance(team, FieldTeam):
-        return team.domain, {}
-    assert isinstance(team, Team), f"a policy of another kind: {type(team).__name__}"
     world, graph = team.world, team.graph
-    assert world is not None, "a team that runs is in a world"
+    if not isinstance(world, FunctionWorld):
+        return team.domain, {}
     table: dict[str, Any] = {"variables": list(world.variables), "variable_owners": dict(world.variable_owners)}
     if world.graph is not None:
         table["scopes"] = {factor: list(graph.scope(factor)) for factor in graph.factors}

@@ -13,11 +13,10 @@ import networkx as nx
 import numpy as np
 from pettingzoo.test import parallel_api_test
 
-from swarmbo.joint_world import JointWorld
 from swarmbo.records import GroundTruth
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
-from swarmbo.world import World
+from swarmbo.worlds import FieldWorld, FunctionWorld, Report
 
 _TOLD = ("observations", "rewards", "terminations", "truncations", "infos")  # what step() returns
 _AHEAD = 4  # steps before an episode is copied or written down
@@ -129,7 +128,7 @@ def _check_told(env: Any, cycles: int) -> None:
             are_bools = all(isinstance(flag, bool) for flag in flags)
             claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
             _check_info(env, agent, infos[agent])
-            if {"measurement", "factors", "error"} & set(infos[agent]) or World.declined(infos[agent]):
+            if {"measurement", "factors", "error"} & set(infos[agent]) or Report.of(infos[agent]).declined:
                 silent.discard(agent)
         ended = {agent for agent in live if terminations[agent] or truncations[agent]}
         claim(not ended or ended == live, "agents that ended", sorted(ended), f"none, or all at once: {sorted(live)}")
@@ -201,9 +200,9 @@ def _check_offers(env: Any) -> None:
         claim(truth is None or isinstance(truth, GroundTruth), "ground_truth()", truth, "a GroundTruth, or None")
     try:
         if hasattr(world, "factor_graph"):
-            JointWorld(env)
+            FunctionWorld(env)
             return
-        box = World(env).domain
+        box = FieldWorld(env).problem.box
     except ValueError as error:
         refuse("a team for it", str(error), "a world that teams can be made for")
     places = {"sites()": world.sites} if hasattr(world, "sites") else {}

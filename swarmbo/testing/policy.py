@@ -8,7 +8,8 @@ import numpy as np
 
 from swarmbo.acquisition import DBGPUCB, Auto, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings
-from swarmbo.belief.model import History, JointSituation
+from swarmbo.belief.model import JointSituation
+from swarmbo.data import Dataset
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_equal, claim_offers, claim_point
@@ -22,7 +23,7 @@ def check_joint_policy(make: Callable[[], Any]) -> None:
         domain = Domain(np.linspace(-2.0, 0.0, n), np.linspace(1.0, 5.0, n))
         rng = np.random.default_rng(0)
         sides = rng.random((6, n))
-        history = History(domain.from_unit(sides), -((sides - 0.4) ** 2).sum(axis=1), np.full((6, 3), np.nan))
+        history = Dataset(domain.from_unit(sides), -((sides - 0.4) ** 2).sum(axis=1), np.full((6, 3), np.nan))
         situation = JointSituation(
             graph=graph,
             domain=domain,

@@ -13,9 +13,10 @@ import pytest
 from scipy.linalg import blas, lapack
 
 from swarmbo.belief.features.ensemble import Ensemble
-from swarmbo.belief.features.ensemble_data import Evaluations
+from swarmbo.belief.features.ensemble_data import of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.features.feature_models import FeatureModels
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
@@ -82,7 +83,7 @@ def test_one_more_evaluation_in_an_ensemble_of_6_variables(benchmark):
     graph = FactorGraph.from_scopes({"whole": [f"x{i}" for i in range(6)]})
     rng = np.random.default_rng(0)
     X, y = rng.random((101, 6)), rng.standard_normal(101)
-    seen = Evaluations(X, y, np.full((101, 1), np.nan))
+    seen = Dataset(X, y, np.full((101, 1), np.nan))
     settings = EnsembleSettings(lengthscales=(0.1, 0.3, 1.0), n_features=FEATURES)
     domain = Domain(np.zeros(6), np.ones(6))
     first, last = seen.take(slice(100)), seen.take(slice(100, None))
@@ -91,7 +92,7 @@ def test_one_more_evaluation_in_an_ensemble_of_6_variables(benchmark):
     def all_at_once():
         return belief.parts[0].create(belief.hyper.parts[0], belief.parts[0].scopes, belief.parts[0].bases, observed)
 
-    observed = seen.of_part(domain, [0], tied=True)
+    observed = of_part(seen, domain, [0], tied=True)
     anew_s = seconds(all_at_once, 1, 3)
     benchmark(lambda: belief.update(last.X, last.totals))
     benchmark.extra_info["all_data_at_once_over_this"] = anew_s / benchmark.stats.stats.min

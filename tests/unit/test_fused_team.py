@@ -81,7 +81,7 @@ def test_a_resumed_team_goes_on_to_the_bit(method):
     play(whole, 3)
     state = whole.state_dict()
     json_part = json.loads(json.dumps(state["json"]))
-    resumed = sb.FieldTeam.from_state_dict({"json": json_part, "arrays": dict(state["arrays"])})
+    resumed = sb.Team.from_state_dict({"json": json_part, "arrays": dict(state["arrays"])})
     for left, right in zip(play(whole, 3), play(resumed, 3), strict=True):
         for agent in AGENTS:
             np.testing.assert_array_equal(left.points[agent], right.points[agent])
@@ -181,7 +181,7 @@ def test_with_a_time_axis_readings_of_every_agent_fade(method):
         now = views.by_agent[agent].posterior(PLACES)[1].mean()
         assert now < 0.999 * later.by_agent[agent].posterior(PLACES)[1].mean()
     state = playing.state_dict()
-    resumed = sb.FieldTeam.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+    resumed = sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
     for left, right in zip(play(playing, 2), play(resumed, 2), strict=True):
         assert (left.means, left.stds) == (right.means, right.stds)
 

@@ -351,13 +351,13 @@ def test_a_state_of_another_team_is_refused():
 
 def test_a_state_of_a_team_in_a_field_makes_one_again():
     team = sb.Team.for_field(["a"], low=[0.0], high=[1.0])
-    assert isinstance(sb.Team.from_state_dict(team.state_dict()), sb.FieldTeam)
+    assert sb.Team.from_state_dict(team.state_dict()).problem.is_field
 
 
 def test_the_kind_of_team_follows_from_the_world():
     function, robots = function_v0.parallel_env(function="camel"), robot_team_v0.parallel_env(robots=2)
-    assert isinstance(sb.Team.for_env(function), sb.Team)
-    assert isinstance(sb.Team.for_env(robots), sb.FieldTeam)
+    assert not sb.Team.for_env(function).problem.is_field
+    assert sb.Team.for_env(robots).problem.is_field
     with pytest.raises(ConfigError, match="not for agents that set the variables"):
         sb.Team.for_env(function, acquisition="db-gp-ucb")
     with pytest.raises(ConfigError, match="not for agents that each measure"):

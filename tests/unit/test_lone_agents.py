@@ -21,7 +21,7 @@ import swarmbo as sb
 from swarmbo.coordination.messages import Codec
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
-from swarmbo.joint_world import JointWorld
+from swarmbo.worlds import FunctionWorld
 from swarmbo_envs import wlan_power_v0
 
 PROGRAM = Path(__file__).parents[2] / "docs" / "lone_agent.py"
@@ -153,7 +153,7 @@ def wlan() -> World:
         topology={"generated": {"access_points": 4, "users": 8, "area_m": [120.0, 120.0]}}, noise_std=0.1
     )
     env.reset(seed=SEED)
-    world = JointWorld(env)
+    world = FunctionWorld(env)
     assert world.graph is not None
     assert world.outcomes == "per-factor"
 
@@ -162,7 +162,7 @@ def wlan() -> World:
             topology={"generated": {"access_points": 4, "users": 8, "area_m": [120.0, 120.0]}}, noise_std=0.1
         )
         own.reset(seed=SEED)
-        seen = JointWorld(own)
+        seen = FunctionWorld(own)
 
         def evaluate(point: Place) -> tuple[dict[str, float], dict[str, float]]:
             infos = own.step(seen.actions(point, own.agents))[-1]
@@ -195,26 +195,23 @@ def pairs(edges: list[tuple[str, str]]) -> World:
     return graph, bounds, links, lambda: evaluate
 
 
-THOROUGH = pytest.mark.thorough  # each starts a process per agent
 CHAIN, RING = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")], [("a", "b"), ("b", "c"), ("c", "a")]
 
 
 @pytest.mark.parametrize(
     ("world", "acquisition", "belief"),
     [
-        pytest.param(wlan, sb.DuMBO(), ADDITIVE, id="WLAN, dumbo", marks=THOROUGH),
-        pytest.param(wlan, sb.Auto(), ADDITIVE, id="WLAN, auto", marks=THOROUGH),
+        pytest.param(wlan, sb.DuMBO(), ADDITIVE, id="WLAN, dumbo"),
+        pytest.param(wlan, sb.Auto(), ADDITIVE, id="WLAN, auto"),
         pytest.param(lambda: pairs(CHAIN), sb.DuMBO(coupled=True), ADDITIVE, id="chain, coupled dumbo"),
-        pytest.param(lambda: pairs(RING), sb.Auto(), ADDITIVE, id="ring, auto", marks=THOROUGH),
-        pytest.param(lambda: pairs(RING), sb.DECHBO(), ADDITIVE, id="ring, dec-hbo", marks=THOROUGH),
+        pytest.param(lambda: pairs(RING), sb.Auto(), ADDITIVE, id="ring, auto"),
+        pytest.param(lambda: pairs(RING), sb.DECHBO(), ADDITIVE, id="ring, dec-hbo"),
         pytest.param(lambda: pairs(RING), sb.Thompson(), ADDITIVE, id="ring, thompson"),
-        pytest.param(
-            lambda: pairs(RING), sb.ExpectedImprovement(), ADDITIVE, id="ring, expected improvement", marks=THOROUGH
-        ),
-        pytest.param(lambda: pairs(RING), sb.EGPTS(), ENSEMBLE, id="ring, egp-ts", marks=THOROUGH),
-        pytest.param(lambda: pairs(CHAIN), sb.EGPEI(), ENSEMBLE, id="chain, egp-ei", marks=THOROUGH),
+        pytest.param(lambda: pairs(RING), sb.ExpectedImprovement(), ADDITIVE, id="ring, expected improvement"),
+        pytest.param(lambda: pairs(RING), sb.EGPTS(), ENSEMBLE, id="ring, egp-ts"),
+        pytest.param(lambda: pairs(CHAIN), sb.EGPEI(), ENSEMBLE, id="chain, egp-ei"),
         pytest.param(wlan, sb.Auto(), FADING, id="WLAN, auto, fading"),
-        pytest.param(lambda: pairs(RING), sb.Thompson(), FADING, id="ring, thompson, fading", marks=THOROUGH),
+        pytest.param(lambda: pairs(RING), sb.Thompson(), FADING, id="ring, thompson, fading"),
     ],
 )
 def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(

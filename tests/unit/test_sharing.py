@@ -3,10 +3,12 @@ import networkx as nx
 import numpy as np
 from hypothesis import given, strategies as st
 
+from swarmbo.data import News
+from swarmbo.deciding.sharing import draw_traffic, outcome_traffic, reading_traffic
 from swarmbo.graph import FactorGraph
-from swarmbo.readings import Reading
+from swarmbo.problem import Problem
 from swarmbo.records import Traffic
-from swarmbo.sharing import draw_traffic, outcome_traffic, reading_traffic
+from swarmbo.spaces import Domain
 from swarmbo.transport import Routes
 
 CHAIN = FactorGraph.from_scopes(
@@ -65,5 +67,6 @@ def test_one_agent_tells_nobody():
 
 def test_who_measured_in_a_field_tells_all_others_name_place_and_outcome():
     line = Routes(["a", "b", "c"], nx.Graph([("a", "b"), ("b", "c")]))
-    traffic = reading_traffic({"a": Reading(np.array([0.1, 0.2]), 1.5)}, line)
+    field = Problem.of_field(["a", "b", "c"], Domain(np.zeros(2), np.ones(2)))
+    traffic = reading_traffic(News(field.joint({"a": np.array([0.1, 0.2])}), None, {"a": 1.5}), field, line)
     assert traffic == Traffic(2, 2 * size(("a", [0.1, 0.2], 1.5)), 3)

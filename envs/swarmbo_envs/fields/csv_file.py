@@ -11,8 +11,8 @@ from io import TextIOWrapper
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.files import open_regular
 from swarmbo.errors import ConfigError, DataWarning
-from swarmbo.files import open_regular
 from swarmbo_envs.fields.degrees import projection_of
 from swarmbo_envs.fields.missing import is_fill, is_missing, marked
 from swarmbo_envs.fields.projection import LocalProjection

@@ -5,8 +5,9 @@ import functools
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
+from scipy.stats import qmc
 
-from swarmbo.rng import sobol, stream
+from swarmbo.rng import stream
 from swarmbo_envs.wlan_power.network import Network
 
 _STARTS = 512  # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
@@ -30,7 +31,7 @@ def best_known(network: Network, low: float, high: float, starts: int = _STARTS)
         Powers (k,) in dBm, and the capacity in Mbit/s.
     """
     k = network.n_points
-    unit = sobol(starts, k, stream(0, "best known powers"))
+    unit = qmc.Sobol(k, rng=stream(0, "best known powers")).random(starts)
     unit[1::2] = np.round(unit[1::2])
     best, place = -np.inf, np.full(k, low)
     for start in [np.ones(k), *unit]:

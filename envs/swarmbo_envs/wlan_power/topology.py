@@ -9,8 +9,8 @@ from io import TextIOWrapper
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.files import open_regular
 from swarmbo.errors import ConfigError
-from swarmbo.files import open_regular
 from swarmbo.rng import stream
 from swarmbo_envs.wlan_power.radio import distances, path_loss_db, shadowing_between, shadowing_to_users
 from swarmbo_envs.wlan_power.settings import (

@@ -8,9 +8,10 @@ import gymnasium
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import qmc
 
 from swarmbo.records import GroundTruth
-from swarmbo.rng import sobol, stream
+from swarmbo.rng import stream
 from swarmbo.settings import convert
 from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import seed_and_number
@@ -189,8 +190,8 @@ if it failed |
             return None
         powers, capacity = self.best_known()
         k = len(powers)
-        unit = sobol(_N_TRUTH_POINTS, k, stream(0, "truth points"))
-        points = self._low + unit * (self._high - self._low)
+        sobol = qmc.Sobol(k, rng=stream(0, "truth points"))
+        points = self._low + sobol.random(_N_TRUTH_POINTS) * (self._high - self._low)
         name = f"WLAN of {k} access points and {len(self.topology.users)} users"
         return GroundTruth(
             points, self._first.value(points), capacity, powers, "Mbit/s", "dBm", name, self._first.value

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.ensemble_data import Evaluations
+from swarmbo.belief.features.ensemble_data import of_part
 from swarmbo.belief.features.ensemble_fit import dictionary, fit_part
 from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
@@ -33,6 +33,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.data import checked_evaluations, checked_points
 from swarmbo.belief.gp.observations import Observations
 from swarmbo.belief.gp.path_sample import PriorDraw
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -53,7 +54,7 @@ class Ensemble:
     Example:
         >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
         >>> X = np.linspace(0.0, 1.0, 12)[:, None]
-        >>> seen = Evaluations(X, np.sin(6.0 * X[:, 0]), np.full((12, 1), np.nan))
+        >>> seen = Dataset(X, np.sin(6.0 * X[:, 0]), np.full((12, 1), np.nan))
         >>> belief = Ensemble.learned(EnsembleSettings(n_features=64), graph, domain, seen, tied=True, seed=0)
         >>> belief.weights[0].shape, bool(abs(belief.posterior(X[:1])[0][0]) < 0.05)
         ((12,), True)
@@ -64,7 +65,7 @@ class Ensemble:
     domain: Domain
     hyper: EnsembleHyperparameters
     parts: tuple[EnsemblePart, ...]
-    data: Evaluations
+    data: Dataset
 
     @classmethod
     def learned(
@@ -72,7 +73,7 @@ class Ensemble:
         settings: EnsembleSettings,
         graph: FactorGraph,
         domain: Domain,
-        data: Evaluations,
+        data: Dataset,
         *,
         tied: bool,
         seed: int,
@@ -110,8 +111,10 @@ class Ensemble:
             else:
                 first = hyper.fitted_at
                 bases = bases_of(hyper.members, _seeds(settings, seed, group, first), settings.n_features)
-                part = EnsemblePart.create(hyper, own, bases, data.take(slice(first)).of_part(domain, group, tied=tied))
-            parts.append(part.updated(data.take(slice(first, None)).of_part(domain, group, tied=tied)))
+                part = EnsemblePart.create(
+                    hyper, own, bases, of_part(data.take(slice(first)), domain, group, tied=tied)
+                )
+            parts.append(part.updated(of_part(data.take(slice(first, None)), domain, group, tied=tied)))
         hypers = EnsembleHyperparameters(tuple(part.hyper for part in parts))
         return cls(settings, graph, domain, hypers, tuple(parts), data)
 
@@ -153,8 +156,8 @@ class Ensemble:
             ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
         """
         n, k = self.domain.n_dims, len(self.graph.factors)
-        new = Evaluations(*checked_evaluations(X, y, totals, factors, None, n, k)[:3])
-        parts = [part.updated(new.of_part(self.domain, part.hyper.factors, tied=self.is_tied)) for part in self.parts]
+        new = Dataset(*checked_evaluations(X, y, totals, factors, None, n, k)[:3])
+        parts = [part.updated(of_part(new, self.domain, part.hyper.factors, tied=self.is_tied)) for part in self.parts]
         return replace(self, parts=tuple(parts), data=self.data.then(new))
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
@@ -241,7 +244,7 @@ def scopes_of(graph: FactorGraph) -> list[tuple[int, ...]]:
     return [tuple(place[variable] for variable in scope) for scope in graph.scopes]
 
 
-def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Evaluations) -> bool:
+def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:
     """Whether a part is to be fitted anew: on schedule, or as long as its outcomes had not shown their scale."""
     since = data.take(slice(hyper.fitted_at, None))
     is_told = np.isfinite(since.totals).any() or np.isfinite(since.factors[:, list(hyper.factors)]).any()

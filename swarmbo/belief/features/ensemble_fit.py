@@ -6,13 +6,14 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.features.ensemble_data import Evaluations
+from swarmbo.belief.features.ensemble_data import of_part
 from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings, FittedLengthscales, Member, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_fit import units
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
 from swarmbo.rng import stream
@@ -28,7 +29,7 @@ def fit_part(
     graph: FactorGraph,
     domain: Domain,
     factors: Sequence[int],
-    data: Evaluations,
+    data: Dataset,
     seeds: Sequence[Sequence[int]],
     *,
     tied: bool,
@@ -44,12 +45,12 @@ def fit_part(
         seeds: Of the features, for each member and factor.
         tied: Whether totals count.
     """
-    k, observed = len(factors), data.of_part(domain, factors, tied=tied)
+    k, observed = len(factors), of_part(data, domain, factors, tied=tied)
     place = {variable: index for index, variable in enumerate(graph.variables)}
     scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
     totals, told = data.totals if tied else np.full(len(data), np.nan), data.factors[:, list(factors)]
     offsets, scales, is_shown = units(totals, told)
-    shapes = _fitted_shapes(settings, graph, domain, factors, Evaluations(data.X, totals, told))
+    shapes = _fitted_shapes(settings, graph, domain, factors, Dataset(data.X, totals, told))
     members = [_shape(kernel, length, scopes, shapes) for kernel, length in dictionary(settings)]
     part = PartHyperparameters(
         factors=tuple(factors),
@@ -73,7 +74,7 @@ def fit_part(
 
 
 def _fitted_shapes(
-    settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Evaluations
+    settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Dataset
 ) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
     """Lengthscales, and how the variance divides among factors, for members that have them fitted."""
     own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})

@@ -23,7 +23,7 @@ from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.placed import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
-from swarmbo.checks import check_links
+from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.rng import stream

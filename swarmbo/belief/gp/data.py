@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.checks import LARGEST_OUTCOME
+from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ShapeError
 
 

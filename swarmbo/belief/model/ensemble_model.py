@@ -8,11 +8,11 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.ensemble import Ensemble
-from swarmbo.belief.features.ensemble_data import Evaluations
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.model.incumbents import evaluated, incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
+from swarmbo.data import Dataset
 from swarmbo.rng import stream
 
 
@@ -69,7 +69,7 @@ def learn_ensemble(
         settings,
         situation.graph,
         situation.domain,
-        Evaluations(history.X, totals, history.factors),
+        Dataset(history.X, totals, history.factors),
         tied=tied,
         seed=situation.seed,
         previous=None if previous is None else previous.ensemble,

@@ -13,8 +13,6 @@ from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode
 from swarmbo.spaces import Domain
 
-History = Dataset
-
 
 class Out(NamedTuple):
     """Joint points of which outcomes are still to come.

@@ -16,9 +16,10 @@ from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.model.incumbents import incumbent
-from swarmbo.belief.model.joint_situation import History, JointSituation
+from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.data import Dataset
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
@@ -115,7 +116,7 @@ class Model:
 def learned_belief(
     situation: JointSituation,
     graph: FactorGraph,
-    history: History,
+    history: Dataset,
     settings: AdditiveGPSettings,
     previous: Learned | None,
     warps: Sequence[tuple[WarpKind, float]] = (),

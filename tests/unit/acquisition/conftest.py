@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from swarmbo.belief.model.joint_situation import History, JointSituation
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
@@ -40,7 +41,7 @@ def make_situation(
     return JointSituation(
         graph=graph,
         domain=domain,
-        history=History(X, parts.sum(axis=1), told),
+        history=Dataset(X, parts.sum(axis=1), told),
         pending=domain.from_unit(rng.random((pending, n))),
         outcomes=outcomes,  # pyright: ignore[reportArgumentType]
         **settings,

@@ -20,9 +20,9 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
-from swarmbo.belief.model.joint_situation import History
 from swarmbo.belief.model.model import Learned
 from swarmbo.belief.model.splitting import parts_of, split_graph
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph, stacks_of
 
 BELIEF = AdditiveGPSettings()
@@ -33,7 +33,7 @@ PEAKED = {"f": ["a", "b", "c"], "g": ["d"]}
 def with_outcomes(situation, totals, factors=None):
     """The same situation with other outcomes."""
     factors = np.full_like(situation.history.factors, np.nan) if factors is None else factors
-    return replace(situation, history=History(situation.history.X, totals, factors))
+    return replace(situation, history=Dataset(situation.history.X, totals, factors))
 
 
 def unit(situation):
@@ -310,7 +310,7 @@ def after_six_steps(situation_of, **options):
         best = U[:30][valley(U[:30, columns]).argmax(), columns]
         U[30:, columns] = best + shares[:, None] * (0.5 - best)
     factors = np.column_stack([valley(U[:, :2]), valley(U[:, 2:])])
-    return replace(situation, history=History(situation.domain.from_unit(U), factors.sum(axis=1), factors))
+    return replace(situation, history=Dataset(situation.domain.from_unit(U), factors.sum(axis=1), factors))
 
 
 @pytest.fixture
@@ -414,7 +414,7 @@ def test_searches_outside_the_box_do_not_shrink_it(situation_of) -> None:
         U[33:] = U[0] + 0.25 * (U[33:] - U[0])  # inside once it has shrunk
         if side == 0.4:
             U[30:] = U[30]
-        changed = replace(situation, history=History(situation.domain.from_unit(U), factors.sum(axis=1), factors))
+        changed = replace(situation, history=Dataset(situation.domain.from_unit(U), factors.sum(axis=1), factors))
         functions = Auto().local_functions(changed, Auto().learn(changed, BELIEF, None))
         free = (functions.low > 0.0) & (functions.high < 1.0)
         np.testing.assert_allclose((functions.high - functions.low)[free], side)
@@ -457,7 +457,7 @@ def test_parts_belong_to_who_can_learn_them() -> None:
 def first_of(situation, t, first=0):
     """The same situation when fewer evaluations were made."""
     h = situation.history
-    return replace(situation, history=History(h.X[first:t], h.totals[first:t], h.factors[first:t]))
+    return replace(situation, history=Dataset(h.X[first:t], h.totals[first:t], h.factors[first:t]))
 
 
 def stalled(situation_of, t=30):
@@ -569,7 +569,7 @@ def test_choices_are_kept_until_the_history_has_grown(situation_of, outcomes) ->
     first = Auto().learn(situation, BELIEF, None).learned
     assert first.decomposed_at == 40
     history = situation.history
-    more = History(
+    more = Dataset(
         np.concatenate([history.X, history.X[:4]]),
         np.concatenate([history.totals, history.totals[:4]]),
         np.concatenate([history.factors, history.factors[:4]]),
@@ -627,7 +627,6 @@ def searched(rounds, budget, seed):
     return team, totals
 
 
-@pytest.mark.thorough
 def test_few_factors_stay_in_a_hollow_that_is_not_their_deepest() -> None:
     n_wrong = 0
     for seed in (0, 1):

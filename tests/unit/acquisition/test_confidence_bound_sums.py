@@ -11,11 +11,11 @@ from swarmbo.acquisition.averaged_bounds import sampled_beliefs
 from swarmbo.acquisition.dec_hbo import DECHBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.groupings import graph_of_groups, random_groups
-from swarmbo.belief.model.joint_situation import History
 from swarmbo.belief.model.model import learned_belief
 from swarmbo.belief.model.structured import in_structure, learn_model
 from swarmbo.belief.structure import SampledStructure
 from swarmbo.coordination.local_functions import total_value
+from swarmbo.data import Dataset
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
@@ -187,7 +187,7 @@ def test_groups_that_explain_the_data_are_found(situation_of) -> None:
     X = situation.domain.from_unit(rng.random((60, 4)))
     U = situation.domain.to_unit(X)
     y = np.sin(6.0 * U[:, 0] * U[:, 3]) + np.cos(5.0 * U[:, 1] + 4.0 * U[:, 2])  # a with d, b with c
-    situation = replace(situation, history=History(X, y, np.full((60, 2), np.nan)))
+    situation = replace(situation, history=Dataset(X, y, np.full((60, 2), np.nan)))
     kind = AddGPUCB(groups="learned", group_size=2, groupings=20)  # three ways to pair four variables
     model = kind.learn(situation, AdditiveGPSettings(), None)
     assert {frozenset(scope) for scope in model.belief.graph.scopes} == {frozenset("ad"), frozenset("bc")}

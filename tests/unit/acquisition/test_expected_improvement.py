@@ -10,8 +10,8 @@ from scipy.stats import norm
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, starting_points
-from swarmbo.belief.model.joint_situation import History
 from swarmbo.coordination.local_functions import total_value
+from swarmbo.data import Dataset
 from swarmbo.graph import stacks_of
 
 BELIEF = AdditiveGPSettings(max_iterations=20)
@@ -48,7 +48,7 @@ def test_a_failed_evaluation_is_no_incumbent(situation_of) -> None:
     history = situation.history
     best = int(np.argmax(history.totals))
     totals = np.where(np.arange(20) == best, np.nan, history.totals)
-    failed = replace(situation, history=History(history.X, totals, history.factors))
+    failed = replace(situation, history=Dataset(history.X, totals, history.factors))
     for points in (situation, failed):
         belief = ExpectedImprovement().learn(points, BELIEF, None).belief
         at = belief.domain.from_unit(incumbent(belief))
@@ -76,7 +76,7 @@ def test_at_the_incumbent_nothing_is_to_be_gained_and_the_value_is_finite(situat
 def test_a_constant_added_to_all_outcomes_changes_nothing(situation_of) -> None:
     situation, kind = situation_of(), ExpectedImprovement()
     h = situation.history
-    lifted = replace(situation, history=History(h.X, h.totals + 1000.0, h.factors))
+    lifted = replace(situation, history=Dataset(h.X, h.totals + 1000.0, h.factors))
     U = np.random.default_rng(0).random((10, 5))
     values = [total_value(kind.local_functions(s, kind.learn(s, BELIEF, None)), U) for s in (situation, lifted)]
     np.testing.assert_allclose(*values, rtol=1e-5)

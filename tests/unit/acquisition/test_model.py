@@ -8,9 +8,9 @@ import pytest
 from swarmbo.acquisition.dec_hbo import DECHBO
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.joint_situation import History
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.warping import Warp
+from swarmbo.data import Dataset
 
 BELIEF = AdditiveGPSettings(max_iterations=20, refit_every=3)
 
@@ -75,7 +75,7 @@ def test_a_total_told_with_all_factors_adds_nothing_and_does_not_tie_them(situat
     situation = situation_of(outcomes="per-factor")
     h = situation.history
     assert np.isfinite(h.totals).all()
-    alone = replace(situation, history=History(h.X, np.full(len(h), np.nan), h.factors))
+    alone = replace(situation, history=Dataset(h.X, np.full(len(h), np.nan), h.factors))
     with_totals, without = (DECHBO().learn(s, BELIEF, None).belief for s in (situation, alone))
     assert not with_totals.is_tied
     for one, other in zip(with_totals.posterior(h.X + 0.01), without.posterior(h.X + 0.01), strict=True):
@@ -87,7 +87,7 @@ def test_a_total_told_where_a_factor_failed_is_learned(situation_of) -> None:
     h = situation.history
     factors = h.factors.copy()
     factors[3, 1] = np.nan
-    belief = DECHBO().learn(replace(situation, history=History(h.X, h.totals, factors)), BELIEF, None).belief
+    belief = DECHBO().learn(replace(situation, history=Dataset(h.X, h.totals, factors)), BELIEF, None).belief
     assert belief.is_tied
     assert np.isfinite(belief.totals).tolist() == [i == 3 for i in range(12)]
 
@@ -95,8 +95,8 @@ def test_a_total_told_where_a_factor_failed_is_learned(situation_of) -> None:
 def test_failed_evaluations_are_left_out(situation_of) -> None:
     situation = situation_of(t=12)
     h = situation.history
-    failed = History(h.X, np.where(np.arange(12) < 4, np.nan, h.totals), h.factors)
-    few = History(h.X[4:], h.totals[4:], h.factors[4:])
+    failed = Dataset(h.X, np.where(np.arange(12) < 4, np.nan, h.totals), h.factors)
+    few = Dataset(h.X[4:], h.totals[4:], h.factors[4:])
     X = situation.domain.from_unit(np.random.default_rng(0).random((4, 5)))
     one, other = (DECHBO().learn(replace(situation, history=hist), BELIEF, None) for hist in (failed, few))
     assert one.belief.n_data == 8
@@ -108,7 +108,7 @@ def test_failed_evaluations_are_left_out(situation_of) -> None:
 def test_transformed_totals_are_read_in_the_unit_of_the_outcomes(situation_of) -> None:
     situation = situation_of(t=30)
     h, warp = situation.history, Warp.fitted("power", situation.history.totals)
-    warped = replace(situation, history=History(h.X, warp.forward(h.totals), h.factors))
+    warped = replace(situation, history=Dataset(h.X, warp.forward(h.totals), h.factors))
     model = DECHBO().learn(warped, BELIEF, None)
     mean, std = Model(model.belief, model.learned, warp).posterior(h.X)
     z, z_var = model.belief.posterior(h.X)
@@ -122,7 +122,7 @@ def test_transformed_factors_add_up_in_the_unit_of_the_outcomes(situation_of) ->
     h = situation.history
     warps = tuple(Warp.fitted("power", h.factors[:, i]) for i in range(2))
     factors = np.array([warp.forward(h.factors[:, i]) for i, warp in enumerate(warps)]).T
-    model = DECHBO().learn(replace(situation, history=History(h.X, h.totals, factors)), BELIEF, None)
+    model = DECHBO().learn(replace(situation, history=Dataset(h.X, h.totals, factors)), BELIEF, None)
     mean, std = Model(model.belief, model.learned, factor_warps=warps).posterior(h.X)
     rng = np.random.default_rng(0)
     draws = np.zeros((20_000, 30))

@@ -25,7 +25,7 @@ from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import TableOutcome, solution_of
-from swarmbo.deciding import decide
+from swarmbo.deciding.rounds import decide
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess, Routes

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from swarmbo.belief.model.joint_situation import History, JointSituation
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
@@ -16,7 +17,7 @@ def joint_situation():
         scopes = {f"f{i}": [f"x{2 * i}", f"x{2 * i + 1}"] for i in range(n // 2)} or {"f0": ["x0"]}
         owners = {factor: f"agent_{i}" for i, factor in enumerate(scopes)}
         parts = np.full((len(points), len(scopes)), np.nan) if factors is None else np.asarray(factors, dtype=float)
-        history = History(points, np.asarray(totals, dtype=float), parts)
+        history = Dataset(points, np.asarray(totals, dtype=float), parts)
         return JointSituation(
             graph=FactorGraph.from_scopes(scopes, owners),
             domain=Domain(np.full(n, low), np.full(n, high)),

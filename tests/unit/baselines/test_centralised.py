@@ -7,8 +7,9 @@ import swarmbo as sb
 from swarmbo.acquisition import DuMBO, Thompson
 from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.joint_situation import History, JointSituation
+from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.data import Dataset
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
@@ -22,7 +23,7 @@ def functions_of(kind: Thompson | DuMBO, seed: int = 0) -> LocalFunctions:
     graph, rng = FactorGraph.from_scopes(SCOPES), np.random.default_rng(seed)
     X = rng.random((15, 2))
     y = np.sin(9.0 * X[:, 0]) + np.cos(7.0 * X.sum(axis=1))
-    history, domain = History(X, y, np.full((15, 2), np.nan)), Domain(np.zeros(2), np.ones(2))
+    history, domain = Dataset(X, y, np.full((15, 2), np.nan)), Domain(np.zeros(2), np.ones(2))
     now = JointSituation(graph, domain, history, np.zeros((0, 2)), "total", None, 1, None, seed)
     return kind.local_functions(now, kind.learn(now, AdditiveGPSettings(), None))
 

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import swarmbo as sb
-from swarmbo.belief.model import History, JointSituation, Learned
+from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.compare import compare, read_report
 from swarmbo.compare.report import report_rows, report_table
+from swarmbo.data import Dataset
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.graph import FactorGraph
 from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
@@ -140,7 +141,7 @@ def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned
         X, factors = np.array([joint.location for joint in past]), np.full((len(past), len(team.graph.factors)), np.nan)
         if past[0].factors is not None:
             factors = np.array([list(joint.factors.values()) for joint in past])
-        history = History(X, np.array([joint.measurement for joint in past]), factors)
+        history = Dataset(X, np.array([joint.measurement for joint in past]), factors)
         situation = JointSituation(
             team.graph,
             team.domain,

@@ -11,11 +11,11 @@ from scipy.stats import multivariate_normal
 import swarmbo as sb
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.belief.features.ensemble import Ensemble
-from swarmbo.belief.features.ensemble_data import Evaluations
 from swarmbo.belief.features.ensemble_fit import _fit_variances
 from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
 from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import kernel_matrix
 from swarmbo.settings import convert
@@ -34,7 +34,7 @@ def seen(t=14, outcomes="total", seed=0):
     parts += 0.05 * rng.standard_normal(parts.shape)
     none = np.full((t, 2), np.nan)
     totals = parts.sum(axis=1) if outcomes == "total" else np.full(t, np.nan)
-    return Evaluations(DOMAIN.from_unit(U), totals, none if outcomes == "total" else parts)
+    return Dataset(DOMAIN.from_unit(U), totals, none if outcomes == "total" else parts)
 
 
 def learn(belief, more):
@@ -100,7 +100,7 @@ def test_weights_are_a_distribution_above_the_floor_in_the_order_of_evidence(evi
 def test_an_ensemble_of_one_keeps_what_every_belief_keeps_to() -> None:
     # of several, the variance of the mixture may grow with data that make another member likelier
     one = EnsembleSettings(kernels=("matern52",), lengthscales=(0.5,), n_features=200)
-    none = Evaluations(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
+    none = Dataset(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
     check_belief(lambda: Ensemble.learned(one, GRAPH, DOMAIN, none, tied=True, seed=0))
 
 
@@ -126,7 +126,7 @@ def test_the_member_that_made_the_data_wins() -> None:
     for m, (kernel, length) in enumerate([("rbf", 0.05), ("rbf", 0.5), ("matern12", 0.05)]):
         K = kernel_matrix(kernel, X, X, np.array([length]), 1.0) + 1e-2 * np.eye(150)
         y = np.linalg.cholesky(K) @ np.random.default_rng(m + 1).standard_normal(150)
-        data = Evaluations(X, y, np.full((150, 1), np.nan))
+        data = Dataset(X, y, np.full((150, 1), np.nan))
         belief = Ensemble.learned(dictionary, graph, domain, data, tied=True, seed=0)
         assert int(belief.weights[0].argmax()) == m
 
@@ -238,7 +238,7 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
     totals = known.factors.sum(axis=1)
     factors = known.factors.copy()
     totals[:7], factors[7:] = np.nan, np.nan
-    mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Evaluations(known.X, totals, factors), tied=True, seed=3)
+    mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Dataset(known.X, totals, factors), tied=True, seed=3)
     assert mixed.parts[0].models.n_rows == 14 + 7
     means = mixed.factor_means(DOMAIN.to_unit(known.X[:7]))
     assert np.abs(means - known.factors[:7].T).max() < 1.5
@@ -270,7 +270,7 @@ def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed
 @pytest.mark.parametrize("t", [0, 1, 2])
 def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
     for y in (np.full(t, 3.0), np.linspace(1e59, 2e59, t), np.linspace(0.0, 1e-40, t)):
-        data = Evaluations(seen(t).X, y, np.full((t, 2), np.nan))
+        data = Dataset(seen(t).X, y, np.full((t, 2), np.nan))
         belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, tied=True, seed=0)
         belief = belief.update(seen(1).X, [-9e59])
         mean, var = belief.posterior(seen(5).X)

@@ -7,9 +7,12 @@ import numpy as np
 from gymnasium.spaces import Space
 from pettingzoo import AECEnv, ParallelEnv
 
+from swarmbo.data import News
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.joint_world import Evaluation, JointWorld, ToldGraph
 from swarmbo.spaces import Domain
+from swarmbo.worlds.functions import FunctionWorld, ToldGraph
+from swarmbo.worlds.infos import Infos
+from swarmbo.worlds.protocol import Positions
 
 _AT = "$.environment"
 
@@ -17,7 +20,7 @@ Measurement = Callable[[Any, Any, Mapping[str, Any]], SupportsFloat | None]
 Scopes = Mapping[str, Sequence[str]]
 
 
-class OneShotWorld(JointWorld):
+class OneShotWorld(FunctionWorld):
     """An environment that knows nothing of factors, asked for one configuration: the action of every agent.
 
     An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
@@ -68,11 +71,16 @@ class OneShotWorld(JointWorld):
         """None: an episode's length does not say how many evaluations there will be."""
         return None
 
-    def begin(self) -> None:
+    def begin(self, infos: Infos) -> None:
         """Give up the evaluation that is going on."""
         self._held, self._steps = None, []
 
-    def actions(self, point: Mapping[str, float], agents: Sequence[str]) -> dict[str, np.ndarray]:
+    def actions(
+        self,
+        point: Mapping[str, float],
+        agents: Sequence[str],
+        now: Positions | None = None,
+    ) -> dict[str, np.ndarray]:
         """The actions that begin an evaluation of a joint point, of those agents that are live."""
         live = [agent for agent in agents if agent in self._env.agents]
         self._held, self._steps = super().actions(point, live), []
@@ -83,15 +91,18 @@ class OneShotWorld(JointWorld):
         under_way = self._held is not None and self._steps
         return self._again(agents) if under_way else None
 
-    def evaluated(
+    def news(
         self,
+        sent: Mapping[str, float] | None,
         observations: Mapping[str, Any],
         rewards: Mapping[str, Any],
         terminations: Mapping[str, bool],
         truncations: Mapping[str, bool],
-        infos: Mapping[str, Mapping[str, Any]],
-    ) -> Evaluation | None:
-        """What an evaluation came to, of what its last step returned; None while it goes on."""
+        infos: Infos,
+    ) -> News | None:
+        """What an evaluation came to, of what its last step returned; None while it goes on, or none was asked for."""
+        if sent is None:
+            return None
         self._steps.append(
             {
                 agent: self._measured(agent, observations[agent], rewards[agent], infos.get(agent, {}))
@@ -105,8 +116,8 @@ class OneShotWorld(JointWorld):
         acted = self._held
         values = {agent: self._mean(agent) for agent in self._parts}
         point = None if acted is None else self._acted(acted)
-        self.begin()
-        return Evaluation(point, sum(values.values()) if self.outcomes == "total" else values)
+        self.begin({})
+        return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
 
     def _again(self, agents: Sequence[str]) -> dict[str, np.ndarray]:
         held = self._held or {}

@@ -5,7 +5,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from swarmbo.errors import ConfigError
-from swarmbo.joint_world import JointWorld
+from swarmbo.worlds import FunctionWorld
 
 TOLD = {
     "bounds": {"p": (0.0, 1.0), "q": (-2.0, 2.0), "free": (10.0, 20.0), "r": (0.0, 4.0)},
@@ -35,7 +35,7 @@ class Env:
 
 
 def test_variables_keep_the_worlds_order_and_those_without_factor_are_left_out():
-    world = JointWorld(Env())
+    world = FunctionWorld(Env())
     assert world.variables == ("p", "q", "free", "r")
     assert world.graph.variables == ("p", "q", "r")
     assert world.graph.variable_owners == ("a", "b", "a")
@@ -45,7 +45,7 @@ def test_variables_keep_the_worlds_order_and_those_without_factor_are_left_out()
 
 
 def test_actions_are_each_agents_own_variables_and_free_ones_stay_in_the_middle():
-    world = JointWorld(Env())
+    world = FunctionWorld(Env())
     actions = world.actions({"p": 0.25, "q": -1.0, "r": 3.0}, ["a", "b"])
     assert {agent: action.tolist() for agent, action in actions.items()} == {"a": [0.25, 3.0], "b": [-1.0, 15.0]}
     assert actions["a"].dtype == np.float32
@@ -53,7 +53,7 @@ def test_actions_are_each_agents_own_variables_and_free_ones_stay_in_the_middle(
 
 
 def test_what_agents_report_is_the_point_and_the_outcome():
-    world = JointWorld(Env())
+    world = FunctionWorld(Env())
     infos = {
         "a": {"location": [0.5, 1.0], "factors": {"early": 1.0}},
         "b": {"location": [0.0, 11.0], "factors": {"late": None}},
@@ -62,12 +62,12 @@ def test_what_agents_report_is_the_point_and_the_outcome():
     assert world.outcome(infos) == {"early": 1.0, "late": None}
     assert world.point({"a": infos["a"]}) is None
     assert world.outcome({"a": infos["a"]}) == {"early": 1.0}
-    assert JointWorld(Env(outcomes="total")).outcome({"a": {}, "b": {"measurement": 2.5}}) == 2.5
-    assert JointWorld(Env(outcomes="total")).outcome({}) is None
+    assert FunctionWorld(Env(outcomes="total")).outcome({"a": {}, "b": {"measurement": 2.5}}) == 2.5
+    assert FunctionWorld(Env(outcomes="total")).outcome({}) is None
 
 
 def test_a_hidden_structure_has_all_variables_and_no_graph():
-    world = JointWorld(Env(scopes=None, owners=None, outcomes="total"))
+    world = FunctionWorld(Env(scopes=None, owners=None, outcomes="total"))
     assert world.graph is None
     assert list(world.bounds) == ["p", "q", "free", "r"]
 
@@ -86,7 +86,7 @@ def test_a_graph_that_contradicts_itself_is_refused(changed, words):
     env = Env()
     env.told |= changed
     with pytest.raises(ConfigError, match=words):
-        JointWorld(env)
+        FunctionWorld(env)
 
 
 @pytest.mark.parametrize("box", [Box(0.0, 1.0, (3,)), Box(0.0, 9.0, (2,)), Box(0.0, 1.0, (1, 2))])
@@ -94,4 +94,4 @@ def test_action_spaces_other_than_the_agents_own_variables_are_refused(box):
     env = Env()
     env.boxes["a"] = box
     with pytest.raises(ConfigError, match="wanted the bounds of"):
-        JointWorld(env)
+        FunctionWorld(env)

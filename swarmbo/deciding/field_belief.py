@@ -10,13 +10,14 @@ from jaxtyping import Float
 from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
-from swarmbo.kinds import FieldBelief
+from swarmbo.data import News
+from swarmbo.deciding.setup import FieldBelief
+from swarmbo.deciding.sharing import reading_traffic
 from swarmbo.logbook import Logbook
 from swarmbo.own_code import not_wanted
-from swarmbo.readings import Reading
+from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
-from swarmbo.sharing import reading_traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import Routes
 
@@ -60,10 +61,10 @@ def _checked(belief: Any, settings: object, method: str) -> ExactGP:
     return belief
 
 
-def with_readings(
+def with_news(
     belief: TeamBelief,
-    readings: Mapping[str, Reading],
-    agents: Sequence[str],
+    news: News,
+    problem: Problem,
     links: "nx.Graph[str] | None",
     *,
     moment: int,
@@ -73,27 +74,27 @@ def with_readings(
 
     Args:
         belief: What it believed before; agents with beliefs of their own learn in place.
-        readings: By agent. Of failed ones agents tell where; they teach the belief nothing.
-        agents: All of the team.
+        news: What agents measured. Of failures they tell where; these teach the belief nothing.
+        problem: The field.
         links: Who hears whom; None means everyone.
-        moment: The round that the readings are of.
+        moment: The round that the news are of.
         now: The present round.
 
     Raises:
-        ShapeError: If readings are refused; then nothing was learned.
+        ShapeError: If measurements are refused; then nothing was learned.
     """
-    good = {agent: reading for agent, reading in readings.items() if reading.is_good}
+    places = problem.places(news.point, news.factors)
+    good = {agent: place for agent, place in places.items() if np.isfinite(news.factors[agent])}
     if isinstance(belief, FusedBelief):
-        own = {agent: (reading.place[None], [reading.outcome]) for agent, reading in good.items()}
-        dead = {agent: reading.place[None] for agent, reading in readings.items() if not reading.is_good}
+        own = {agent: (place[None], [news.factors[agent]]) for agent, place in good.items()}
+        dead = {agent: place[None] for agent, place in places.items() if agent not in good}
         talking = belief.at(moment)
         sharing = talking.learn(own, links, dead)
         return talking.at(now), sharing
-    sharing = reading_traffic(readings, Routes(agents, links))
+    sharing = reading_traffic(news, problem, Routes(problem.agents, links))
     if not good:
         return belief, sharing
-    X = np.array([reading.place for reading in good.values()])
-    y = np.array([reading.outcome for reading in good.values()])
+    X, y = np.array(list(good.values())), np.array([news.factors[agent] for agent in good])
     return belief.at(moment).update(X, y).at(now), sharing
 
 
@@ -142,9 +143,7 @@ def with_pending(belief: TeamBelief, log: Logbook, round_number: int) -> PlaceBe
     return given.at(round_number)
 
 
-def required_of(
-    belief: TeamBelief, log: Logbook, agents: Iterable[str], domain: Domain, round_number: int
-) -> dict[str, Requirement]:
+def required_of(belief: TeamBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
     """How likely measurements must be to succeed; of agents that know of a failure.
 
     What agents know of failures is what the team does, or where beliefs are their own what has reached each. Each is as
@@ -154,10 +153,10 @@ def required_of(
         belief: What the team believes.
         log: With the measurements that failed, which all know of, and each agent's record.
         agents: Whose.
-        domain: The box of places.
         round_number: The present round.
     """
     failed = _failed_places(log)
+    domain = log.problem.box
     d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
     for agent in agents:
         if isinstance(belief, FusedBelief):

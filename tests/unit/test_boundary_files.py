@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from swarmbo.files import PARTIAL, read_regular, replacing
+from swarmbo.boundary.files import PARTIAL, read_regular, replacing
 
 
 def test_a_regular_file_is_read_through_a_link_too(tmp_path):

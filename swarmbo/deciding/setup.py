@@ -1,4 +1,4 @@
-"""What the parts of a team must be: kinds that swarmbo knows, or objects of a user's own."""
+"""What a team is made of: a problem, parts of kinds that swarmbo knows or of a user's own, and a seed."""
 
 import inspect
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
+from msgspec import UNSET
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import EGPEI, EGPTS, ChainAcquisition, Decision, JointAcquisition
@@ -18,13 +19,15 @@ from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model import JointSituation, Learned, Model, OutcomeMode
+from swarmbo.belief.model import JointSituation, Learned, Model
+from swarmbo.boundary.values import whole_number
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.own_code import full_name, is_own, load_class, make, takes
+from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, Slot, Team, is_kind, name_of, settings_of
 from swarmbo.settings import Settings
@@ -35,6 +38,8 @@ DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
     FIELD: {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"},
     FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
 }
+
+_INITIAL = 10  # points of an initial design
 
 Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table
 
@@ -226,52 +231,6 @@ def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> Non
         raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
 
 
-def field_kinds(
-    belief: object, acquisition: object, coordination: object, transport: object
-) -> tuple[FieldBelief, ChainAcquisition, Solver | Planner, InProcess]:
-    """The parts that a team in a field is made of, from what a user gave for them.
-
-    Args:
-        belief: A kind's name, its settings, or a table. So are the others.
-        acquisition: What a query is worth.
-        coordination: How the agents agree.
-        transport: How messages travel.
-
-    Raises:
-        ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
-    """
-    return (
-        part("belief", belief, FIELD),
-        part("acquisition", acquisition, FIELD),
-        part("coordination", coordination, FIELD),
-        part("transport", transport, FIELD),
-    )
-
-
-def joint_kinds(
-    belief: object, acquisition: object, coordination: object, transport: object, outcomes: OutcomeMode
-) -> tuple[JointBelief, JointAcquisition, Maximiser | JointPolicy, InProcess]:
-    """The parts that a team with a factor graph is made of, from what a user gave for them.
-
-    Args:
-        belief: A kind's name, its settings, or a table. So are the others.
-        acquisition: What a point is worth; also an instance of a subclass of ``JointAcquisition``.
-        coordination: How the agents agree on it; also a ``Maximiser`` or ``JointPolicy``.
-        transport: How messages travel.
-        outcomes: What the team observes.
-
-    Raises:
-        ConfigError: If there is no such kind, it does not fit, or a setting of it is refused.
-    """
-    own_belief: JointBelief = part("belief", belief, FUNCTION)
-    own_acquisition: JointAcquisition = part("acquisition", acquisition, FUNCTION)
-    check_belief_fits(own_belief, own_acquisition)
-    own_coordination: Maximiser | JointPolicy = part("coordination", coordination, FUNCTION)
-    if isinstance(own_belief, AdditiveGPSettings):
-        check_structure(own_belief, own_acquisition, outcomes)
-    return own_belief, own_acquisition, own_coordination, part("transport", transport, FUNCTION)
-
-
 def to_plain(part: object) -> Any:
     """A part's settings as plain data; of an object of a user's own its class is the kind.
 
@@ -305,3 +264,69 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object]) -> 
                 at=f"$.{slot}",
             )
     return again
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What a team is made of, and does not change.
+
+    Args:
+        problem: What it works on.
+        belief: Settings of what it thinks.
+        acquisition: What a query is worth.
+        coordination: How the agents agree.
+        transport: What carries their messages.
+        seed: Drives everything random.
+        horizon: Number of rounds planned; None if unknown.
+        initial: Points of the initial design; 0 in a field.
+    """
+
+    problem: Problem
+    belief: Any
+    acquisition: Any
+    coordination: Any
+    transport: InProcess
+    seed: int
+    horizon: int | None
+    initial: int
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        *,
+        belief: object = UNSET,
+        acquisition: object = UNSET,
+        coordination: object = UNSET,
+        transport: object = UNSET,
+        seed: object = 0,
+        rounds: object = None,
+        initial: object = None,
+    ) -> "Setup":
+        """A setup of what a user gave; parts that are not given are those that suit the problem.
+
+        Raises:
+            ConfigError: If a number is out of range, or a kind is unknown, does not suit the problem or is refused.
+        """
+        horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds")
+        if problem.is_field and initial is not None:
+            raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")
+        first = 0 if problem.is_field else whole_number(_INITIAL if initial is None else initial, 1, "$.initial")
+        number, team = whole_number(seed, 0, "$.seed"), FIELD if problem.is_field else FUNCTION
+        given = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
+        parts: dict[str, Any] = {
+            slot: part(slot, DEFAULT_KINDS[team][slot] if given[slot] is UNSET else given[slot], team) for slot in SLOTS
+        }
+        if not problem.is_field:
+            check_belief_fits(parts["belief"], parts["acquisition"])
+            if isinstance(parts["belief"], AdditiveGPSettings):
+                check_structure(parts["belief"], parts["acquisition"], problem.outcomes)
+        return cls(problem, **parts, seed=number, horizon=horizon, initial=first)
+
+    def to_plain(self) -> dict[str, Any]:
+        """All but the problem as plain data, as JSON brings it back; of a user's own parts only their names."""
+        parts = {name: getattr(self, name) for name in ("belief", "acquisition", "coordination", "transport")}
+        plain = {name: to_plain(part) for name, part in parts.items()} | {"seed": self.seed, "rounds": self.horizon}
+        if not self.problem.is_field:
+            plain["initial"] = self.initial
+        return msgspec.json.decode(msgspec.json.encode(plain))

@@ -28,16 +28,16 @@ from swarmbo.belief.model.ensemble_model import learn_ensemble
 from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.structured import in_structure, learn_model
 from swarmbo.belief.model.success import Requirement
-from swarmbo.checks import real_array
+from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
+from swarmbo.deciding.setup import JointBelief, JointPolicy, Maximiser, Planner, Solver
+from swarmbo.deciding.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.kinds import JointBelief, JointPolicy, Maximiser, Planner, Solver
 from swarmbo.own_code import checked_as, not_wanted
 from swarmbo.records import SolveReport
 from swarmbo.rng import stream
-from swarmbo.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.transport import InProcess, Routes
 
 _NO_AGENTS = "got true, but {} knows no agents"

@@ -1,20 +1,23 @@
-"""What a team with a factor graph asks of a PettingZoo environment whose agents set the variables of one function."""
+"""Environments whose agents set the variables of one function together."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 import networkx as nx
 import numpy as np
 from gymnasium.spaces import Box
+from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.belief.model import OutcomeMode
-from swarmbo.checks import real_array, reported_number
+from swarmbo.data import News
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
+from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
+from swarmbo.worlds.infos import Infos, Report
+from swarmbo.worlds.protocol import Offers, Positions
 
 _AT = "$.environment"
 
@@ -37,14 +40,7 @@ class ToldGraph(msgspec.Struct, frozen=True):
     outcomes: OutcomeMode = "total"
 
 
-class Evaluation(NamedTuple):
-    """What one evaluation came to: where it was really made, if that is known, and its total or table of factors."""
-
-    point: dict[str, float] | None
-    outcome: float | Mapping[str, float | None] | None
-
-
-class JointWorld:
+class FunctionWorld:
     """A function as its team sees it: variables, factors, links and outcomes; never the truth.
 
     Variables that are in no factor stay in the middle of their range.
@@ -80,6 +76,8 @@ class JointWorld:
             agent: [variable for variable in self.variables if told.variable_owners[variable] == agent]
             for agent in self.agents
         }
+        own_variables = {variable: told.variable_owners[variable] for variable in self.bounds}
+        self.problem = Problem.of(self.graph, self.bounds, own_variables, self.outcomes)
         for agent, own in self._own.items():
             space, box = env.action_space(agent), np.array([told.bounds[variable] for variable in own])
             fits = isinstance(space, Box) and space.shape == (len(own),) and np.allclose([space.low, space.high], box.T)
@@ -114,12 +112,30 @@ class JointWorld:
         """Who hears whom now; None if the environment does not say."""
         return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
 
+    def sites(self) -> Float[np.ndarray, "k d"] | None:
+        """None: any joint point in bounds can be evaluated."""
+
+    def offers(self, agents: Sequence[str] | None = None) -> Offers:
+        """Who hears whom; whatever agents take part, all of a joint point is to be chosen."""
+        return Offers() if agents is None else Offers(links=self.links())
+
     def place(self, point: Mapping[str, float]) -> list[float]:
         """A joint point as the world has it: all variables in its order."""
         middle = ((self.domain.low + self.domain.high) / 2.0).tolist()
         return [float(point.get(variable, centre)) for variable, centre in zip(self.variables, middle, strict=True)]
 
-    def actions(self, point: Mapping[str, float], agents: Sequence[str]) -> dict[str, np.ndarray]:
+    def begin(self, infos: Infos) -> News | None:
+        """Nothing is evaluated at a reset, and nothing goes on."""
+
+    def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
+        """The actions that go on with an evaluation of several steps; None, as one step is one evaluation."""
+
+    def actions(
+        self,
+        point: Mapping[str, float],
+        agents: Sequence[str],
+        now: Positions | None = None,
+    ) -> dict[str, np.ndarray]:
         """The actions of agents that together set a joint point, inside their spaces and in their number type."""
         values = dict(zip(self.variables, self.place(point), strict=True))
         actions: dict[str, np.ndarray] = {}
@@ -129,46 +145,59 @@ class JointWorld:
             actions[agent] = np.clip(own.astype(space.dtype), space.low, space.high)
         return actions
 
-    def point(self, infos: Mapping[str, Mapping[str, Any]]) -> dict[str, float] | None:
+    def point(self, infos: Infos) -> dict[str, float] | None:
         """The joint point that was evaluated, as agents report it; None unless all do."""
         point: dict[str, float] = {}
         for agent, own in self._own.items():
-            location = real_array(infos.get(agent, {}).get("location"))
-            if location is None or location.shape != (len(own),) or not np.isfinite(location).all():
+            place = Report.of(infos.get(agent, {})).place
+            if place is None or len(place) != len(own):
                 return None
-            point |= dict(zip(own, location.tolist(), strict=True))
+            point |= dict(zip(own, place.tolist(), strict=True))
         return {variable: point[variable] for variable in self.variables}
 
-    def outcome(self, infos: Mapping[str, Mapping[str, Any]]) -> float | dict[str, float | None] | None:
+    def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
         """What came out: the total as the first agent that reports has it, or a table of the factors that were told.
 
         None where it failed, as does what is no number.
         """
+        reports = [Report.of(info) for info in infos.values()]
         if self.outcomes == "total":
-            return _known(next((info["measurement"] for info in infos.values() if "measurement" in info), None))
+            return _known(next((report.outcome for report in reports if report.is_measured), np.nan))
         known = () if self.graph is None else self.graph.factors
-        tables = [info["factors"] for info in infos.values() if isinstance(info.get("factors"), Mapping)]
-        return {factor: _known(own[factor]) for own in tables for factor in known if factor in own}
+        return {f: _known(report.factors[f]) for report in reports for f in known if f in report.factors}
 
-    def begin(self) -> None:
-        """Give up what is going on; one step is one evaluation, so there is nothing."""
-
-    def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The actions that go on with an evaluation of several steps; None, as one step is one evaluation."""
-        return None
-
-    def evaluated(
+    def news(
         self,
+        sent: Mapping[str, float] | None,
         observations: Mapping[str, Any],
         rewards: Mapping[str, Any],
         terminations: Mapping[str, bool],
         truncations: Mapping[str, bool],
-        infos: Mapping[str, Mapping[str, Any]],
-    ) -> Evaluation | None:
-        """What an evaluation came to, of what ``env.step`` returned; None while it goes on."""
-        return Evaluation(self.point(infos), self.outcome(infos))
+        infos: Infos,
+    ) -> News | None:
+        """What an evaluation came to, of what ``env.step`` returned; None where nothing was asked for.
+
+        Outcomes that are missing, no numbers, not finite or beyond 1e60 have failed; so have all of an evaluation that
+        was made out of bounds.
+        """
+        return None if sent is None else self._news(sent, self.point(infos), self.outcome(infos))
+
+    def _news(
+        self,
+        sent: Mapping[str, float],
+        point: Mapping[str, float] | None,
+        outcome: float | Mapping[str, float | None] | None,
+    ) -> News:
+        problem = self.problem
+        if point is not None and not problem.has_point(point):
+            point, outcome = None, None
+        place = problem.placed(sent if point is None else point)
+        if problem.outcomes == "total":
+            return News(place, np.nan if outcome is None or isinstance(outcome, Mapping) else float(outcome), {})
+        told = outcome if isinstance(outcome, Mapping) else {}
+        numbers = {channel: told.get(channel) for channel in problem.channels}
+        return News(place, None, {channel: np.nan if y is None else y for channel, y in numbers.items()})
 
 
-def _known(outcome: object) -> float | None:
-    number = reported_number(outcome)
-    return None if np.isnan(number) else number
+def _known(outcome: float) -> float | None:
+    return None if np.isnan(outcome) else outcome

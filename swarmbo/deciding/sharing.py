@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from swarmbo.belief.model import OutcomeMode
+from swarmbo.data import News
 from swarmbo.graph import FactorGraph
-from swarmbo.readings import Reading
+from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes, multicast_traffic
 
@@ -133,21 +133,25 @@ def check_traffic(graph: FactorGraph, routes: Routes, agents: Sequence[str]) -> 
     return traffic
 
 
-def reading_traffic(readings: Mapping[str, Reading], routes: Routes) -> Traffic:
+def reading_traffic(news: News, problem: Problem, routes: Routes) -> Traffic:
     """Traffic after a round in a field: who measured tells all others its name, where, and what.
 
     Args:
-        readings: By agent.
+        news: What agents measured.
+        problem: The field.
         routes: Who reaches whom; where no relay does, a base station passes it on.
 
     Example:
         >>> import numpy as np
-        >>> reading_traffic({"a": Reading(np.zeros(2), 1.5)}, Routes(["a", "b", "c"]))
+        >>> from swarmbo.spaces import Domain
+        >>> field = Problem.of_field(["a", "b", "c"], Domain(np.zeros(2), np.ones(2)))
+        >>> news = News(field.joint({"a": np.zeros(2)}), None, {"a": 1.5})
+        >>> reading_traffic(news, field, Routes(["a", "b", "c"]))
         Traffic(messages=2, bytes=62, transmissions=2)
     """
     traffic = Traffic()
-    for agent, (place, outcome) in readings.items():
+    for agent, place in problem.places(news.point, news.factors).items():
         others = [other for other in routes.agents if other != agent]
-        report = msgspec.msgpack.encode((agent, place.tolist(), outcome))
+        report = msgspec.msgpack.encode((agent, place.tolist(), news.factors[agent]))
         traffic += multicast_traffic(routes, agent, others, len(report))
     return traffic

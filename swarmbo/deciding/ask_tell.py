@@ -1,0 +1,330 @@
+"""Asking, telling and attaching: what a team does whether or not it acts in an environment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self, overload
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from swarmbo.belief import ExactGP
+from swarmbo.belief.fusion import FusedBelief
+from swarmbo.belief.model import JointSituation, Model
+from swarmbo.boundary.values import query_name, whole_number
+from swarmbo.data import Dataset, News
+from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.told import Outcome, attached, news_of
+from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
+from swarmbo.errors import StateVersionError
+from swarmbo.logbook import Logbook
+from swarmbo.records import Query, Recommendation, SolveReport, Traffic
+from swarmbo.worlds import Offers, World
+
+STATE_VERSION = 4  # 4: one logbook and one layout for teams of either kind
+
+Places = Mapping[str, ArrayLike]  # (k, d) each
+
+
+class AskTell(OneAtATime):
+    """A team that is asked and told.
+
+    Args:
+        setup: What it is made of.
+
+    Attributes:
+        setup: The same.
+        problem: What it works on.
+        agents: Their names.
+        graph: Scopes and owners; in a field of each agent's own place.
+        domain: The box of joint points, in a field that of places.
+        outcomes: What is observed.
+        belief_settings: What the team thinks.
+        acquisition: What a query is worth.
+        coordination: How the agents agree.
+        transport: What carries their messages.
+        seed: Drives everything random.
+        horizon: Number of queries planned; None if unknown.
+        initial: Points of the initial design; 0 in a field.
+        last_query: What was asked for last.
+        last_report: How the agents agreed on it.
+        last_sharing: What telling one another the last outcomes took.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        problem = setup.problem
+        self.setup, self.problem, self.agents, self.graph = setup, problem, problem.agents, problem.graph
+        self.domain, self.outcomes = problem.box, problem.outcomes
+        self.acquisition, self.coordination = setup.acquisition, setup.coordination
+        self.belief_settings, self.transport = setup.belief, setup.transport
+        self.seed, self.horizon, self.initial = setup.seed, setup.horizon, setup.initial
+        self.last_query: Query | None = None
+        self.last_report: SolveReport | None = None
+        self.last_sharing = Traffic()
+        self._log = Logbook.empty(problem)
+        self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
+        self._acting: str | None = None  # the query that the environment is carrying out
+        self._world: World | None = None
+
+    @overload
+    def ask(
+        self,
+        count: Places | None = None,
+        candidates: Places | None = None,
+        *,
+        links: "nx.Graph[str] | None" = None,
+        agents: Sequence[str] | None = None,
+        prices: Mapping[str, float] | None = None,
+    ) -> Query: ...
+
+    @overload
+    def ask(
+        self,
+        count: int,
+        candidates: Places | None = None,
+        *,
+        links: "nx.Graph[str] | None" = None,
+        agents: Sequence[str] | None = None,
+        prices: Mapping[str, float] | None = None,
+    ) -> list[Query]: ...
+
+    @whole_or_not_at_all
+    def ask(
+        self,
+        count: int | Places | None = None,
+        candidates: Places | None = None,
+        *,
+        links: "nx.Graph[str] | None" = None,
+        agents: Sequence[str] | None = None,
+        prices: Mapping[str, float] | None = None,
+    ) -> Query | list[Query]:
+        """The next query, or a batch of them, chosen one after the other.
+
+        Each is chosen given those before it and all others that are out: the variance takes them as evaluated, the mean
+        does not move.
+
+        Args:
+            count: How many, >= 1; None for one that is not in a list. In a field candidates may stand in its place.
+            candidates: In a field, for each agent the places (k, d) it could measure, k >= 0; an agent that is missing
+                has none. By default 512 random ones in the box for each.
+            links: Who hears whom; None means everyone.
+            agents: In a field, who takes part; by default all.
+            prices: In a field, what a measurement costs agents, in the unit of the outcome. These may decline: an agent
+                whose measurement is not worth its price has no place in the query. Others, and those who pay nothing,
+                measure in any case.
+
+        Raises:
+            ConfigError: If the count is not at least 1, an agent is unknown, links are directed, a price is no finite
+                number >= 0, or what only a field has is given for a function.
+            ShapeError: If candidates are not finite (k, d) arrays.
+        """
+        if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
+            count, candidates = None, count
+        offers = Offers() if self._world is None else self._world.offers()
+        given: dict[str, Any] = {"agents": agents, "candidates": candidates, "links": links}
+        offers = replace(offers, **given, prices={} if prices is None else prices)
+        if count is None:
+            return self._ask(offers)
+        return [self._ask(offers) for _ in range(whole_number(count, 1, "$.count"))]
+
+    def _ask(self, offers: Offers) -> Query:
+        self._learner, choice = self._learner.decide(self._log, offers)
+        self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
+        self.last_query, self.last_report = choice.query(query_id, self.problem), choice.report
+        return self.last_query
+
+    @whole_or_not_at_all
+    def tell(
+        self,
+        query: Query | str,
+        outcome: Outcome = None,
+        *,
+        failed: bool = False,
+        point: Mapping[str, float] | None = None,
+        locations: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Learn the outcome of a query; outcomes of its channels all at once, or some now and the rest later.
+
+        Args:
+            query: The query, or its id. Queries may be told in any order.
+            outcome: The total of a function or a table of its factors' outcomes; in a field a table of agents'
+                measurements. In physical units; None, NaN, infinite or beyond 1e60 means failed.
+            failed: Whether what is not told failed.
+            point: Of a function: where it was really evaluated, if not at the query's point.
+            locations: In a field: where agents really measured (d,), if not at the query's places.
+
+        Raises:
+            UnknownQueryError: If no such query is out, or it does not wait for a channel: one that is unknown, takes no
+                part or was told before.
+            ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
+                variable or is not in bounds.
+            ShapeError: If an outcome is no number, or a location is not a finite (d,) array in or near the box.
+        """
+        query_id = query_name(query)
+        self._take(query_id, news_of(self._log, query_id, outcome, point, locations, failed=failed))
+
+    def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
+        """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query.
+
+        First what may refuse them, so that nothing has changed if it does.
+        """
+        log, problem = self._log, self.problem
+        query = None if query_id is None else log.open[query_id]
+        moment = self.round if query is None or is_all else query.moment
+        links = None if self._world is None else self._world.links()
+        self._learner, self.last_sharing = self._learner.learn(news, moment, self.round, links)
+        places = problem.places(news.point, news.factors)
+        own = {c: y for c, y in news.factors.items() if query is not None and c in query.waits}
+        if query_id is not None and news.total is not None:
+            log = log.with_total(query_id, news.total, news.point)
+        elif query_id is not None:
+            point = news.point
+            if problem.is_field:
+                point = problem.joint({channel: places[channel] for channel in own})
+            log = log.with_factors(query_id, own, point=point) if own or not is_all else log
+            log = log.without([query_id]) if is_all else log
+        if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
+            row = problem.joint({channel: places[channel] for channel in unasked})
+            factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
+            log = log.with_evaluations(row[None], np.array([np.nan]), factors, self.round, attached=False)
+        self._log = log
+
+    @whole_or_not_at_all
+    def attach(self, points: ArrayLike, outcomes: ArrayLike, *, moments: ArrayLike | float | None = None) -> None:
+        """Learn evaluations that were never asked for: earlier surveys, other instruments.
+
+        They count as known, and not as steps of a method. Where each agent in a field has a belief of its own, the
+        first one is given them; the others hear of them when next the agents talk.
+
+        Args:
+            points: Joint points (t, n), physical, columns in the order of ``graph.variables``; in a field places
+                (t, d), or (t, d + 1) with the round as a last coordinate where the belief has a time axis.
+            outcomes: Totals (t,), or outcomes by factor (t, k) in the order of ``graph.factors``; in a field
+                measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
+            moments: The round of each (t,), or one for all, where the belief has a time axis: the first query is of
+                round 1, earlier ones are 0 and below. By default the present round.
+
+        Raises:
+            ShapeError: If shapes do not fit, or a location is not finite or nowhere near the box.
+            ConfigError: If a joint point is not in bounds.
+        """
+        data = attached(points, outcomes, self.problem, moments)
+        self._learner = self._learner.attach(data)
+        present = self.round if self.problem.is_field else self._log.round
+        rounds = present if data.moments is None else data.moments
+        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, rounds)
+
+    @whole_or_not_at_all
+    def refit(self) -> None:
+        """Learn what the history says, if that is due; ``ask`` and ``recommend`` do so by themselves."""
+        self._learner = self._learner.fitted(self._log)
+
+    @whole_or_not_at_all
+    def recommend(self) -> Recommendation | None:
+        """What is worth most in expectation; None while there is no data. No later decision depends on it.
+
+        Of a function it is an evaluated point; where factors are observed one by one it is put together from the best
+        of what each part of the graph saw. In a field it is a place: the environment's ``sites()`` are compared where
+        it has them, else 2,048 quasi-random points of the box and the places in it that were measured.
+        """
+        self._learner, found = self._learner.recommend(self._log, self._world)
+        return found
+
+    @property
+    def belief(self) -> ExactGP | FusedBelief:
+        """What a team in a field believes; that of a function is ``model.belief``."""
+        if isinstance(self._learner, FieldLearner):
+            return self._learner.belief
+        raise AttributeError("what a team believes of a function is its model's: team.model.belief")
+
+    @property
+    def model(self) -> Model:
+        """What the team makes of the history of a function; points that are out count as evaluated in the variance."""
+        return self._modelled()
+
+    @whole_or_not_at_all
+    def _modelled(self) -> Model:
+        if not isinstance(self._learner, FunctionLearner):
+            raise AttributeError("a team in a field has no model of a sum; what it believes is team.belief")
+        self._learner, model = self._learner.modelled(self._log)
+        return model
+
+    @property
+    def round(self) -> int:
+        """Number of queries, in a field of this episode."""
+        return self._log.round - 1
+
+    @property
+    def history(self) -> Dataset:
+        """Everything that was evaluated so far."""
+        return self._log.history
+
+    @property
+    def n_data(self) -> int:
+        """Number of evaluated points with at least one outcome; in a field, of measurements that did not fail."""
+        return self._learner.n_data(self._log)
+
+    @property
+    def failures(self) -> int:
+        """Number of outcomes that failed."""
+        return self._log.failures
+
+    @property
+    def world(self) -> World | None:
+        """The environment that the team acts in; None for a team that is asked and told."""
+        return self._world
+
+    @whole_or_not_at_all
+    def state_dict(self) -> dict[str, Any]:
+        """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
+        log, rows = self._log.to_state()
+        learned, arrays = self._learner.to_state()
+        plain = {
+            "version": STATE_VERSION,
+            "problem": self.problem.to_plain(),
+            "settings": self.setup.to_plain(),
+            "log": log,
+            "acting": self._acting,
+            **learned,
+        }
+        return {"json": plain, "arrays": rows | arrays}
+
+    @whole_or_not_at_all
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
+
+        Args:
+            state: What ``state_dict`` of a team with the same problem and belief settings returned.
+
+        Raises:
+            StateVersionError: If another version of swarmbo, or another team, wrote it.
+        """
+        plain, arrays, own = state["json"], state["arrays"], self.setup.to_plain()
+        require_version(plain)
+        require_same(plain["problem"], self.problem.to_plain())
+        require_same({"belief": plain["settings"]["belief"]}, {"belief": own["belief"]})
+        self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
+        self._learner = self._learner.from_state(plain, arrays)
+        if self._world is not None:
+            self._world.begin({})
+        return self
+
+    def _situation(self, links: "nx.Graph[str] | None") -> JointSituation:
+        assert isinstance(self._learner, FunctionLearner)
+        return self._learner.situation(self._log, links)
+
+
+def require_version(plain: Mapping[str, Any]) -> None:
+    """Refuse the state of another version."""
+    if plain.get("version") != STATE_VERSION:
+        raise StateVersionError(f"got team state version {plain.get('version')}; wanted {STATE_VERSION}")
+
+
+def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuse the state of a team that is another in something that no state can change."""
+    for key in own:
+        if plain.get(key) != own[key]:
+            raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")

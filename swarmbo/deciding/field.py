@@ -1,0 +1,196 @@
+"""How a team in a field learns and decides."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition import Situation
+from swarmbo.belief import view_of
+from swarmbo.boundary.values import check_links, reported_number, short, table
+from swarmbo.data import Dataset, News
+from swarmbo.deciding.candidates import checked_candidates, places_to_recommend, random_candidates
+from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.field_belief import (
+    TeamBelief,
+    empty_belief,
+    measured_places,
+    required_of,
+    saved_belief,
+    with_fit,
+    with_news,
+    with_pending,
+    with_survey,
+)
+from swarmbo.deciding.rounds import decide
+from swarmbo.deciding.setup import Setup
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+from swarmbo.records import Recommendation, Traffic
+from swarmbo.worlds import Offers, World
+
+Places = Mapping[str, Float[np.ndarray, " d"]]
+
+
+@dataclass(frozen=True, eq=False)
+class FieldLearner:
+    """What a team in a field believes, and where its agents are.
+
+    Args:
+        setup: What the team is made of.
+        belief: What it thinks of the field.
+        positions: Where each agent is (d,), if that is known.
+        starts: Where each agent made its first measurement of the episode.
+    """
+
+    setup: Setup
+    belief: TeamBelief
+    positions: Places = field(default_factory=dict[str, np.ndarray])
+    starts: Places = field(default_factory=dict[str, np.ndarray])
+
+    @classmethod
+    def empty(cls, setup: Setup) -> "FieldLearner":
+        """One that knows nothing yet."""
+        problem = setup.problem
+        return cls(setup, empty_belief(setup.belief, problem.box, problem.agents, setup.seed))
+
+    def n_data(self, log: Logbook) -> int:
+        """Measurements that came to something."""
+        return int(np.isfinite(log.history.factors).sum())
+
+    def begin(self) -> "FieldLearner":
+        """The belief is kept."""
+        return replace(self, positions={}, starts={})
+
+    def learn(self, news: News, moment: int, now: int, links: "nx.Graph[str] | None") -> tuple["FieldLearner", Traffic]:
+        """Learn what agents measured in a round, in the team's order, and note where they are."""
+        problem = self.setup.problem
+        belief, sharing = with_news(self.belief, news, problem, links, moment=moment, now=now)
+        places = problem.places(news.point, news.factors)
+        return replace(
+            self, belief=belief, positions={**self.positions, **places}, starts={**places, **self.starts}
+        ), sharing
+
+    def attach(self, data: Dataset) -> "FieldLearner":
+        """Learn what others measured; where agents have beliefs of their own, the first one is given it."""
+        problem, belief, first = self.setup.problem, self.belief, self.setup.problem.agents[0]
+        X, y = data.X[:, problem.columns(first)], data.factors[:, 0]
+        if data.moments is not None:
+            if not belief.has_time:
+                raise ShapeError(
+                    f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief in "
+                    f"which nothing fades; wanted ({len(X)}, {problem.box.n_dims})"
+                )
+            X = np.column_stack([X, data.moments])
+        good = np.isfinite(y)
+        return replace(self, belief=with_survey(belief, first, X[good], y[good], X[~good]))
+
+    def fitted(self, log: Logbook) -> "FieldLearner":
+        """The belief's hyper-parameters fitted if they are due; agents with beliefs of their own fit when they talk."""
+        return replace(self, belief=with_fit(self.belief, self.setup.seed))
+
+    def decide(self, log: Logbook, offers: Offers) -> tuple["FieldLearner", Choice]:
+        """A place for each agent that has somewhere to go, chosen together.
+
+        Raises:
+            ConfigError: If an agent is unknown, links are directed, or a price is no finite number >= 0.
+            ShapeError: If candidates are not finite (k, d) arrays.
+        """
+        setup, problem, now = self.setup, self.setup.problem, log.round
+        agents, candidates, prices = _checked(problem, offers, setup.seed, now)
+        fitted = self.fitted(log)
+        after = replace(fitted, belief=fitted.belief.at(now))
+        belief = with_pending(after.belief, log, now)
+        situation = Situation(
+            agents=agents,
+            candidates=candidates,
+            positions={**self.positions, **offers.standpoints},
+            starts=self.starts,
+            belief=belief,
+            links=offers.links,
+            domain=problem.box,
+            round=now,
+            horizon=setup.horizon,
+            seed=setup.seed,
+            prices=prices,
+            level=offers.level,
+            required=required_of(after.belief, log, agents, now),
+        )
+        decision = decide(situation, setup.acquisition, setup.coordination, setup.transport)
+        points = {agent: decision.points[agent] for agent in agents if agent in decision.points}
+        found = {agent: view_of(belief, agent).posterior(point[None]) for agent, point in points.items()}
+        return after, Choice(
+            point=problem.joint(points),
+            report=decision.report,
+            means={agent: float(mean[0]) for agent, (mean, _) in found.items()},
+            stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in found.items()},
+        )
+
+    def recommend(self, log: Logbook, world: World | None) -> tuple["FieldLearner", Recommendation | None]:
+        """Where the mean is largest, over the places that can be measured.
+
+        The places are the environment's ``sites()`` where it has them, else 2,048 quasi-random points of the box and
+        the locations in it that were measured.
+        """
+        if self.belief.n_data == 0:
+            return self, None
+        fitted, box = self.fitted(log), self.setup.problem.box
+        places = None if world is None else world.sites()
+        if places is None:
+            places = places_to_recommend(box, measured_places(fitted.belief, box.n_dims), self.setup.seed)
+        best = places[int(fitted.belief.posterior_mean(places).argmax())]
+        mean, var = fitted.belief.posterior(best[None])
+        return fitted, Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain data and arrays."""
+        belief = self.belief.state_dict()
+        plain = {
+            "positions": {agent: position.tolist() for agent, position in self.positions.items()},
+            "starts": {agent: start.tolist() for agent, start in self.starts.items()},
+            "belief": belief["json"],
+        }
+        return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
+
+    def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FieldLearner":
+        """The learner, of the same setup, that ``to_state`` wrote down."""
+        setup, problem = self.setup, self.setup.problem
+        own = {name.removeprefix("belief/"): array for name, array in arrays.items() if name.startswith("belief/")}
+        state = {"json": plain["belief"], "arrays": own}
+        return replace(
+            self,
+            belief=saved_belief(setup.belief, problem.box, problem.agents, setup.seed, state),
+            positions={agent: np.array(position) for agent, position in plain["positions"].items()},
+            starts={agent: np.array(start) for agent, start in plain["starts"].items()},
+        )
+
+
+def _checked(
+    problem: Problem, offers: Offers, seed: int, round_number: int
+) -> tuple[tuple[str, ...], dict[str, Float[np.ndarray, "k d"]], dict[str, float]]:
+    """Who takes part, where each can go, and what it costs those who may decline."""
+    agents = _known(problem, problem.agents if offers.agents is None else offers.agents)
+    check_links(offers.links)
+    if offers.candidates is None:
+        boxes = {agent: offers.boxes.get(agent, problem.box) for agent in agents}
+        candidates = random_candidates(boxes, seed, round_number)
+    else:
+        _known(problem, list(table(offers.candidates, "{agent: places}", "$.candidates")))
+        candidates = checked_candidates(offers.candidates, agents, problem.box)
+    prices = table(offers.prices, "{agent: price}", "$.prices")
+    _known(problem, list(prices))
+    for agent, price in prices.items():
+        if not reported_number(price) >= 0.0:
+            raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at=f"$.prices.{agent}")
+    return agents, candidates, {agent: float(price) for agent, price in prices.items() if price > 0.0}
+
+
+def _known(problem: Problem, agents: Sequence[str]) -> tuple[str, ...]:
+    """Agents in the team's order, whichever order they are named in."""
+    if strangers := [agent for agent in agents if agent not in problem.agents]:
+        raise ConfigError(f"got {short(strangers)}; wanted some of {list(problem.agents)}", at="$.agents")
+    return tuple(agent for agent in problem.agents if agent in agents)

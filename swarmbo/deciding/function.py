@@ -1,0 +1,170 @@
+"""How a team learns and decides whose agents set the variables of one function."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.baselines.sobol import sobol_point
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model import JointSituation, Learned, Model
+from swarmbo.boundary.values import check_links
+from swarmbo.data import Dataset, News
+from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.rounds import decide_joint, learned_model
+from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.sharing import outcome_traffic
+from swarmbo.errors import ConfigError
+from swarmbo.logbook import Logbook
+from swarmbo.records import Recommendation, SolveReport, Traffic
+from swarmbo.rng import stream
+from swarmbo.transport import Routes
+from swarmbo.worlds import Offers, World
+
+_NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
+_STEPS = (1e-4, 1e-2)  # ... by a random step between these
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionLearner:
+    """What a team made of the outcomes of a function: all of it follows from the log, the seed and what was learned.
+
+    Args:
+        setup: What the team is made of.
+        learned: Before the last decision: the one part of a model that is not worked out again.
+        made: The last model, and what it was made of.
+    """
+
+    setup: Setup
+    learned: Learned | None = None
+    made: tuple[Logbook, Model] | None = None
+
+    @property
+    def positions(self) -> Mapping[str, Float[np.ndarray, " d"]]:
+        """None: agents that set variables are nowhere."""
+        return {}
+
+    def n_data(self, log: Logbook) -> int:
+        """Evaluated points with at least one outcome."""
+        return log.history.n_known
+
+    def begin(self) -> "FunctionLearner":
+        """The same: what was learned is kept."""
+        return self
+
+    def learn(
+        self, news: News, moment: int, now: int, links: "nx.Graph[str] | None"
+    ) -> tuple["FunctionLearner", Traffic]:
+        """What telling took; what it says is worked out of the log when it is needed."""
+        problem = self.setup.problem
+        routes, point = Routes(problem.agents, links), problem.named(news.point)
+        return self, outcome_traffic(problem.graph, problem.outcomes, routes, point, news.total, news.factors)
+
+    def attach(self, data: Dataset) -> "FunctionLearner":
+        """The same: the log has it."""
+        return self
+
+    def fitted(self, log: Logbook) -> "FunctionLearner":
+        """The same, with its model made."""
+        return self.modelled(log)[0] if self.n_data(log) else self
+
+    def modelled(self, log: Logbook) -> tuple["FunctionLearner", Model]:
+        """What is made of a log, with points that are out taken as evaluated in the variance."""
+        if self.made is not None and self.made[0] is log:
+            return self, self.made[1]
+        last = None if self.made is None else self.made[1]
+        setup = self.setup
+        model = learned_model(self.situation(log, None), setup.belief, setup.acquisition, self.learned, last)
+        return replace(self, made=(log, model)), model
+
+    def decide(self, log: Logbook, offers: Offers) -> tuple["FunctionLearner", Choice]:
+        """The next joint point: of the initial design, or where agents agree.
+
+        Raises:
+            ConfigError: If links are directed, or what only a field has is given.
+        """
+        check_links(offers.links)
+        if not (offers.agents is None and offers.candidates is None and not offers.prices):
+            raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
+        setup, index = self.setup, log.n_evaluations
+        if index < setup.initial:
+            U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
+            return self, Choice(self._place(log, U), SolveReport(status="not_needed"), chosen=False)
+        made, model = self.modelled(log)
+        situation = self.situation(log, offers.links)
+        U, report = decide_joint(situation, model, setup.acquisition, setup.coordination, setup.transport)
+        point = self._place(log, U)
+        mean, std = (float(array[0]) for array in model.posterior(point[None]))
+        return replace(made, learned=model.learned), Choice(point, report, mean, std)
+
+    def recommend(self, log: Logbook, world: World | None) -> tuple["FunctionLearner", Recommendation | None]:
+        """The evaluated point that is worth most in expectation.
+
+        Where factors are observed one by one it is put together from the best of what each part of the graph saw. No
+        later decision depends on this being called.
+        """
+        if not self.n_data(log):
+            return self, None
+        made, model = self.modelled(log)
+        model, problem = model.complete or model, self.setup.problem
+        point = problem.in_box(model.incumbent())
+        mean, std = model.posterior(point[None])
+        return made, Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Plain data and arrays."""
+        return {"learned": msgspec.to_builtins(self.learned)}, {}
+
+    def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FunctionLearner":
+        """The learner, of the same setup, that ``to_state`` wrote down."""
+        return FunctionLearner(self.setup, msgspec.convert(plain["learned"], Learned | None))
+
+    def situation(self, log: Logbook, links: "nx.Graph[str] | None") -> JointSituation:
+        """Everything that a method may look at."""
+        setup, problem = self.setup, self.setup.problem
+        return JointSituation(
+            graph=problem.graph,
+            domain=problem.domain,
+            history=log.history,
+            pending=log.pending,
+            outcomes=problem.outcomes,
+            links=links,
+            round=log.round,
+            horizon=setup.horizon,
+            seed=setup.seed,
+            initial=setup.initial,
+            structure=problem.structure,
+            pending_moments=log.pending_moments,
+            failed=log.history.failed,
+        )
+
+    def _place(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        return self.setup.problem.in_box(self._apart(log, np.clip(U, 0.0, 1.0)))
+
+    def _apart(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """The point, or one near it if it was asked for before; where outcomes fade, if it is out.
+
+        Where outcomes are told by factor, also one near it in the variables of a factor whose outcome is still to come.
+        """
+        settings, problem = self.setup.belief, self.setup.problem
+        fades = isinstance(settings, AdditiveGPSettings) and settings.time is not None
+        taken = [(np.arange(len(U)), problem.domain.to_unit(log.out if fades else log.points))]
+        if problem.outcomes == "per-factor":
+            told = ((problem.columns(channel), log.out_of(channel)) for channel in problem.channels)
+            taken.extend((columns, problem.domain.to_unit(out)) for columns, out in told)
+        rng = stream(self.setup.seed, "apart", asked=log.asked)
+        while (columns := next((own for own, places in taken if _is_near(U[own], places[:, own])), None)) is not None:
+            length = np.exp(rng.uniform(*np.log(_STEPS)))
+            step = length * rng.uniform(-1.0, 1.0, len(columns))
+            moved = U.copy()
+            moved[columns] = np.where((U[columns] + step < 0.0) | (U[columns] + step > 1.0), -step, step) + U[columns]
+            U = moved
+        return U
+
+
+def _is_near(u: Float[np.ndarray, " a"], places: Float[np.ndarray, "q a"]) -> bool:
+    return bool(len(places)) and float(np.abs(places - u).max(axis=1).min()) <= _NEAREST

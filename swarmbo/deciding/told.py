@@ -1,0 +1,147 @@
+"""What a user may tell of a query, or attach, as numbers."""
+
+from collections.abc import Mapping
+from typing import Any, SupportsFloat
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.gp.data import checked_moments
+from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, reported_place, short, table, told_number
+from swarmbo.data import Dataset, News
+from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
+from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+
+Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
+
+
+def news_of(
+    log: Logbook,
+    query_id: str,
+    outcome: Outcome,
+    point: Mapping[str, float] | None,
+    locations: Mapping[str, ArrayLike] | None,
+    *,
+    failed: bool,
+) -> News:
+    """What a user tells of a query.
+
+    Args:
+        log: That has it.
+        query_id: Which.
+        outcome: The total of a function, or a table of channels. None, NaN, infinite or beyond 1e60 failed.
+        point: Of a function: where it was really evaluated.
+        locations: Of a field: where agents really measured.
+        failed: Whether all that is not told failed.
+
+    Raises:
+        UnknownQueryError: If no such query is out, or it does not wait for a channel.
+        ConfigError: If something is no table, a total is told where channels are observed, or a point is out of bounds.
+        ShapeError: If an outcome is no number, or a location is no place in or near the box.
+    """
+    problem, query = log.problem, log.query(query_id)
+    if problem.is_field:
+        if point is not None:
+            raise ConfigError("got a point; in a field tell locations = {agent: place}", at="$.point")
+        told = {} if outcome is None else dict(table(outcome, "{agent: outcome}", "$.outcomes"))
+        where = {} if locations is None else dict(table(locations, "{agent: location}", "$.locations"))
+        log.query(query_id, told)
+        if strangers := [agent for agent in where if agent not in told]:
+            raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
+        sent = problem.places(query.point, query.waits)
+        places = sent | {agent: _place(problem, agent, where[agent]) for agent in where}
+        total, factors, rest_failed = None, _numbers(told), failed
+        spot = problem.joint({agent: place for agent, place in places.items() if failed or agent in factors})
+    else:
+        if locations is not None:
+            raise ConfigError("got locations; of a function tell point = {variable: value}", at="$.locations")
+        spot = query.point if point is None else problem.placed(point)
+        total, factors = _outcome_of(outcome, problem)
+        rest_failed = failed or not isinstance(outcome, Mapping)
+        log.query(query_id, factors)
+    if total is None and rest_failed:
+        factors = dict.fromkeys(query.waits, np.nan) | factors
+    return News(spot, total, factors)
+
+
+def attached(
+    points: ArrayLike, outcomes: ArrayLike, problem: Problem, moments: ArrayLike | float | None = None
+) -> Dataset:
+    """Evaluations that a user attaches; NaN for what failed or was not told.
+
+    Args:
+        points: Joint points (t, n), physical; in a field places (t, d), or (t, d + 1) with the round last. There the
+            first agent is taken to have measured.
+        outcomes: Totals (t,), or outcomes by factor (t, k); in a field measurements (t,). What is not finite, or beyond
+            1e60, failed.
+        problem: Which.
+        moments: The round of each (t,), or one for all.
+
+    Raises:
+        ShapeError: If shapes do not fit, or a place is not finite or nowhere near the box.
+        ConfigError: If a joint point is not in bounds.
+
+    Example:
+        >>> from swarmbo.graph import FactorGraph
+        >>> problem = Problem.of(FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), dict.fromkeys("xy", (0.0, 1.0)))
+        >>> data = attached([[0.1, 0.2]], [1.5], problem)
+        >>> data.X.tolist(), data.totals.tolist(), data.factors.tolist()
+        ([[0.1, 0.2]], [1.5], [[nan, nan]])
+    """
+    X, y = real_array(points), real_array(outcomes)
+    if X is None or y is None:
+        got = short(points if X is None else outcomes)
+        raise ShapeError(f"got {got}; wanted arrays of numbers, NaN where it failed")
+    X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
+    rounds = None if moments is None else checked_moments(moments, len(X))
+    t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
+    unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
+    if problem.is_field:
+        y, d, first = y.reshape(-1), problem.box.n_dims, problem.columns(problem.channels[0])
+        if X.shape not in ((len(y), d), (len(y), d + 1)):
+            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d})")
+        if not (near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
+            row = int(np.argmin(near))
+            raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
+        joint = np.full((t, n), np.nan)
+        joint[:, first], nothing[:, 0] = X[:, :d], y
+        return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds)
+    if X.shape != (t, n) or y.shape not in ((t,), (t, k)):
+        raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
+    if y.ndim == 1 and problem.outcomes == "per-factor":
+        if k > 1:
+            raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({t}, {k})")
+        y = y[:, None]  # the total is the outcome of the only factor
+    X = problem.points(X)
+    return Dataset(X, y, nothing, rounds) if y.ndim == 1 else Dataset(X, unknown, y, rounds)
+
+
+def _outcome_of(outcome: Outcome, problem: Problem) -> tuple[float | None, dict[str, float]]:
+    """The total of a function, or the outcomes of factors: none of them if the evaluation failed as a whole."""
+    if isinstance(outcome, Mapping):
+        return None, _numbers(table(outcome, "{factor: outcome}", "$.outcome"))
+    number = told_number(outcome, "the evaluation")
+    if problem.outcomes == "total":
+        return number, {}
+    if np.isnan(number):
+        return None, {}
+    if len(problem.channels) > 1:
+        raise ConfigError(
+            f"got the total {number}; this team observes factors: wanted a table {{factor: outcome}}. With "
+            "outcomes = 'total' a team learns from both",
+            at="$.outcome",
+        )
+    return None, dict.fromkeys(problem.channels, number)
+
+
+def _numbers(told: Mapping[str, Any]) -> dict[str, float]:
+    return {channel: told_number(value, repr(channel)) for channel, value in told.items()}
+
+
+def _place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
+    place, d = reported_place(location), problem.box.n_dims
+    if place is None or place.shape != (d,) or not problem.box.is_near(place):
+        raise ShapeError(f"location of {agent!r}: got {short(location)}; wanted {d} numbers in or near the box")
+    return place

@@ -1,0 +1,7 @@
+"""What a team asks of an environment: one protocol, and one parser of what agents report."""
+
+from swarmbo.worlds.fields import FieldWorld as FieldWorld
+from swarmbo.worlds.functions import FunctionWorld as FunctionWorld, ToldGraph as ToldGraph
+from swarmbo.worlds.infos import Infos as Infos, Report as Report
+from swarmbo.worlds.one_shot import Measurement as Measurement, OneShotWorld as OneShotWorld, Scopes as Scopes
+from swarmbo.worlds.protocol import Offers as Offers, World as World

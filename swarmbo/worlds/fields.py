@@ -1,0 +1,148 @@
+"""Environments whose agents each measure at a place of their own in one field."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import networkx as nx
+import numpy as np
+from gymnasium.spaces import Box
+from jaxtyping import Float
+from pettingzoo import ParallelEnv
+
+from swarmbo.data import News
+from swarmbo.errors import ConfigError
+from swarmbo.problem import Problem
+from swarmbo.spaces import Domain
+from swarmbo.worlds.infos import Infos, Report
+from swarmbo.worlds.protocol import Offers, Positions
+
+
+class FieldWorld:
+    """A sensing environment as its team sees it: places, links and measurements; never the truth.
+
+    Args:
+        env: A ``ParallelEnv`` whose agents have finite boxes of actions, all of one number of coordinates, and whose
+            infos carry ``"measurement"`` and ``"location"``. What it offers of ``candidates(agent)``,
+            ``interaction_graph()``, ``sites()``, ``standpoints()``, ``level`` and ``prices()`` is used. With the last,
+            agents may decline to measure: the last coordinate of an action is then the wish to, from 0 to 1.
+
+    Raises:
+        ConfigError: If action spaces are no finite boxes, or of different numbers of coordinates.
+    """
+
+    def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
+        domains = [Domain.of_space(env.action_space(agent)) for agent in env.possible_agents]
+        if not domains:
+            raise ConfigError("the environment has no agents", at="$.environment")
+        if len({domain.n_dims for domain in domains}) > 1:
+            raise ConfigError(
+                "agents have different action spaces; wanted boxes of one number of coordinates", at="$.environment"
+            )
+        self._env, self._world = env, cast(Any, env.unwrapped)
+        agents, d = tuple(env.possible_agents), domains[0].n_dims - self.may_decline
+        self.boxes = {agent: Domain(own.low[:d], own.high[:d]) for agent, own in zip(agents, domains, strict=True)}
+        low, high = zip(*((own.low, own.high) for own in self.boxes.values()), strict=True)
+        self.problem = Problem.of_field(agents, Domain(np.min(low, axis=0), np.max(high, axis=0)))
+
+    @property
+    def horizon(self) -> int | None:
+        """Rounds in an episode, where the environment says."""
+        return getattr(self._world, "max_cycles", None)
+
+    @property
+    def may_decline(self) -> bool:
+        """Whether agents may do without a measurement."""
+        return hasattr(self._world, "prices")
+
+    @property
+    def level(self) -> float | None:
+        """The level that the field is watched for; None where there is none."""
+        level = getattr(self._world, "level", None)
+        return None if level is None else float(level)
+
+    def links(self) -> "nx.Graph[str] | None":
+        """Who hears whom now; None if the environment does not say."""
+        return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
+
+    def sites(self) -> Float[np.ndarray, "k d"] | None:
+        """Every place that can be measured at all; None if the environment does not say."""
+        return np.asarray(self._world.sites(), dtype=float) if hasattr(self._world, "sites") else None
+
+    def standpoints(self) -> dict[str, Float[np.ndarray, " d"]]:
+        """Where agents stand that never move; empty if the environment does not say."""
+        places = self._world.standpoints() if hasattr(self._world, "standpoints") else {}
+        return {agent: np.asarray(place, dtype=float) for agent, place in places.items()}
+
+    def offers(self, agents: Sequence[str] | None = None) -> Offers:
+        """What there is to choose from; of agents that observed something, those that are live take part."""
+        if agents is None:
+            return Offers(boxes=self.boxes, standpoints=self.standpoints(), level=self.level)
+        world, prices = self._world, self._world.prices() if self.may_decline else {}
+        live = tuple(agent for agent in self.problem.agents if agent in agents and agent in self._env.agents)
+        candidates = None
+        if hasattr(world, "candidates"):
+            candidates = {agent: np.asarray(world.candidates(agent), dtype=float) for agent in live}
+        return Offers(
+            agents=live,
+            candidates=candidates,
+            boxes=self.boxes,
+            prices={agent: float(prices[agent]) for agent in live if agent in prices},
+            standpoints=self.standpoints(),
+            links=self.links(),
+            level=self.level,
+        )
+
+    def begin(self, infos: Infos) -> News:
+        """What agents measured where they start."""
+        return self.news(None, {}, {}, {}, {}, infos)
+
+    def held(self, agents: Sequence[str]) -> None:
+        """None, as one step is one measurement."""
+
+    def actions(
+        self,
+        point: Mapping[str, float],
+        agents: Sequence[str],
+        now: Positions | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Where each agent measures, inside its space and in its number type.
+
+        An agent with nowhere to go is told to stay where it is, or to do without a measurement where it can.
+        """
+        middle, now = (self.problem.box.low + self.problem.box.high) / 2, now or {}
+        sent = self.problem.places_of(point)
+        actions: dict[str, np.ndarray] = {}
+        for agent in (agent for agent in agents if agent in self._env.agents):
+            space = cast(Box, self._env.action_space(agent))  # Domain.of_space has seen to that
+            place = sent[agent] if agent in sent else now.get(agent, middle)
+            wanted = np.append(place, float(agent in sent)) if self.may_decline else place
+            actions[agent] = np.clip(wanted.astype(space.dtype), space.low, space.high)
+        return actions
+
+    def news(
+        self,
+        sent: Mapping[str, float] | None,
+        observations: Mapping[str, Any],
+        rewards: Mapping[str, Any],
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+        infos: Infos,
+    ) -> News:
+        """What agents measured in a step.
+
+        An agent that was sent somewhere and reports nothing has failed; one that declined has not. So has one that
+        reports no number, or a place that can't be: whatever a world says, the team goes on.
+        """
+        problem = self.problem
+        targets = {} if sent is None else problem.places_of(sent)
+        places, outcomes = dict[str, np.ndarray](), dict[str, float]()
+        for agent in problem.agents:
+            report = Report.of(infos.get(agent, {}))
+            if report.declined:
+                continue
+            place = report.place
+            if place is not None and place.shape == (problem.box.n_dims,) and problem.box.is_near(place):
+                places[agent], outcomes[agent] = place, report.outcome
+            elif agent in targets:  # it does not say where it is: where it was sent, as far as anybody knows
+                places[agent], outcomes[agent] = targets[agent], np.nan if report.is_placed else report.outcome
+        return News(problem.joint(places), None, outcomes)

@@ -1,0 +1,67 @@
+"""What an agent reports of a step, read once and for all worlds: whatever a world says, a run goes on."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.boundary.values import reported_number, reported_place
+
+Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
+
+
+class Report(NamedTuple):
+    """What one agent reports; ``docs/worlds.md`` says what each key means.
+
+    Args:
+        place: ``"location"``: where it really measured, or the values of its variables; None if there is none, or it is
+            no vector of numbers within reason.
+        is_placed: Whether it says anything of where.
+        outcome: ``"measurement"``; NaN if there is none, or it is no number, not finite or beyond 1e60: it failed.
+        is_measured: Whether it says anything of a measurement.
+        factors: ``"factors"``: outcomes by factor, likewise.
+        declined: ``"sampled"`` is false: it did without a measurement, so none has failed.
+        distance: ``"distance"``: travelled for it, in the unit of places; 0 where nobody says.
+        cost: ``"cost"``: what it cost, in the unit of outcomes; 0 where nobody says.
+        source: ``"source"``: what was measured and what by; None where nobody says.
+
+    Example:
+        >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
+        >>> report.place.tolist(), report.outcome, report.cost, report.declined
+        ([0.5], nan, 2.0, False)
+    """
+
+    place: Float[np.ndarray, " d"] | None = None
+    is_placed: bool = False
+    outcome: float = np.nan
+    is_measured: bool = False
+    factors: Mapping[str, float] = {}
+    declined: bool = False
+    distance: float = 0.0
+    cost: float = 0.0
+    source: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> "Report":
+        """The report in an agent's info."""
+        factors, source = info.get("factors"), info.get("source")
+        return cls(
+            place=reported_place(info.get("location")),
+            is_placed=info.get("location") is not None,
+            outcome=reported_number(info.get("measurement")),
+            is_measured="measurement" in info,
+            factors={name: reported_number(told) for name, told in factors.items()}
+            if isinstance(factors, Mapping)
+            else {},
+            declined=not np.all(info.get("sampled", True)),
+            distance=_amount(info.get("distance")),
+            cost=_amount(info.get("cost")),
+            source=dict(source) if isinstance(source, Mapping) else None,
+        )
+
+
+def _amount(value: object) -> float:
+    amount = reported_number(value)
+    return amount if math.isfinite(amount) else 0.0
