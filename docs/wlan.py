@@ -9,12 +9,14 @@ import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
+from swarmbo_envs.wlan_power import Utility, best_known
+from swarmbo_envs.wlan_power.utility import UtilityName
 
 BUDGET = 60
 TEAMS: dict[str, dict[str, str]] = {
@@ -68,12 +70,30 @@ def table(told: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def utilities(rate_mbps: float = 20.0) -> str:
+    """What the best known powers for each utility come to by the others, on the default topology, in Markdown."""
+    network = wlan_power_v0.parallel_env().network
+    lines = [
+        f"| best known powers for | sum (Mbit/s) | least rate (Mbit/s) | users with {rate_mbps:g} Mbit/s |",
+        "|---|---|---|---|",
+    ]
+    for name in get_args(UtilityName):
+        utility = Utility(name, rate_mbps if name == "users-above" else 0.0)
+        rates = network.user_capacities(np.array([best_known(network, 1.0, 25.0, utility=utility)[0]]))[0]
+        lines.append(f"| `{name}` | {rates.sum():,.1f} | {rates.min():.4g} | {(rates >= rate_mbps).sum()} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure, write down line by line, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topologies", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("wlan.jsonl"))
+    parser.add_argument("--utilities", action="store_true", help="only the table of utilities")
     options = parser.parse_args()
+    if options.utilities:
+        print(utilities())  # noqa: T201
+        return
     told: list[dict[str, Any]] = []
     with options.out.open("w", encoding="utf-8") as file:
         for seed in range(options.topologies):

@@ -10,10 +10,10 @@ from swarmbo.errors import RunFolderError
 from swarmbo.metrics.by_goal import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import Recommendation, Traffic
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.references import THIS_RUN
 from swarmbo.runs.scopes_in_use import ScopeInUse
 from swarmbo.runs.summary import Summary, read_summary
 
-THIS_RUN = "this run"
 _MOST_COORDINATES = 6
 _MOST_SCOPES = 12
 
@@ -41,6 +41,7 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         ("recommendation", _found(summary.recommendation, unit, summary.axis_unit, with_std=True)),
         *_score_rows(summary),
     ]
+    rows += [(name, quantity(value, "")) for name, value in summary.worst_off.get(THIS_RUN, {}).items()]
     if summary.source:
         rows.insert(0, ("measured", ", ".join(f"{key} {value}" for key, value in summary.source.items())))
     failed = f", {summary.failures} failed" if summary.failures else ""
@@ -115,13 +116,20 @@ def reference_table(summary: Summary) -> Table | None:
     """What was found beside what simple ways find within as many rounds; None where the world can't tell."""
     if not summary.references or summary.score is None or summary.maximum is None:
         return None
+    found = found_by_way(summary)
+    is_ratio = min(found.values()) >= 0.0 < summary.maximum and not summary.unit.startswith(
+        "ln"
+    )  # logarithms have none
+    least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
     table.add_column("way")
-    for heading in (summary.unit or "value", "of the best known"):
+    for heading in (summary.unit or "value", "of the best known" if is_ratio else "below the best known", *least):
         table.add_column(heading, justify="right")
-    for label, value in sorted(found_by_way(summary).items(), key=lambda item: -item[1]):
-        style = "bold" if label == THIS_RUN else None
-        table.add_row(label, quantity(value, ""), f"{100.0 * value / summary.maximum:.1f} %", style=style)
+    for label, value in sorted(found.items(), key=lambda item: -item[1]):
+        short = f"{100.0 * value / summary.maximum:.1f} %" if is_ratio else quantity(summary.maximum - value, "")
+        worst = summary.worst_off.get(label, {})
+        cells = [quantity(worst[key], "") if key in worst else "" for key in least]
+        table.add_row(label, quantity(value, ""), short, *cells, style="bold" if label == THIS_RUN else None)
     return table
 
 

@@ -27,7 +27,10 @@ GRID = "#e3e7eb"
 
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
 
-_AGENT_COLOURS = (VERMILLION, SKY, ORANGE, PURPLE, GREEN, BLUE, "#f0e442", "#4d4d4d")
+_AGENT_COLOURS = (
+    *(VERMILLION, SKY, ORANGE, PURPLE, GREEN, BLUE, "#f0e442", "#4d4d4d"),
+    *("#7b3294", "#8c510a", "#a6d854", "#b2182b"),  # beyond those of Okabe and Ito: for teams of up to twelve
+)
 _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 
 BEST_COLOUR = "#fff200"
@@ -114,7 +117,7 @@ def agent_colour(index: int) -> str:
 
 
 def agent_dashes(index: int) -> Any:
-    """Line style of the agent with this place in the team: colours repeat after eight agents, dashes do not."""
+    """Line style of the agent with this place in the team: colours repeat after twelve agents, dashes do not."""
     return _AGENT_DASHES[(index // len(_AGENT_COLOURS)) % len(_AGENT_DASHES)]
 
 

@@ -20,7 +20,7 @@ _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for ind
 
 
 def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
-    """Write the rounds of a run that found something better, and the last one, as its world draws them.
+    """Write the rounds of a run that found something better, up to the best one, as its world draws them.
 
     Args:
         folder: Of the run, complete or not.
@@ -54,13 +54,12 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
 
 
 def _shown(records: Sequence[RoundRecord]) -> set[int]:
-    """Rounds that found something better, thinned out evenly, and the last one."""
+    """Rounds that found something better, thinned out evenly: the film ends on the best. Without any the last round."""
     better, best = list[int](), -np.inf
     for record in records:
         if record.evaluations and record.best is not None and record.best.mean > best:
             best = record.best.mean
             better.append(record.round)
-    kept = (
-        {better[int(i)] for i in np.linspace(0, len(better) - 1, min(len(better), _MOST_FRAMES))} if better else set()
-    )
-    return kept | {records[-1].round}
+    if not better:
+        return {records[-1].round}
+    return {better[int(i)] for i in np.linspace(0, len(better) - 1, min(len(better), _MOST_FRAMES))}

@@ -1,10 +1,11 @@
 """What a joint run is held against: what simple ways, and one process for all, find with as many evaluations."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from swarmbo.records import GroundTruth
+from swarmbo.records import GroundTruth, Recommendation
 from swarmbo.runs.scenario import Scenario
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld
@@ -12,32 +13,64 @@ from swarmbo.worlds import FunctionWorld
 CENTRALISED = "one Gaussian process for all"
 
 
-def reference_values(scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None) -> dict[str, float]:
-    """The best true value that other ways find within the scenario's rounds, by name; all of them without noise.
+THIS_RUN = "this run"
+
+
+@dataclass(frozen=True)
+class References:
+    """What a joint run is held against.
+
+    Args:
+        values: Best true value that other ways find, by name.
+        worst_off: What those get who get least, by name of the way, this run first, and what it is; empty where the
+            world can't tell.
+    """
+
+    values: dict[str, float] = field(default_factory=dict[str, float])
+    worst_off: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+
+
+def find_references(
+    scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None, best: Recommendation | None
+) -> References:
+    """What other ways find within the scenario's rounds, all of them without noise.
 
     Args:
         scenario: What was run.
-        env: Its world. Only one that offers ``references(budget, seed)`` is asked, and only of a known truth.
+        env: Its world. Only one that offers ``references(budget, seed)`` is asked, and only of a known truth; one that
+            offers ``worst_off(place)`` and ``reference_points(budget, seed)`` also for those who get least.
         team: Of the run: for the variables.
         truth: The world's.
+        best: The best measurement of the run.
     """
-    if truth is None or not hasattr(env.unwrapped, "references"):
-        return {}
-    found: dict[str, float] = env.unwrapped.references(budget=scenario.rounds, seed=scenario.seed)
-    return found | {CENTRALISED: _centralised(scenario, team, truth)}
+    values, places = dict[str, float](), dict[str, Any]()
+    if best is not None:
+        places[THIS_RUN] = best.location
+    if truth is not None and hasattr(env.unwrapped, "references"):
+        budget = {"budget": scenario.rounds, "seed": scenario.seed}
+        values = {**env.unwrapped.references(**budget)}
+        if hasattr(env.unwrapped, "reference_points"):
+            places |= env.unwrapped.reference_points(**budget)
+        values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, truth)
+    if not hasattr(env.unwrapped, "worst_off"):
+        return References(values)
+    told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}
+    return References(values, {label: worst for label, worst in told.items() if worst})
 
 
-def _centralised(scenario: Scenario, team: Team, truth: GroundTruth) -> float:
-    """The isotropic process, told the true total of every point that it asks for."""
+def _centralised(scenario: Scenario, team: Team, truth: GroundTruth) -> tuple[float, np.ndarray]:
+    """The isotropic process, told the true total of every point that it asks for: its best value, and where."""
     bounds = {
         v: (float(a), float(b)) for v, a, b in zip(team.graph.variables, team.domain.low, team.domain.high, strict=True)
     }
     alone = Team(None, bounds, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
-    best, world = -np.inf, team.world
+    best, where, world = -np.inf, np.zeros(0), team.world
     assert isinstance(world, FunctionWorld), "its world has references"
     for _ in range(scenario.rounds):
         query = alone.ask()
-        value = float(truth.value(np.array([world.place(query.point)]))[0])
+        place = np.array(world.place(query.point))
+        value = float(truth.value(place[None])[0])
         alone.tell(query, value)
-        best = max(best, value)
-    return best
+        if value > best:
+            best, where = value, place
+    return best, where

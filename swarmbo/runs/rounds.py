@@ -19,7 +19,7 @@ from swarmbo.records import GroundTruth, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
 from swarmbo.runs.recording import record_reset, record_round
-from swarmbo.runs.references import reference_values
+from swarmbo.runs.references import find_references
 from swarmbo.runs.round_log import Timing
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.scopes_in_use import scopes_in_use
@@ -126,7 +126,8 @@ def drive(given: Drive) -> Summary:
     moment = _begin(run, observations, infos, reset_seconds)
     while moment.record.round < scenario.rounds and env.agents:
         moment = _round(run, moment)
-    references, records = reference_values(scenario, env, team, truth), folder.records()
+    records = folder.records()
+    references = find_references(scenario, env, team, truth, records[-1].best)
     scopes = scopes_in_use(records[-1], read_world(folder))
     seen = None if truth is None else truth.late(moment.behind)
     summary = summarise(scenario, records, folder.timings(), seen, references, scopes)

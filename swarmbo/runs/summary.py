@@ -1,6 +1,6 @@
 """What came out of a run, as one record."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from swarmbo.metrics import agreement_traffic, declined, distance_travelled, mea
 from swarmbo.metrics.by_goal import metrics_of
 from swarmbo.records import Goal, GroundTruth, Recommendation, RoundRecord, Score, Traffic
 from swarmbo.runs.folder import RunFolder, Timing
+from swarmbo.runs.references import References
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.scopes_in_use import ScopeInUse
 
@@ -48,6 +49,8 @@ class Summary(msgspec.Struct, frozen=True):
         moves: Whether it changes.
         metrics: What the goal is scored by; see ``swarmbo.metrics.by_goal``.
         failed_rounds: Rounds in which the world gave no outcomes at all: its step raised, or took too long.
+        worst_off: What those get who get least, where the world can tell: of this run's best measurement, and of where
+            simple ways end, by name and by what it is.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Summary(msgspec.Struct, frozen=True):
     moves: bool = False
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     failed_rounds: int = 0
+    worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
 
 
 def summarise(
@@ -85,7 +89,7 @@ def summarise(
     records: Sequence[RoundRecord],
     timings: Sequence[Timing],
     truth: GroundTruth | None,
-    references: Mapping[str, float],
+    references: References,
     scopes: Sequence[ScopeInUse],
 ) -> Summary:
     """The summary of a run from its records."""
@@ -114,7 +118,8 @@ def summarise(
         unit="" if truth is None else truth.unit,
         axis_unit="" if truth is None else truth.axis_unit,
         is_joint=any(record.joint is not None for record in records),
-        references=dict(references),
+        references=references.values,
+        worst_off=references.worst_off,
         source=_common([record.source for record in records if record.source is not None]),
         declined=declined(records),
         cost=total_cost(records),

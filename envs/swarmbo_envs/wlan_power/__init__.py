@@ -9,6 +9,7 @@ from pettingzoo.utils.env import AECEnv
 from swarmbo_envs.wlan_power.best_known import best_known as best_known
 from swarmbo_envs.wlan_power.network import Network as Network
 from swarmbo_envs.wlan_power.references import Reference as Reference, references as references
+from swarmbo_envs.wlan_power.utility import Utility as Utility
 from swarmbo_envs.wlan_power.wlan_power import WlanPower as WlanPower
 
 parallel_env = WlanPower

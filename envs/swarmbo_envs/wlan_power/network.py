@@ -57,8 +57,8 @@ class Network:
         return len(self.loss_db)
 
     @cached_property
-    def _gains(self) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "m k"]]:
-        """Of the wanted signal and of interference at each user; zero for what does not count."""
+    def gains(self) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "m k"]]:
+        """Of the wanted signal and of interference at each user, as shares of power; zero for what does not count."""
         gains = 10.0 ** (-self.loss_db.T / 10.0) * self.present[:, None]
         own = np.arange(self.n_points) == self.serving[:, None]
         return gains * own, gains * (self.disturbs[self.serving] & ~own)
@@ -79,7 +79,7 @@ class Network:
             X: Joint transmit powers, dBm.
         """
         power = np.exp(_NEPERS_PER_DB * np.asarray(X, dtype=float))
-        wanted, unwanted = self._gains
+        wanted, unwanted = self.gains
         return power @ wanted.T / (self.noise_mw + power @ unwanted.T)
 
     def user_capacities(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
@@ -104,11 +104,23 @@ class Network:
             x: Joint transmit power, dBm.
         """
         power = np.exp(_NEPERS_PER_DB * np.asarray(x, dtype=float))
-        wanted, unwanted = self._gains
+        wanted, unwanted = self.gains
         signal, disturbance = wanted @ power, self.noise_mw + unwanted @ power
-        scale = self.bandwidth_mhz / np.log(2.0)
-        slope = (wanted + unwanted).T @ (1.0 / (disturbance + signal)) - unwanted.T @ (1.0 / disturbance)
-        return scale * float(np.log1p(signal / disturbance).sum()), scale * _NEPERS_PER_DB * power * slope
+        value = self.bandwidth_mhz / np.log(2.0) * float(np.log1p(signal / disturbance).sum())
+        return value, self.gradient(x, np.ones(len(signal)))
+
+    def gradient(self, x: Float[np.ndarray, " k"], weights: Float[np.ndarray, " m"]) -> Float[np.ndarray, " k"]:
+        """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB; see ``value_and_gradient``.
+
+        Args:
+            x: Joint transmit power, dBm.
+            weights: Of each user; of a function of capacities, its derivatives by each.
+        """
+        power = np.exp(_NEPERS_PER_DB * np.asarray(x, dtype=float))
+        wanted, unwanted = self.gains
+        signal, disturbance = wanted @ power, self.noise_mw + unwanted @ power
+        slope = (wanted + unwanted).T @ (weights / (disturbance + signal)) - unwanted.T @ (weights / disturbance)
+        return self.bandwidth_mhz / np.log(2.0) * _NEPERS_PER_DB * power * slope
 
     @cached_property
     def digest(self) -> str:

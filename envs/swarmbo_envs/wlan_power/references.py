@@ -8,7 +8,9 @@ from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
 from swarmbo.rng import stream
+from swarmbo_envs.wlan_power.best_known import SUM
 from swarmbo_envs.wlan_power.network import Network
+from swarmbo_envs.wlan_power.utility import Utility
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,18 +20,25 @@ class Reference:
     Args:
         label: What it is, in a few words.
         powers: Transmit powers (k,), dBm.
-        capacity: Of the network there, without noise, Mbit/s.
+        value: What the network has there, without noise, in the unit of the utility.
         evaluations: Joint settings that it tried, the last one included.
     """
 
     label: str
     powers: Float[np.ndarray, " k"]
-    capacity: float
+    value: float
     evaluations: int
 
 
 def references(
-    network: Network, low: float, high: float, *, budget: int = 60, levels: int = 5, seed: int = 0
+    network: Network,
+    low: float,
+    high: float,
+    *,
+    budget: int = 60,
+    levels: int = 5,
+    seed: int = 0,
+    utility: Utility = SUM,
 ) -> dict[str, Reference]:
     """What simple ways reach within a budget of joint settings, each measured without noise.
 
@@ -52,6 +61,7 @@ at which its own users got most |
         budget: Joint settings that each way may try, >= 1.
         levels: Powers that tuning chooses between, evenly from least to largest, >= 2.
         seed: Of the random ones.
+        utility: What is to be largest.
 
     Raises:
         ConfigError: If budget or levels are out of range.
@@ -63,23 +73,31 @@ at which its own users got most |
     even = np.linspace(low, high, budget) if budget > 1 else np.array([high])
     drawn = low + stream(seed, "random powers").random((budget, k)) * (high - low)
     middle = np.full(k, (low + high) / 2.0)
+
+    def value(X: np.ndarray) -> np.ndarray:
+        return utility.value(network, X)
+
+    def outcomes(X: np.ndarray) -> np.ndarray:
+        return utility.factor_values(network, X)
+
+    settled, used = _independent(outcomes, middle, grid, budget)
     return {
-        "maximum": _best("all at maximum", network, np.full((1, k), high)),
-        "equal": _best("best equal power", network, np.repeat(even[:, None], k, axis=1)),
-        "random": _best("random", network, drawn),
-        "independent": _independent(network.factor_values, middle, grid, budget),
-        "greedy": _greedy(network.value, middle, grid, budget),
+        "maximum": _best("all at maximum", value, np.full((1, k), high)),
+        "equal": _best("best equal power", value, np.repeat(even[:, None], k, axis=1)),
+        "random": _best("random", value, drawn),
+        "independent": Reference("independent tuning", settled, float(value(settled[None])[0]), used),
+        "greedy": _greedy(value, middle, grid, budget),
     }
 
 
-def _best(label: str, network: Network, tried: Float[np.ndarray, "n k"]) -> Reference:
-    values = network.value(tried)
+def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np.ndarray, "n k"]) -> Reference:
+    values = value(tried)
     return Reference(label, tried[values.argmax()], float(values.max()), len(tried))
 
 
 def _independent(
     outcomes: Callable[[np.ndarray], np.ndarray], x: Float[np.ndarray, " k"], grid: np.ndarray, budget: int
-) -> Reference:
+) -> tuple[Float[np.ndarray, " k"], int]:
     """Everybody tries the levels in an order of its own, shifted by its number, so that not all are loud together."""
     k, used, levels = len(x), 0, len(grid)
     while used + levels < budget:
@@ -89,7 +107,7 @@ def _independent(
         if (chosen == x).all():
             break
         x = chosen
-    return Reference("independent tuning", x, float(outcomes(x[None]).sum()), used + 1)
+    return x, used + 1
 
 
 def _greedy(

@@ -15,6 +15,7 @@ from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.radio import distances, path_loss_db
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology
+from swarmbo_envs.wlan_power.utility import Utility
 
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
@@ -132,9 +133,10 @@ def _draw_map(
 
 def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
     low, high = settings.power_dbm
-    numbers = np.arange(len(episode.powers))
-    ax.bar(numbers, episode.powers - low, bottom=low, color=[_POINT_COLOURS[i % len(_POINT_COLOURS)] for i in numbers])
-    ax.set(ylabel="power (dBm)", ylim=(low - 0.04 * (high - low), high), xlabel="access point")
+    numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)  # so that the least power has a bar too
+    colours = [_POINT_COLOURS[i % len(_POINT_COLOURS)] for i in numbers]
+    ax.bar(numbers, episode.powers - foot, bottom=foot, color=colours)
+    ax.set(ylabel="power (dBm)", ylim=(foot, high), xlabel="access point")
     ax.set_yticks(np.linspace(low, high, 4))
     _tidy(ax, numbers)
 
@@ -160,7 +162,13 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None
         if not settings.changes:
             ax.plot(rounds, np.fmax.accumulate(episode.totals), color="#1f77b4", label="best so far")
         ax.legend(loc="lower right", fontsize=8)
-    ax.set(ylabel=f"network's {settings.objective} (Mbit/s)", xlabel="round", xlim=(0, settings.max_cycles))
+    utility = Utility(settings.utility, settings.rate_mbps or 0.0)
+    what = utility.label or f"network's {settings.objective}"
+    ax.set(
+        ylabel=f"{what} ({utility.unit})",
+        xlabel="round",
+        xlim=(0, settings.max_cycles),
+    )
     _tidy(ax)
 
 

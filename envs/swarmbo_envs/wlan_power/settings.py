@@ -135,6 +135,8 @@ class WlanPowerSettings(Settings, frozen=True):
     power_dbm: Pair = (1.0, 25.0)
     radio: Literal["closed-form", "ns3"] = "closed-form"
     objective: Literal["capacity", "throughput"] = "capacity"
+    utility: Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"] = "sum"
+    rate_mbps: float | None = None
     simulation: SimulationSettings = SimulationSettings()
     bandwidth_mhz: Annotated[float, within(1e-3, 1e5, "a bandwidth", "MHz")] = 20.0
     noise_figure_db: Annotated[float, within(0, 100, "a noise figure", "dB")] = 7.0
@@ -165,6 +167,22 @@ class WlanPowerSettings(Settings, frozen=True):
             lambda pairs: all(at >= 1 and user >= 0 for at, user in pairs),
             "[round >= 1, index of a user >= 0] of each",
         )
+        if self.utility == "users-above":
+            require(
+                self,
+                "rate_mbps",
+                lambda value: value is not None and 0.0 < value <= 1e6,
+                "the rate to have, above 0 to 1e6 Mbit/s, for the utility 'users-above'",
+            )
+        else:
+            require(self, "rate_mbps", lambda value: value is None, "no rate, or the utility 'users-above'")
+        if self.utility == "minimum-rate":
+            require(
+                self,
+                "utility",
+                lambda _: self.outcomes == "total",
+                "outcomes = 'total', since the least of all is no sum over access points, or 'cell-minimum', which is",
+            )
         if self.objective == "throughput":
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
             require(self, "bandwidth_mhz", lambda value: value in (20.0, 40.0), "20 or 40 MHz, a channel of 802.11n")

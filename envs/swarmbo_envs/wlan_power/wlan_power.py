@@ -19,10 +19,11 @@ from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 from swarmbo_envs.wlan_power.best_known import best_known
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
-from swarmbo_envs.wlan_power.references import references
+from swarmbo_envs.wlan_power.references import Reference, references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.snapshot import from_state, to_state
 from swarmbo_envs.wlan_power.users import move_users
+from swarmbo_envs.wlan_power.utility import Utility
 from swarmbo_envs.wlan_power.world import World
 
 _N_TRUTH_POINTS = 1024
@@ -30,7 +31,7 @@ _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
 class WlanPower(SimulatedWorld[WlanPowerSettings, Episode]):
-    """Access points set their transmit powers together, so that their users get the most capacity in sum.
+    """Access points set their transmit powers together, so that their users get the most capacity, in sum or fairly.
 
     | | |
     |---|---|
@@ -46,14 +47,14 @@ rounds left, powers of the access points that it hears |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | Mbit/s, noisy: sum over the agent's own users, or the total; missing if it failed |
+    | ``measurement`` | float | noisy, of the utility: of the agent's own users, or the total; missing if it failed |
     | ``factors`` | dict | with ``outcomes = "per-factor"``: that of the agent's own factor, ``capacity_i``; empty \
 if it failed |
     | ``location`` | array | the power that was set, dBm |
     | ``cost`` | float | 0 |
     | ``users`` | int | own users that are there |
     | ``source`` | dict | what was measured and what by: ``objective`` and ``radio``; of ns-3 also its version, \
-``run`` and ``runs``, and why it failed, as ``failure`` |
+``run`` and ``runs``, and why it failed, as ``failure``; of another utility than the sum also its name |
     | ``error`` | str | why a measurement failed, if it did |
 
     The factor graph says that the outcome of access point i depends on its own power and on those of the access points
@@ -69,6 +70,11 @@ if it failed |
         objective: ``capacity``: Shannon's, of SINR by places and powers; ``throughput``: what a saturated 802.11n
             downlink delivers, of ns-3 only, and then everybody disturbs everybody, whatever ``interference`` says. The
             two rank powers differently.
+        utility: What the rates of users are put together to: ``sum``; ``proportional-fair``, the sum of logarithms;
+            ``minimum-rate``, the least of all, which is no sum over access points and wants ``outcomes = "total"``;
+            ``cell-minimum``, the sum of the least rate of each access point; ``users-above``, how many have
+            ``rate_mbps``. ``Utility`` has a table.
+        rate_mbps: The rate to have, with ``users-above`` only, which needs it.
         simulation: How ns-3 simulates; ``SimulationSettings`` in ``settings.py`` describes it.
         bandwidth_mhz: Of the channel that all share.
         noise_figure_db: Of the receivers.
@@ -77,9 +83,9 @@ if it failed |
             one does.
         audible_dbm: At which received power, at largest transmit power, an access point hears another.
         outcomes: ``per-factor``: every agent is told what its own users get; ``total``: all are told the sum.
-        noise_std: Standard deviation of the noise of a total, Mbit/s. Of an access point's outcome it is that over the
-            square root of their number, so that their sum is as noisy as a total; an access point without users
-            measures 0 exactly.
+        noise_std: Standard deviation of the noise of a total, in the unit of the utility. Of an access point's outcome
+            it is that over the square root of their number, so that their sum is as noisy as a total; an access point
+            without users measures 0 exactly.
         failure_rate: Probability that a measurement fails: of each agent's on its own, or of the total.
         mobility_m: Standard deviation of a user's step between two rounds along each axis, m.
         leave_rate: Probability that a user who is there leaves between two rounds.
@@ -176,31 +182,71 @@ if it failed |
         return graph
 
     def best_known(self) -> tuple[Array, float]:
-        """The best powers known for the network as it begins, and its capacity then; see ``best_known.best_known``."""
-        powers, capacity = best_known(self._first, self._low, self._high)
-        return np.array(powers), capacity
+        """The best powers known for the network as it begins, and its utility then; see ``best_known.best_known``."""
+        powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
+        return np.array(powers), value
+
+    @property
+    def utility(self) -> Utility:
+        """What the rates of users are put together to."""
+        return self._world.utility
 
     def ground_truth(self) -> GroundTruth | None:
-        """The noise-free capacity over joint powers, for metrics and figures; its maximum is the best known one.
+        """The noise-free utility over joint powers, for metrics and figures; its maximum is the best known one.
 
         None where users walk, leave or return: there is no one function then. None of throughput, whose maximum nobody
         knows.
         """
         if self.settings.changes or self.settings.objective == "throughput":
             return None
-        powers, capacity = self.best_known()
-        k = len(powers)
+        powers, maximum = self.best_known()
+        utility, network, k = self.utility, self._first, len(powers)
+
+        def value(X: Array) -> Array:
+            return utility.value(network, X)
+
         sobol = qmc.Sobol(k, rng=stream(0, "truth points"))
         points = self._low + sobol.random(_N_TRUTH_POINTS) * (self._high - self._low)
         name = f"WLAN of {k} access points and {len(self.topology.users)} users"
-        return GroundTruth(
-            points, self._first.value(points), capacity, powers, "Mbit/s", "dBm", name, self._first.value
-        )
+        name = f"{name}: {utility.label}" if utility.label else name
+        return GroundTruth(points, value(points), maximum, powers, utility.unit, "dBm", name, value)
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
-        """What simple ways reach within a budget of joint settings, Mbit/s without noise; see ``references``."""
-        found = references(self._first, self._low, self._high, budget=budget, seed=seed)
-        return {reference.label: reference.capacity for reference in found.values()}
+        """What simple ways reach within a budget of joint settings, without noise; see ``references``."""
+        return {reference.label: reference.value for reference in self._references(budget, seed)}
+
+    def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
+        """Where those ways end: powers (k,), dBm."""
+        return {reference.label: reference.powers for reference in self._references(budget, seed)}
+
+    def _references(self, budget: int, seed: int) -> list[Reference]:
+        arguments: dict[str, Any] = {"budget": budget, "seed": seed, "utility": self.utility}
+        return list(references(self._first, self._low, self._high, **arguments).values())
+
+    def worst_off(self, powers: ArrayLike) -> dict[str, float]:
+        """What the access point and the user get that get least at joint powers, Mbit/s, without noise.
+
+        Users count as they are when an episode begins, and access points that have some. With ns-3 this is a
+        simulation.
+
+        Args:
+            powers: Transmit powers (k,), dBm.
+
+        Returns:
+            By a name with its unit; nothing where users change, a simulation failed, or nobody is there.
+        """
+        network = self._first
+        if self.settings.changes or not network.present.any():
+            return {}
+        told = self._world.rates(network, self.topology.users, np.asarray(powers, dtype=float))
+        if not isinstance(told, np.ndarray):
+            return {}
+        rates = told.mean(axis=0)
+        sums = Utility().of_points(network, rates[None])[0]
+        return {
+            "worst access point (Mbit/s)": float(sums[network.n_users > 0].min()),
+            "worst user (Mbit/s)": float(rates[network.present].min()),
+        }
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
         """Begin an episode, all powers in the middle of their range, all users there. Nothing is measured.
@@ -251,7 +297,7 @@ if it failed |
         return self._world.source
 
     def outcomes(self, powers: ArrayLike) -> Array:
-        """What the radio gives each access point at joint powers, Mbit/s, with users where they are now, without noise.
+        """What each access point has at joint powers, by the utility, with users where they are now, without noise.
 
         Args:
             powers: Transmit powers (k,), dBm.
@@ -306,5 +352,5 @@ if it failed |
     def _text(self) -> str:
         episode = self._current()
         powers = " ".join(f"{power:.1f}" for power in episode.powers)
-        now = f"{episode.totals[-1]:.1f} Mbit/s" if episode.totals else "nothing measured"
+        now = f"{episode.totals[-1]:.1f} {self.utility.unit}" if episode.totals else "nothing measured"
         return f"WLAN: round {episode.round} of {self.max_cycles}, {now}, powers {powers} dBm\n"

@@ -14,6 +14,7 @@ from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.radio import noise_dbm
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology, topology_of
+from swarmbo_envs.wlan_power.utility import Utility
 
 if TYPE_CHECKING:
     from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
@@ -70,13 +71,19 @@ class World:
     @property
     def source(self) -> dict[str, Any]:
         """What outcomes are and what they come from; plain data."""
-        named = {"objective": self.settings.objective, "radio": self.settings.radio}
+        named: dict[str, Any] = {"objective": self.settings.objective, "radio": self.settings.radio}
+        if self.settings.utility != "sum":
+            named["utility"] = self.settings.utility
+        if self.settings.rate_mbps is not None:
+            named["rate_mbps"] = self.settings.rate_mbps
         return named if self.radio is None else named | self.radio.source
 
     def description(self) -> dict[str, Any]:
         """What makes it this world, as plain JSON; files by what is in them, not by where they lie."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"], settings["topology"]
+        if self.settings.utility == "sum":  # as states had it before there were others
+            del settings["utility"], settings["rate_mbps"]
         simulation = settings.pop("simulation")
         if self.radio is None:
             del settings["objective"]
@@ -106,10 +113,15 @@ class World:
         noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
         return Network(loss, serving, present.copy(), disturbs, noise_mw, s.bandwidth_mhz)
 
-    def outcomes(
+    @property
+    def utility(self) -> Utility:
+        """How rates of users are put together."""
+        return Utility(self.settings.utility, self.settings.rate_mbps or 0.0)
+
+    def rates(
         self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
-    ) -> "tuple[Float[np.ndarray, ' k'], Failure | None]":
-        """What the radio gives each access point, Mbit/s, without noise; and why there is nothing (NaN) if so.
+    ) -> "Float[np.ndarray, 'runs m'] | Failure":
+        """What the radio gives each user, Mbit/s, without noise, in each of its runs; or why there is nothing.
 
         Args:
             network: As it is.
@@ -117,9 +129,29 @@ class World:
             powers: Transmit powers, dBm.
         """
         if self.radio is None:
-            return network.factor_values(powers[None])[0], None
-        told = self.radio.factor_values(network, self.topology, users, powers)
-        return (told, None) if isinstance(told, np.ndarray) else (np.full(len(powers), np.nan), told)
+            return network.user_capacities(powers[None])
+        return self.radio.user_rates(network, self.topology, users, powers)
+
+    def outcomes(
+        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
+    ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
+        """What each access point and the network have, without noise; and why there is nothing (NaN) if so.
+
+        Args:
+            network: As it is.
+            users: Where they are, m.
+            powers: Transmit powers, dBm.
+        """
+        utility = self.utility
+        if self.radio is None:
+            values = utility.factor_values(network, powers[None])
+        else:
+            told = self.rates(network, users, powers)
+            if not isinstance(told, np.ndarray):
+                return np.full(len(powers), np.nan), np.nan, told
+            values = utility.of_points(network, told)
+        mean = values.mean(axis=0) if len(values) > 1 else values[0]
+        return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 
     def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
         """What the access points measure at the episode's powers, written into the episode.
@@ -132,14 +164,14 @@ class World:
             Their infos.
         """
         s, k = self.settings, len(self.hears)
-        values, why = self.outcomes(network, episode.users, episode.powers)
-        episode.totals.append(float(values.sum()))
+        values, true, why = self.outcomes(network, episode.users, episode.powers)
+        episode.totals.append(true)
         names = {"episode": episode.number, "round": episode.round}
         luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
         noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
         noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
         noisy[luck[:k] < s.failure_rate] = np.nan
-        total = float(values.sum() + noise[k]) if luck[k] >= s.failure_rate else np.nan
+        total = float(true + noise[k]) if luck[k] >= s.failure_rate else np.nan
         outcomes = np.full(k, total) if s.outcomes == "total" else noisy
         episode.last = np.where(np.isnan(outcomes), episode.last, outcomes)
         source = self.source if why is None else self.source | {"failure": why.reason}

@@ -32,12 +32,12 @@ def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_for
     drawn = {path.name for path in draw_run(tmp_path / "run")}
     assert drawn == {"regret.png", "traffic.png", "variables.png", "factor_graph.png", "run.gif"}
     with Image.open(tmp_path / "run" / "figures" / "run.gif") as film:
-        assert film.n_frames == len({*np.flatnonzero(np.diff(np.maximum.accumulate([0.0, *true])) > 0), 17})
+        assert film.n_frames == (np.diff(np.maximum.accumulate([0.0, *true])) > 0).sum()
         film.seek(film.n_frames - 1)
         last = np.asarray(film.convert("RGB"), dtype=float)
     env = wlan_power_v0.parallel_env(render_mode="rgb_array", max_cycles=18)
     env.reset(seed=scenario.seed)
-    for joint in joints:
+    for joint in joints[: true.argmax() + 1]:  # it ends on the best
         env.step({agent: np.array([power]) for agent, power in zip(env.agents, joint.location, strict=True)})
     assert np.abs(last - env.render()).mean() < 4.0  # the same picture, but for its fewer colours
 

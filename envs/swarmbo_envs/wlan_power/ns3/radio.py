@@ -61,14 +61,14 @@ class Ns3Radio:
         first = self.settings.run
         return [first] if self.objective == "capacity" else list(range(first, first + self.settings.runs))
 
-    def factor_values(
+    def user_rates(
         self,
         network: Network,
         topology: Topology,
         users: Float[np.ndarray, "m 2"],
         powers: Float[np.ndarray, " k"],
-    ) -> Float[np.ndarray, " k"] | Failure:
-        """Outcome of every access point, Mbit/s, or why there is none.
+    ) -> Float[np.ndarray, "runs m"] | Failure:
+        """What each user gets in each run, Mbit/s (0 if gone), or why there is nothing.
 
         Args:
             network: As it is now.
@@ -76,19 +76,18 @@ class Ns3Radio:
             users: Where its users are (m, 2), m.
             powers: Transmit powers, dBm.
         """
-        values = np.zeros(network.n_points)
+        rates = np.zeros((len(self.runs), len(network.present)))
         if not network.present.any():
-            return values
+            return rates
         question = self._question(network, topology, users, powers)
-        told: list[Float[np.ndarray, " k"]] = []
-        for answer in self._children.ask([{**question, "run": run} for run in self.runs]):
+        for row, answer in zip(rates, self._children.ask([{**question, "run": run} for run in self.runs]), strict=True):
             if isinstance(answer, Failure):
                 return answer
             by_user = np.array(answer["mbps"] if self.objective == "throughput" else answer["sinr"], dtype=float)
             if self.objective == "capacity":
                 by_user = network.bandwidth_mhz * np.log1p(by_user) / math.log(2.0)
-            told.append(np.bincount(network.serving[network.present], by_user, minlength=network.n_points))
-        return np.mean(told, axis=0)
+            row[network.present] = by_user
+        return rates
 
     def sinr(
         self,

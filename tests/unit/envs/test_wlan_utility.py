@@ -1,0 +1,192 @@
+"""What a WLAN can be tuned for, held against sums by hand and against all joint settings of small networks."""
+
+import io
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from rich.console import Console
+
+from swarmbo.compare.report import reference_table, report_rows
+from swarmbo.errors import ConfigError
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.runner import run
+from swarmbo.runs.scenario import scenario_of
+from swarmbo_envs import wlan_power_v0
+from swarmbo_envs.wlan_power import Network, Utility, best_known, references
+
+LOW, HIGH = 1.0, 25.0
+NAMES = ["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
+TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
+
+
+def utility_of(name, rate=20.0):
+    return Utility(name, rate if name == "users-above" else 0.0)
+
+
+def by_hand(name, network, x, rate=20.0):
+    """Per access point and for the network, user by user, from the formulas of the documentation."""
+    power = [10 ** (p / 10) for p in x]
+    gain = 10 ** (-network.loss_db / 10)
+    rates = [[] for _ in power]
+    for user, own in enumerate(network.serving):
+        if network.present[user]:
+            others = sum(power[j] * gain[j, user] for j in range(len(power)) if j != own and network.disturbs[own, j])
+            sinr = power[own] * gain[own, user] / (network.noise_mw + others)
+            rates[own].append(network.bandwidth_mhz * math.log2(1 + sinr))
+    of_one = {
+        "sum": sum,
+        "proportional-fair": lambda own: sum(math.log(max(r, 0.001)) for r in own),
+        "minimum-rate": lambda own: min(own, default=0.0),
+        "cell-minimum": lambda own: min(own, default=0.0),
+        "users-above": lambda own: sum(r >= rate for r in own),
+    }[name]
+    values = [of_one(own) for own in rates]
+    if name != "minimum-rate":
+        return values, sum(values)
+    return values, min((value for value, own in zip(values, rates, strict=True) if own), default=0.0)
+
+
+@st.composite
+def networks(draw, k=3, most_users=6):
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    m = draw(st.integers(1, most_users))
+    loss = generator.uniform(60.0, 105.0, size=(k, m))
+    return Network(
+        loss_db=loss,
+        serving=loss.argmin(axis=0),
+        present=generator.random(m) < 0.9,
+        disturbs=~np.eye(k, dtype=bool),
+        noise_mw=10**-9.4,
+        bandwidth_mhz=20.0,
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(network=networks(), seed=st.integers(0, 2**32 - 1))
+def test_every_utility_comes_out_as_by_hand(name, network, seed):
+    x = np.random.default_rng(seed).uniform(LOW, HIGH, size=(4, 3))
+    utility = utility_of(name)
+    outcomes, totals = utility.factor_values(network, x), utility.value(network, x)
+    for row, values, total in zip(x, outcomes, totals, strict=True):
+        expected = by_hand(name, network, row)
+        assert values.tolist() == pytest.approx(expected[0], abs=1e-9)
+        assert total == pytest.approx(expected[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=12, deadline=None)
+@given(network=networks())
+def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings(name, network):
+    grid = np.array(list(itertools.product(np.linspace(LOW, HIGH, 17), repeat=3)))
+    utility = utility_of(name)
+    powers, value = best_known(network, LOW, HIGH, 64, utility)
+    assert all(LOW <= power <= HIGH for power in powers)
+    assert value == pytest.approx(by_hand(name, network, powers)[1], abs=1e-9)
+    assert value >= utility.value(network, grid).max() * (1 - 1e-9) - 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(network=networks())
+def test_the_least_rate_of_all_cannot_be_raised_by_any_step(network):
+    """It is the true maximum: the problem has no other local ones, so a step that helps would show."""
+    utility = Utility("minimum-rate")
+    powers, value = best_known(network, LOW, HIGH, utility=utility)
+    generator = np.random.default_rng(0)
+    for size in (0.01, 0.3, 3.0):
+        near = np.clip(powers + size * generator.standard_normal((500, 3)), LOW, HIGH)
+        assert utility.value(network, near).max() <= value * (1 + 1e-6) + 1e-9
+
+
+def test_gradients_by_which_is_climbed_are_those_of_finite_differences():
+    network = wlan_power_v0.parallel_env().network
+    x, weights = np.linspace(3.0, 23.0, 12), np.linspace(0.1, 2.0, 36)
+    step = 1e-5
+    around = np.repeat(x[None], 24, axis=0) + step * np.vstack([np.eye(12), -np.eye(12)])
+    weighted = network.user_capacities(around) @ weights
+    np.testing.assert_allclose(network.gradient(x, weights), (weighted[:12] - weighted[12:]) / (2 * step), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "sum"])
+def test_each_best_known_is_the_best_of_all_by_its_own_utility(name):
+    """And nothing that simple ways find is better."""
+    network = wlan_power_v0.parallel_env().network
+    utility, own = utility_of(name), {}
+    for other in NAMES:
+        powers, _ = best_known(network, LOW, HIGH, 64, utility_of(other))
+        own[other] = float(utility.value(network, np.array([powers]))[0])
+    assert own[name] == max(own.values())
+    assert own[name] > own["sum"]
+    for reference in references(network, LOW, HIGH, budget=60, utility=utility).values():
+        assert reference.value == pytest.approx(by_hand(name, network, reference.powers)[1])
+        assert reference.value <= own[name] + 1e-9
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_access_points_are_told_the_utility_they_are_tuned_for(name, outcomes):
+    told = {"utility": name, "outcomes": outcomes, **({"rate_mbps": 20.0} if name == "users-above" else {})}
+    if (name, outcomes) == ("minimum-rate", "per-factor"):
+        with pytest.raises(ConfigError, match=r"\$\.utility: .* outcomes = 'total', since .* no sum .*'cell-minimum'"):
+            wlan_power_v0.parallel_env(topology=TRIANGLE, **told)
+        return
+    env = wlan_power_v0.parallel_env(topology=TRIANGLE, **told)
+    env.reset(seed=0)
+    x = [3.0, 20.0, 7.0]
+    *_, infos = env.step({agent: [power] for agent, power in zip(env.agents, x, strict=True)})
+    values, total = by_hand(name, env.network, x)
+    measured = [info["measurement"] for info in infos.values()]
+    assert measured == pytest.approx(values if outcomes == "per-factor" else [total] * 3)
+    assert env.outcomes(x) == pytest.approx(values)
+    assert env.get_state()["arrays"]["totals"] == pytest.approx([total])
+    source = infos["ap_0"]["source"]
+    assert source.get("utility") == (None if name == "sum" else name)
+    truth = env.ground_truth()
+    assert truth.value(np.array([x]))[0] == pytest.approx(total)
+    assert truth.maximum == env.best_known()[1] >= total
+    rates = env.network.user_capacities(np.array([x]))[0]
+    worst = env.worst_off(x)
+    assert list(worst.values()) == pytest.approx([min(rates[0], rates[1] + rates[2]), rates.min()])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"utility": "users-above"}, r"\$\.rate_mbps: got None; wanted the rate to have, .* for the utility"),
+        ({"utility": "users-above", "rate_mbps": 0.0}, r"\$\.rate_mbps: got 0\.0; wanted"),
+        ({"rate_mbps": 5.0}, r"\$\.rate_mbps: got 5\.0; wanted no rate, or the utility 'users-above'"),
+        ({"utility": "fair"}, r"\$\.utility: got 'fair'"),
+    ],
+)
+def test_utilities_that_do_not_exist_or_lack_their_rate_are_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        wlan_power_v0.parallel_env(topology=TRIANGLE, **given)
+
+
+@pytest.mark.parametrize("name", ["proportional-fair", "minimum-rate"])
+def test_a_run_ends_with_the_worst_off_beside_what_it_was_tuned_for(tmp_path, name):
+    table = {
+        "id": "swarmbo/wlan_power-v0",
+        "topology": TRIANGLE,
+        "utility": name,
+        "outcomes": "total" if name == "minimum-rate" else "per-factor",
+    }
+    summary = run(scenario_of({"name": "fair", "rounds": 4, "environment": table}), tmp_path / "run")
+    env = wlan_power_v0.parallel_env(**{key: value for key, value in table.items() if key != "id"})
+    records = RunFolder.open(tmp_path / "run").records()
+    best = max((record.joint for record in records[1:]), key=lambda joint: joint.measurement)
+    assert best.measurement == pytest.approx(by_hand(name, env.network, best.location)[1])
+    assert summary.worst_off["this run"] == pytest.approx(env.worst_off(best.location))
+    assert summary.source["utility"] == name
+    rows = dict(report_rows(summary))
+    assert float(rows["worst user (Mbit/s)"]) == pytest.approx(
+        env.network.user_capacities(np.array([best.location])).min(), rel=1e-3
+    )
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(reference_table(summary))
+    text = console.export_text()
+    assert "worst access point (Mbit/s)" in text
+    assert ("below the best known" in text) == (name == "proportional-fair")  # logarithms have no shares
+    assert set(summary.worst_off) == {"this run", *summary.references}
