@@ -2,7 +2,6 @@
 
 from swarmbo.kernels.covariance import (
     Covariance as Covariance,
-    correlation_and_slopes as correlation_and_slopes,
 )
 from swarmbo.kernels.registry import (
     KERNEL_NAMES as KERNEL_NAMES,

@@ -16,7 +16,6 @@ from jaxtyping import Float
 from swarmbo.kernels.registry import KernelName
 from swarmbo.kernels.stationary import (
     correlation,
-    correlation_and_slope,
     kernel_matrix,
     kernel_matrix_gradient,
     scaled_distance,
@@ -62,31 +61,3 @@ class Covariance:
         by_time = kernel_matrix_gradient(self.time_kernel, t, u, fade, 1.0)
         then = correlation(self.time_kernel, scaled_distance(t, u, fade))
         return np.concatenate([by_place * then, by_time * kernel_matrix(self.kernel, x, z, own, self.outputscale)])
-
-
-def correlation_and_slopes(
-    kernel: KernelName,
-    time_kernel: KernelName | None,
-    weights: Float[np.ndarray, " d"],
-    squares: Float[np.ndarray, "d n"],
-) -> tuple[Float[np.ndarray, " n"], list[tuple[slice, Float[np.ndarray, " n"]]]]:
-    """Correlations of pairs of points, and what multiplies a coordinate's share in d c / d log lengthscale.
-
-    The derivative of the correlation with respect to log l_j is slope_j (x_j - z_j)² / l_j²; slope_j is w(r) of
-    ``correlation_slope``, times the other kernel of the product.
-
-    Args:
-        kernel: Over the places.
-        time_kernel: Over the last coordinate; None where all are places.
-        weights: 1 / l_j².
-        squares: (x_j - z_j)² of each pair, one row a coordinate.
-
-    Returns:
-        Correlations, and for each kernel the rows that it sees with their slope.
-    """
-    if time_kernel is None:
-        near, slope = correlation_and_slope(kernel, np.sqrt(weights @ squares))
-        return near, [(slice(None), slope)]
-    near, slope = correlation_and_slope(kernel, np.sqrt(weights[:-1] @ squares[:-1]))
-    then, fade = correlation_and_slope(time_kernel, np.sqrt(weights[-1] * squares[-1]))
-    return near * then, [(slice(None, -1), slope * then), (slice(-1, None), near * fade)]

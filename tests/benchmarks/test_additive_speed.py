@@ -12,10 +12,10 @@ import pytest
 from scipy.linalg import solve_triangular
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, TimeAxis, TimeCorrelation
-from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior
-from swarmbo.belief.gp.additive_prior import AdditivePrior
 from swarmbo.belief.gp.conditioning import condition
+from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.grid_posterior import whiten
+from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -87,9 +87,9 @@ def test_warm_fit_of_24_variables_at_100(benchmark, outcomes):
 
 def test_log_posterior_with_gradient_against_finite_differences(benchmark):
     belief = powell_belief()
-    prior = AdditivePrior.of(belief.settings, belief.graph.factors, (4,) * 6, "hierarchical", [1e-3])
+    prior = HyperparameterPrior.of(belief.settings, belief.graph.factors, (4,) * 6, "hierarchical", [1e-3])
     z = (belief.totals - belief.totals.mean()) / belief.totals.std()
-    log_posterior = AdditiveLogPosterior(
+    log_posterior = LogPosterior(
         prior, ["matern52"] * 6, belief.scopes, belief.domain.to_unit(belief.X), z, np.zeros(100)
     )
     by_difference_s = 32 * seconds(lambda: log_posterior.evidence(prior.centre), number=20)

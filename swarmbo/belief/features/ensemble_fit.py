@@ -10,8 +10,8 @@ from swarmbo.belief.features.ensemble_data import of_part
 from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings, FittedLengthscales, Member, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_fit import units
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.gp.fit import units
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
@@ -124,7 +124,7 @@ def _fit_variances(
 ) -> Member:
     """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + n I), on a grid.
 
-    One eigendecomposition of G makes each pair cost O(t). The constant c is profiled as in ``gp.fitting``.
+    One eigendecomposition of G makes each pair cost O(t). The constant c is profiled as in ``gp.evidence``.
     """
     values, Q = np.linalg.eigh(G)
     low = np.log(settings.noise_floor)

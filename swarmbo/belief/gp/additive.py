@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.additive_fit import fit_additive, prior_hyperparameters, units
 from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, no_data, own_kernels
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior, Outcomes
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
 from swarmbo.belief.gp.additive_state import read_additive_state, write_additive_state
 from swarmbo.belief.gp.data import checked_evaluations, checked_moments, checked_points
+from swarmbo.belief.gp.fit import fit_additive, prior_hyperparameters, units
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.gp.regrouping import kept_factors, regrouped
 from swarmbo.errors import ConfigError, ShapeError

@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
 from swarmbo.belief.gp.data import checked_outcomes
-from swarmbo.belief.gp.fitting import fit_hyperparameters, hyperparameters_at, profiled_mean
+from swarmbo.belief.gp.fit import fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters
+from swarmbo.belief.gp.observations import Observations
 from swarmbo.belief.gp.prediction import FactorisedGP
-from swarmbo.belief.gp.priors import HyperparameterPrior
 from swarmbo.belief.gp.state import read_state, write_state
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
@@ -67,8 +67,7 @@ class ExactGP(FactorisedGP):
             settings: Kernel, priors, effort of the fit.
             domain: The box of physical points.
         """
-        prior = HyperparameterPrior.of(settings, domain)
-        return cls._empty(settings, domain, hyperparameters_at(settings, prior, prior.centre))
+        return cls._empty(settings, domain, prior_field_hyperparameters(settings, domain))
 
     @classmethod
     def from_hyperparameters(
@@ -200,26 +199,20 @@ class ExactGP(FactorisedGP):
             The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
             the prior where they say nothing about the scale.
         """
-        hyperparameters = fit_hyperparameters(
-            self.settings,
-            self.domain,
-            self._to_unit(self.X),
-            self.y,
-            rng,
-            previous=self.hyperparameters if self.is_fitted else None,
-        )
+        U, n, d = self._to_unit(self.X), self.n_data, self.domain.n_dims
+        moments = U[:, d] if self.has_time else np.zeros(n)
+        data = Observations(U[:, :d], np.zeros(n, dtype=int), self.y, np.zeros(n), moments)
+        previous = self.hyperparameters if self.is_fitted else None
+        hyperparameters = fit_field(self.settings, self.domain, data, rng, previous)
         refitted = replace(self, hyperparameters=hyperparameters)
-        U = self._to_unit(self.X)
-        L, jitter = factorise(refitted._prior_cov(U, U) + hyperparameters.noise_variance * np.eye(self.n_data))
+        L, jitter = factorise(refitted._prior_cov(U, U) + hyperparameters.noise_variance * np.eye(n))
         z = (self.y - hyperparameters.offset) / hyperparameters.scale
-        mean = profiled_mean(L, z)
         return replace(
             refitted,
-            hyperparameters=msgspec.structs.replace(hyperparameters, mean=mean),
             pending=self.pending[:0],
             L=L,
-            whitened=solve_lower(L, z - mean),
-            jitter=np.full(self.n_data, jitter),
+            whitened=solve_lower(L, z - hyperparameters.mean),
+            jitter=np.full(n, jitter),
             tells_since_fit=0,
             is_fitted=True,
         )

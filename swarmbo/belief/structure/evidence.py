@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior, maximise
-from swarmbo.belief.gp.additive_prior import AdditivePrior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fitting import standardisation
+from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.belief.structure.partitions import Scopes
 
 _SHORT_LENGTHSCALE = 0.15  # of a side: where a first search looks for narrow peaks
@@ -110,18 +110,18 @@ class ScopeEvidence:
     def _fitted(self, scopes: Scopes) -> ScopeFit:
         settings, sizes = msgspec.structs.replace(self.settings, factors={}), [len(scope) for scope in scopes]
         model = "hierarchical" if settings.lengthscales == "auto" else settings.lengthscales
-        prior = AdditivePrior.of(settings, [""] * len(sizes), sizes, model, [settings.noise_median])
+        prior = HyperparameterPrior.of(settings, [""] * len(sizes), sizes, model, [settings.noise_median])
         z, varies = self.standardised()
         theta, log_weight = prior.centre, 0.0
         if varies:
             kernels = [settings.kernel] * len(sizes)
-            log_posterior = AdditiveLogPosterior(prior, kernels, scopes, self.U, z, np.zeros(len(z)))
+            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, np.zeros(len(z)))
             theta, log_weight = maximise(log_posterior, self._starts(prior, scopes), settings.max_iterations)
         lengthscales, outputscales, noises = prior.unpack(theta)
         parts = tuple(np.split(lengthscales, np.cumsum(sizes)[:-1]))
         return ScopeFit(scopes, log_weight, parts, outputscales, float(noises[0]))
 
-    def _starts(self, prior: AdditivePrior, scopes: Scopes) -> list[Float[np.ndarray, " p"]]:
+    def _starts(self, prior: HyperparameterPrior, scopes: Scopes) -> list[Float[np.ndarray, " p"]]:
         if self.start is not None:
             lengths = [self.start.lengthscales[v] * math.sqrt(len(scope)) for scope in scopes for v in scope]
             _, outputscales, _ = prior.unpack(prior.centre)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from swarmbo.kernels import KERNEL_NAMES, Covariance, correlation_and_slopes
+from swarmbo.kernels import KERNEL_NAMES, Covariance
 
 LENGTHSCALES = np.array([0.3, 1.7, 4.0])  # two places, then rounds
 FORMULAS = {
@@ -48,18 +48,3 @@ def test_gradient_equals_finite_differences(kernel, time_kernel):
         for j in range(len(Z)):
             expected = approx_fprime(x, lambda at, j=j: prior.matrix(at[None], Z)[0, j], 1e-7)
             np.testing.assert_allclose(gradient[:, i, j], expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(("kernel", "time_kernel"), [*PAIRS, ("matern52", None)])
-def test_slopes_give_the_derivatives_by_log_lengthscales(kernel, time_kernel):
-    squares = np.random.default_rng(4).uniform(0.1, 2.0, size=(3, 7))
-
-    def correlations(log_lengthscales):
-        return correlation_and_slopes(kernel, time_kernel, np.exp(-2 * log_lengthscales), squares)[0]
-
-    at = np.log(LENGTHSCALES)
-    _, slopes = correlation_and_slopes(kernel, time_kernel, LENGTHSCALES**-2, squares)
-    derivative = np.concatenate([slope * squares[rows] / LENGTHSCALES[rows, None] ** 2 for rows, slope in slopes])
-    for pair in range(7):
-        expected = approx_fprime(at, lambda log, pair=pair: correlations(log)[pair], 1e-7)
-        np.testing.assert_allclose(derivative[:, pair], expected, rtol=1e-4, atol=1e-6)

@@ -6,9 +6,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, FactorPrior
-from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior, maximise
-from swarmbo.belief.gp.additive_prior import AdditivePrior
+from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, draw
 from swarmbo.spaces import Domain
@@ -22,11 +22,11 @@ UNIT = Domain(np.zeros(4), np.ones(4))
 def log_posterior_of(way, model, kernels, t=14, settings=None, seed=0):
     rng = np.random.default_rng(seed)
     channel = None if way == "total" else rng.integers(TOTAL, 3, size=t)
-    prior = AdditivePrior.of(
+    prior = HyperparameterPrior.of(
         settings or AdditiveGPSettings(), GRAPH.factors, (2, 2, 3), model, [1e-3] if way == "total" else [1e-3] * 4
     )
     z, U, extra = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, 0.0, 0.1)
-    return AdditiveLogPosterior(prior, kernels, COLUMNS, U, z, extra, channel), prior
+    return LogPosterior(prior, kernels, COLUMNS, U, z, extra, channel), prior
 
 
 def dense_evidence(log_posterior, prior, theta, kernels, way, seed=0, t=14):
@@ -97,8 +97,8 @@ def test_evidence_and_profiled_means_equal_dense_formulas(way, kernels, seed):
 def test_evidence_of_one_factor_equals_scikit_learns_with_its_gradient():
     rng = np.random.default_rng(0)
     U, y = rng.random((40, 2)), rng.normal(size=40)
-    prior = AdditivePrior.of(AdditiveGPSettings(), ["f"], [2], "separate", [1e-3])
-    log_posterior = AdditiveLogPosterior(prior, ["matern52"], [(0, 1)], U, y, np.zeros(40))
+    prior = HyperparameterPrior.of(AdditiveGPSettings(), ["f"], [2], "separate", [1e-3])
+    log_posterior = LogPosterior(prior, ["matern52"], [(0, 1)], U, y, np.zeros(40))
     theta = np.log([0.3, 0.6, 1.4, 0.05])
     mean = float(log_posterior.means(theta)[0])
     oracle = GaussianProcessRegressor(
@@ -115,7 +115,7 @@ def test_the_prior_is_the_normal_that_its_documentation_names(model):
     settings = AdditiveGPSettings(
         lengthscale_log_median=-1.0, lengthscale_log_std=0.7, deviation_log_std=0.2, outputscale_log_std=0.8
     )
-    prior = AdditivePrior.of(settings, GRAPH.factors, (2, 2, 3), model, [1e-3])
+    prior = HyperparameterPrior.of(settings, GRAPH.factors, (2, 2, 3), model, [1e-3])
     covariance = np.linalg.inv(prior.precision)
     q = prior.n_lengthscales
     lengths = covariance[:q, :q]
@@ -145,7 +145,7 @@ def test_a_factor_may_have_a_kernel_and_priors_of_its_own():
     settings = AdditiveGPSettings(
         factors={"g": own}, lengthscales="separate", lengthscale_log_std=0.9, outputscale_log_std=0.7, noise_median=2e-3
     )
-    prior = AdditivePrior.of(settings, GRAPH.factors, (2, 2, 3), "separate", [1e-3])
+    prior = HyperparameterPrior.of(settings, GRAPH.factors, (2, 2, 3), "separate", [1e-3])
     np.testing.assert_allclose(prior.centre[2:4], 0.5 + 0.5 * np.log(2.0))
     np.testing.assert_allclose(prior.centre[:2], settings.lengthscale_log_median + 0.5 * np.log(2.0))
     np.testing.assert_allclose(np.exp(prior.centre[7:10]), [1 / 3, 2.0, 1 / 3])

@@ -19,9 +19,9 @@ from swarmbo.belief import (
     TimeAxis,
     TimeCorrelation,
 )
-from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior
-from swarmbo.belief.gp.additive_prior import AdditivePrior
+from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.settings import convert
@@ -250,9 +250,9 @@ def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel
     t, prior_settings = 14, AdditiveGPSettings(time=TimeAxis(kernel))
     channel = None if way == "total" else rng.integers(TOTAL, 3, size=t)
     medians = [1e-3] if way == "total" else [1e-3] * 4
-    prior = AdditivePrior.of(prior_settings, GRAPH.factors, (2, 2, 1), lengthscales, medians)
+    prior = HyperparameterPrior.of(prior_settings, GRAPH.factors, (2, 2, 1), lengthscales, medians)
     moments = rng.integers(0, 9, size=t).astype(float)
-    log_posterior = AdditiveLogPosterior(
+    log_posterior = LogPosterior(
         prior,
         ["matern52"] * 3,
         COLUMNS,
@@ -265,8 +265,9 @@ def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel
     theta = prior.sample(rng)
     expected = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
     np.testing.assert_allclose(log_posterior(theta)[1], expected, rtol=1e-3, atol=1e-3)
-    assert abs(expected[-1]) > 1e-3
-    assert prior.pace(theta) == pytest.approx(np.exp(theta[-1]))
+    place = prior.n_lengthscales
+    assert abs(expected[place]) > 1e-3
+    assert prior.time_lengthscale(theta) == pytest.approx(np.exp(theta[place]))
 
 
 def test_evidence_of_the_fit_equals_that_of_the_belief():
@@ -278,13 +279,11 @@ def test_evidence_of_the_fit_equals_that_of_the_belief():
     h = fitted.hyperparameters
     assert len(h.times) == 3
     assert len({time.lengthscale for time in h.times}) == 1
-    prior = AdditivePrior.of(own, GRAPH.factors, (2, 2, 1), own.lengthscale_model([2, 2, 1], alone=False), [1e-4])
+    prior = HyperparameterPrior.of(own, GRAPH.factors, (2, 2, 1), own.lengthscale_model([2, 2, 1], alone=False), [1e-4])
     lengths = np.concatenate([h.lengthscale_array(i) for i in range(3)])
     theta = prior.pack(lengths, np.array(h.outputscales), np.array([h.total_noise_variance]), h.times[0].lengthscale)
     z = (outcomes.sum(axis=1) - outcomes.sum(axis=1).mean()) / h.common_scale
-    log_posterior = AdditiveLogPosterior(
-        prior, h.kernels, COLUMNS, X, z, np.zeros(15), None, (h.times[0].kernel, moments)
-    )
+    log_posterior = LogPosterior(prior, h.kernels, COLUMNS, X, z, np.zeros(15), None, (h.times[0].kernel, moments))
     assert log_posterior.evidence(theta) == pytest.approx(fitted.log_evidence(), abs=1e-6)
 
 

@@ -5,9 +5,12 @@ from scipy.optimize import approx_fprime, minimize_scalar
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp import fitting
-from swarmbo.belief.gp.fitting import LogPosterior, fit_hyperparameters, profiled_mean, standardisation, warm_start
-from swarmbo.belief.gp.priors import HyperparameterPrior
+from swarmbo.belief.gp import evidence
+from swarmbo.belief.gp.evidence import LogPosterior
+from swarmbo.belief.gp.fit import fit_field, warm_start
+from swarmbo.belief.gp.observations import Observations
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
 from swarmbo.spaces import Domain
 
@@ -21,14 +24,23 @@ def sample_field(seed, n, lengthscales, noise_std=0.05, name="matern52"):
     return U, np.linalg.cholesky(K) @ rng.normal(size=n)
 
 
+def log_posterior_of(gp_settings, prior, U, z):
+    return LogPosterior(prior, [gp_settings.kernel], [range(2)], U, z, np.zeros(len(z)))
+
+
+def fit_hyperparameters(gp_settings, U, z, seed=0, previous=None):
+    data = Observations(U, np.zeros(len(z), dtype=int), z, np.zeros(len(z)), np.zeros(len(z)))
+    return fit_field(gp_settings, SQUARE, data, np.random.default_rng(seed), previous)
+
+
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 @pytest.mark.parametrize("model", ["shared", "hierarchical", "separate"])
 def test_gradient_of_the_log_posterior_equals_finite_differences(name, model):
     gp_settings = ExactGPSettings(kernel=name, lengthscales=model)
-    prior = HyperparameterPrior.of(gp_settings, SQUARE)
+    prior = HyperparameterPrior.of_field(gp_settings, SQUARE)
     U, z = sample_field(0, 25, [0.3, 0.6])
     U[3], z[3] = U[4], z[4] + 0.05  # a duplicate, where Matern-1/2 has its cusp
-    log_posterior = LogPosterior.of(gp_settings, prior, U, z + 0.7)
+    log_posterior = log_posterior_of(gp_settings, prior, U, z + 0.7)
     rng = np.random.default_rng(1)
     for theta in (prior.centre, prior.sample(rng), prior.sample(rng)):
         _, gradient = log_posterior(theta)
@@ -40,19 +52,15 @@ def test_gradient_of_the_log_posterior_equals_finite_differences(name, model):
 @pytest.mark.parametrize("name", KERNEL_NAMES)
 def test_log_posterior_is_the_best_evidence_over_constant_means_plus_the_prior(name):
     gp_settings = ExactGPSettings(kernel=name)
-    prior = HyperparameterPrior.of(gp_settings, SQUARE)
+    prior = HyperparameterPrior.of_field(gp_settings, SQUARE)
     U, z = sample_field(0, 12, [0.3, 0.6])
     theta = prior.sample(np.random.default_rng(0))
-    lengthscales, outputscale, noise_variance = prior.unpack(theta)
+    lengthscales, (outputscale,), (noise_variance,) = prior.unpack(theta)
     K = kernel_matrix(name, U, U, lengthscales, outputscale) + noise_variance * np.eye(12)
     best = minimize_scalar(lambda m: -multivariate_normal(np.full(12, m), K).logpdf(z), bracket=(-1.0, 1.0))
     expected = -float(best.fun) + prior.log_density(theta)[0]
-    assert LogPosterior.of(gp_settings, prior, U, z)(theta)[0] == pytest.approx(expected, abs=1e-6)
-    assert profiled_mean(np.linalg.cholesky(K), z) == pytest.approx(float(best.x), abs=1e-5)
-
-
-def test_profiled_mean_without_data_is_zero():
-    assert profiled_mean(np.zeros((0, 0)), np.zeros(0)) == 0.0
+    assert log_posterior_of(gp_settings, prior, U, z)(theta)[0] == pytest.approx(expected, abs=1e-6)
+    assert log_posterior_of(gp_settings, prior, U, z).means(theta) == pytest.approx(float(best.x), abs=1e-5)
 
 
 @given(
@@ -82,7 +90,7 @@ def test_a_fit_recovers_planted_lengthscales(planted):
     found = []
     for seed in range(5):
         U, z = sample_field(seed, 120, planted)
-        fitted = fit_hyperparameters(ExactGPSettings(), SQUARE, U, z, np.random.default_rng(0))
+        fitted = fit_hyperparameters(ExactGPSettings(), U, z)
         found.append([*fitted.lengthscales, np.sqrt(fitted.noise_variance) * fitted.scale])
     medians = np.median(found, axis=0)
     np.testing.assert_allclose(np.log(medians[:2]), np.log(planted), atol=np.log(1.35))
@@ -91,12 +99,13 @@ def test_a_fit_recovers_planted_lengthscales(planted):
 
 def test_the_fit_ends_where_the_gradient_vanishes_and_no_start_is_better():
     gp_settings = ExactGPSettings()
-    prior = HyperparameterPrior.of(gp_settings, SQUARE)
+    prior = HyperparameterPrior.of_field(gp_settings, SQUARE)
     U, z = sample_field(2, 40, [0.3, 0.3])
     offset, scale, _ = standardisation(z)
-    log_posterior = LogPosterior.of(gp_settings, prior, U, (z - offset) / scale)
-    h = fit_hyperparameters(gp_settings, SQUARE, U, z, np.random.default_rng(0))
-    value, gradient = log_posterior(prior.pack(np.array(h.lengthscales), h.outputscale, h.noise_variance))
+    log_posterior = log_posterior_of(gp_settings, prior, U, (z - offset) / scale)
+    h = fit_hyperparameters(gp_settings, U, z)
+    theta = prior.pack(np.array(h.lengthscales), np.array([h.outputscale]), np.array([h.noise_variance]))
+    value, gradient = log_posterior(theta)
     assert np.abs(gradient).max() < 0.02
     rng = np.random.default_rng(5)
     assert value > max(log_posterior(prior.sample(rng))[0] for _ in range(300))
@@ -108,7 +117,7 @@ def test_the_fit_ends_where_the_gradient_vanishes_and_no_start_is_better():
 def test_few_points_do_not_collapse_the_fit(n):
     for seed in range(6):
         U, z = sample_field(seed, n, [0.25, 0.25])
-        h = fit_hyperparameters(ExactGPSettings(), SQUARE, U, z, np.random.default_rng(0))
+        h = fit_hyperparameters(ExactGPSettings(), U, z)
         assert all(0.05 < lengthscale < 2.0 for lengthscale in h.lengthscales)
         assert 0.1 < h.outputscale < 10.0
         assert 1e-6 <= h.noise_variance < 0.2
@@ -117,7 +126,7 @@ def test_few_points_do_not_collapse_the_fit(n):
 def test_lengthscale_models_differ_as_they_say():
     U, z = sample_field(1, 80, [0.1, 0.8])
     by_model = {
-        model: fit_hyperparameters(ExactGPSettings(lengthscales=model), SQUARE, U, z, np.random.default_rng(0))
+        model: fit_hyperparameters(ExactGPSettings(lengthscales=model), U, z)
         for model in ("shared", "hierarchical", "separate")
     }
     ratio = {model: h.lengthscales[1] / h.lengthscales[0] for model, h in by_model.items()}
@@ -127,14 +136,14 @@ def test_lengthscale_models_differ_as_they_say():
 
 def test_equal_seeds_fit_equal_hyperparameters():
     U, z = sample_field(1, 30, [0.3, 0.3])
-    first, second = (fit_hyperparameters(ExactGPSettings(), SQUARE, U, z, np.random.default_rng(4)) for _ in range(2))
+    first, second = (fit_hyperparameters(ExactGPSettings(), U, z, 4) for _ in range(2))
     assert first == second
 
 
 def test_a_warm_start_keeps_the_physical_variances_under_a_new_scale():
-    prior = HyperparameterPrior.of(ExactGPSettings(), SQUARE)
+    prior = HyperparameterPrior.of_field(ExactGPSettings(), SQUARE)
     previous = Hyperparameters("matern52", (0.2, 0.4), 1.5, 0.02, scale=10.0)
-    lengthscales, outputscale, noise_variance = prior.unpack(warm_start(prior, previous, 25.0))
+    lengthscales, (outputscale,), (noise_variance,) = prior.unpack(warm_start(prior, previous, 25.0))
     np.testing.assert_allclose(lengthscales, (0.2, 0.4))
     assert outputscale * 25.0**2 == pytest.approx(1.5 * 10.0**2)
     assert noise_variance * 25.0**2 == pytest.approx(0.02 * 10.0**2)
@@ -144,13 +153,11 @@ def test_a_warm_start_keeps_the_physical_variances_under_a_new_scale():
 
 def test_a_fit_is_never_worse_than_its_warm_start():
     U, z = sample_field(1, 40, [0.3, 0.3])
-    prior = HyperparameterPrior.of(ExactGPSettings(), SQUARE)
-    best = fit_hyperparameters(ExactGPSettings(restarts=10), SQUARE, U, z, np.random.default_rng(0))
-    hurried = fit_hyperparameters(
-        ExactGPSettings(restarts=0, max_iterations=1), SQUARE, U, z, np.random.default_rng(0), previous=best
-    )
-    cold = fit_hyperparameters(ExactGPSettings(restarts=0, max_iterations=1), SQUARE, U, z, np.random.default_rng(0))
-    log_posterior = LogPosterior.of(ExactGPSettings(), prior, U, (z - best.offset) / best.scale)
+    prior = HyperparameterPrior.of_field(ExactGPSettings(), SQUARE)
+    best = fit_hyperparameters(ExactGPSettings(restarts=10), U, z)
+    hurried = fit_hyperparameters(ExactGPSettings(restarts=0, max_iterations=1), U, z, previous=best)
+    cold = fit_hyperparameters(ExactGPSettings(restarts=0, max_iterations=1), U, z)
+    log_posterior = log_posterior_of(ExactGPSettings(), prior, U, (z - best.offset) / best.scale)
     from_best, from_hurried, from_cold = (
         log_posterior(warm_start(prior, h, best.scale))[0] for h in (best, hurried, cold)
     )
@@ -215,11 +222,11 @@ def test_the_gradient_is_that_of_the_evidence_with_what_was_added_to_the_diagona
         full = lower + lower.T - np.diag(K.diagonal())
         return np.asfortranarray(np.linalg.cholesky(full + jitter * np.eye(len(K)))), jitter
 
-    monkeypatch.setattr(fitting, "factorise", with_jitter)
+    monkeypatch.setattr(evidence, "factorise", with_jitter)
     gp_settings = ExactGPSettings(lengthscales=model)
-    prior = HyperparameterPrior.of(gp_settings, SQUARE)
+    prior = HyperparameterPrior.of_field(gp_settings, SQUARE)
     U, z = sample_field(2, 20, [0.3, 0.6])
-    log_posterior = LogPosterior.of(gp_settings, prior, U, z)
+    log_posterior = log_posterior_of(gp_settings, prior, U, z)
     theta = prior.centre
     numeric = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
     np.testing.assert_allclose(log_posterior(theta)[1], numeric, rtol=1e-4, atol=1e-4)

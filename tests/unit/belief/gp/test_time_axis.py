@@ -10,8 +10,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Hyperparameter, Kernel, Matern
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
-from swarmbo.belief.gp.fitting import LogPosterior
-from swarmbo.belief.gp.priors import HyperparameterPrior
+from swarmbo.belief.gp.evidence import LogPosterior
+from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import Covariance
 from swarmbo.settings import convert
@@ -121,9 +121,9 @@ def test_gradients_equal_finite_differences_in_space_and_time():
 
 def test_log_posterior_has_the_gradient_of_finite_differences_with_a_time_axis():
     X, y = data()
-    prior = HyperparameterPrior.of(SETTINGS, DOMAIN)
-    U = np.column_stack([DOMAIN.to_unit(X[:, :2]), X[:, 2]])
-    log_posterior = LogPosterior.of(SETTINGS, prior, U, (y - y.mean()) / y.std())
+    prior = HyperparameterPrior.of_field(SETTINGS, DOMAIN)
+    U, z, fading = DOMAIN.to_unit(X[:, :2]), (y - y.mean()) / y.std(), (SETTINGS.time.kernel, X[:, 2])
+    log_posterior = LogPosterior(prior, [SETTINGS.kernel], [range(2)], U, z, np.zeros(len(y)), fading=fading)
     theta = prior.sample(np.random.default_rng(1))
     assert theta.size == 5
     expected = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGPSettings
-from swarmbo.belief.gp.additive_prior import AdditivePrior
+from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.structure import Proposal, all_partitions, log_acceptance, log_probability, sample_partitions
 from swarmbo.belief.structure.evidence import ScopeEvidence, StartingPoint
 from swarmbo.belief.structure.screening import candidates, promises, screened, with_scope, without_pair, without_scope
@@ -63,7 +63,7 @@ def test_the_weight_is_the_evidence_times_the_prior_density_relative_to_its_mode
     mean = (ones @ inverse @ z) / (ones @ inverse @ ones)
     log_evidence = multivariate_normal.logpdf(z, np.full(t, mean), K)
     sizes = [len(scope) for scope in scopes]
-    prior = AdditivePrior.of(SETTINGS, list("abc")[: len(sizes)], sizes, "hierarchical", [SETTINGS.noise_median])
+    prior = HyperparameterPrior.of(SETTINGS, list("abc")[: len(sizes)], sizes, "hierarchical", [SETTINGS.noise_median])
     theta = prior.pack(np.concatenate(fit.lengthscales), fit.outputscales, np.array([fit.noise_variance]))
     away = theta - prior.centre
     assert fit.log_weight == pytest.approx(log_evidence - 0.5 * away @ prior.precision @ away, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Which hyper-parameters an additive belief takes: at its prior's mode, and fitted to its data."""
+"""Which hyper-parameters a belief takes: at its prior's mode, and fitted to its data."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -7,19 +7,21 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.gp.additive_fitting import AdditiveLogPosterior, maximise
-from swarmbo.belief.gp.additive_prior import AdditivePrior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
-from swarmbo.belief.gp.fitting import standardisation
-from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
 from swarmbo.belief.gp.observations import TOTAL, Observations
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
+from swarmbo.spaces import Domain
 
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 
 _SHORT_LENGTHSCALE = 0.15  # of a side
+_FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
 
 def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> AdditiveHyperparameters:
@@ -27,8 +29,84 @@ def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> A
     sizes = [len(scope) for scope in graph.scopes]
     model = settings.lengthscale_model(sizes, alone=False)
     medians = [settings.of_factor(factor).noise_median or settings.noise_median for factor in graph.factors]
-    prior = AdditivePrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
+    prior = HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
     return _hyperparameters(settings, graph.factors, prior, prior.centre)
+
+
+def prior_field_hyperparameters(settings: ExactGPSettings, domain: Domain) -> Hyperparameters:
+    """The mode of the prior of a field, outcomes unscaled."""
+    prior = HyperparameterPrior.of_field(settings, domain)
+    return _field_hyperparameters(settings, prior, prior.centre)
+
+
+def fit_field(
+    settings: ExactGPSettings,
+    domain: Domain,
+    data: Observations,
+    rng: np.random.Generator,
+    previous: Hyperparameters | None = None,
+) -> Hyperparameters:
+    """Hyper-parameters of one field at the best local maximum of the posterior found from several starts.
+
+    Starts: the previous optimum (its variances moved to the new outcome scale), the prior's mode, and random draws from
+    the prior. Outcomes that do not show their scale (none, one, constant ones) say nothing about the other
+    hyper-parameters either: those stay at the prior's mode, and only the offset moves.
+
+    Args:
+        settings: Kernel, priors, effort.
+        domain: Where the points lie.
+        data: Outcomes of the field.
+        rng: For the random starts.
+        previous: The last optimum, if there is one.
+
+    Returns:
+        The hyper-parameters. Never raises on degenerate data.
+    """
+    prior = HyperparameterPrior.of_field(settings, domain)
+    offset, scale, is_informative = standardisation(data.outcome)
+    theta, mean = prior.centre, 0.0
+    if is_informative:
+        z = (data.outcome - offset) / scale
+        scopes, fading = [range(domain.n_dims)], _fading(settings.time, data)
+        log_posterior = LogPosterior(prior, [settings.kernel], scopes, data.U, z, data.noise / scale**2, fading=fading)
+        starts = [prior.centre, *(prior.sample(rng) for _ in range(settings.restarts))]
+        if previous is not None:
+            starts.insert(0, warm_start(prior, previous, scale))
+        theta, _ = maximise(log_posterior, starts, settings.max_iterations, _FIELD_TOLERANCE)
+        mean = float(log_posterior.means(theta)[0])
+    fitted = _field_hyperparameters(settings, prior, theta)
+    return msgspec.structs.replace(fitted, mean=mean, offset=offset, scale=scale)
+
+
+def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: float) -> Float[np.ndarray, " p"]:
+    """The last optimum of a field as a theta under a new outcome scale: its physical variances stay what they were.
+
+    Args:
+        prior: Whose bounds hold.
+        previous: The last optimum.
+        scale: The new outcome scale.
+    """
+    square = _square(previous.scale / scale)
+    return prior.pack(
+        np.array(previous.lengthscales),
+        np.array([previous.outputscale * square]),
+        np.array([previous.noise_variance * square]),
+        None if previous.time is None else previous.time.lengthscale,
+    )
+
+
+def _field_hyperparameters(
+    settings: ExactGPSettings, prior: HyperparameterPrior, theta: Float[np.ndarray, " p"]
+) -> Hyperparameters:
+    lengthscales, (outputscale,), (noise_variance,) = prior.unpack(theta)
+    time = prior.time_lengthscale(theta)
+    return Hyperparameters(
+        settings.kernel,
+        tuple(lengthscales.tolist()),
+        float(outputscale),
+        float(noise_variance),
+        time=None if settings.time is None or time is None else TimeCorrelation(settings.time.kernel, time),
+    )
 
 
 def units(
@@ -88,7 +166,7 @@ def _fit_jointly(
     sizes, k, scale = [len(scope) for scope in belief.scopes], len(factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
     medians = [settings.of_factor(factor).noise_median or settings.noise_median for factor in factors]
-    prior = AdditivePrior.of(
+    prior = HyperparameterPrior.of(
         settings,
         factors,
         sizes,
@@ -100,8 +178,8 @@ def _fit_jointly(
         kernels: list[KernelName] = [settings.of_factor(factor).kernel or settings.kernel for factor in factors]
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         channel = data.channel if is_mixed else None
-        log_posterior = AdditiveLogPosterior(
-            prior, kernels, belief.scopes, data.U, z, data.noise / scale**2, channel, _fading(settings, data)
+        log_posterior = LogPosterior(
+            prior, kernels, belief.scopes, data.U, z, data.noise / scale**2, channel, _fading(settings.time, data)
         )
         start = None
         if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
@@ -129,13 +207,13 @@ def _fit_alone(
         own, size, scale = settings.of_factor(factor), len(scope), float(scales[i])
         model = settings.lengthscale_model([size], alone=True)
         alone = msgspec.structs.replace(settings, factors={factor: own})
-        prior = AdditivePrior.of(alone, [factor], [size], model, [own.noise_median or settings.noise_median])
+        prior = HyperparameterPrior.of(alone, [factor], [size], model, [own.noise_median or settings.noise_median])
         theta, constant, data_of = prior.centre, float(offsets[i]), data.of_channel(i)
         if standardisation(data_of.outcome)[2]:
             U, z = data_of.U[:, list(scope)], (data_of.outcome - constant) / scale
             kernels: list[KernelName] = [own.kernel or settings.kernel]
-            log_posterior = AdditiveLogPosterior(
-                prior, kernels, [range(size)], U, z, data_of.noise / scale**2, fading=_fading(settings, data_of)
+            log_posterior = LogPosterior(
+                prior, kernels, [range(size)], U, z, data_of.noise / scale**2, fading=_fading(settings.time, data_of)
             )
             start = None
             if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
@@ -159,28 +237,33 @@ def _fit_alone(
 
 
 def _packed(
-    prior: AdditivePrior,
+    prior: HyperparameterPrior,
     warm: AdditiveHyperparameters,
     factors: Sequence[int],
     noises: Sequence[float],
     ratio: float,
 ) -> Float[np.ndarray, " p"]:
     """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
-    square = min(max(ratio, 1e-6), 1e6) ** 2
+    square = _square(ratio)
     lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
     outputs = np.array([warm.outputscales[i] for i in factors])
-    paces = [warm.times[i].lengthscale for i in factors] if warm.times else []
-    pace = float(np.exp(np.mean(np.log(paces)))) if paces else None
-    return prior.pack(lengths, outputs * square, np.array(noises) * square, pace)
+    times = [warm.times[i].lengthscale for i in factors] if warm.times else []
+    time = float(np.exp(np.mean(np.log(times)))) if times else None
+    return prior.pack(lengths, outputs * square, np.array(noises) * square, time)
 
 
-def _fading(settings: AdditiveGPSettings, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
-    return None if settings.time is None else (settings.time.kernel, data.moment)
+def _square(ratio: float) -> float:
+    """Of a ratio of scales; where they are further apart than this, bounds hold anyway."""
+    return min(max(ratio, 1e-6), 1e6) ** 2
+
+
+def _fading(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
+    return None if time is None else (time.kernel, data.moment)
 
 
 def _starts(
     settings: AdditiveGPSettings,
-    prior: AdditivePrior,
+    prior: HyperparameterPrior,
     rng: np.random.Generator,
     warm: Float[np.ndarray, " p"] | None,
 ) -> list[Float[np.ndarray, " p"]]:
@@ -194,10 +277,10 @@ def _starts(
 
 
 def _hyperparameters(
-    settings: AdditiveGPSettings, factors: Sequence[str], prior: AdditivePrior, theta: Float[np.ndarray, " p"]
+    settings: AdditiveGPSettings, factors: Sequence[str], prior: HyperparameterPrior, theta: Float[np.ndarray, " p"]
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters; one noise variance is that of totals and of factors alike."""
-    k, pace = len(factors), prior.pace(theta)
+    k, time = len(factors), prior.time_lengthscale(theta)
     lengthscales, outputscales, noises = prior.unpack(theta)
     return AdditiveHyperparameters(
         kernels=tuple(settings.of_factor(factor).kernel or settings.kernel for factor in factors),
@@ -207,5 +290,5 @@ def _hyperparameters(
         total_noise_variance=float(noises[-1]),
         constants=(0.0,) * k,
         scales=(1.0,) * k,
-        times=() if settings.time is None or pace is None else (TimeCorrelation(settings.time.kernel, pace),) * k,
+        times=() if settings.time is None or time is None else (TimeCorrelation(settings.time.kernel, time),) * k,
     )

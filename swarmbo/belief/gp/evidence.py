@@ -1,8 +1,9 @@
-"""Hyper-parameters of a sum of Gaussian processes: joint maximum a posteriori, with the analytic gradient.
+"""The evidence of hyper-parameters with its analytic gradient, and its maximum together with a prior's.
 
-theta = (log-lengthscale parameters, log outputscale of each factor, log noise variances, log-lengthscale of time). Time
-multiplies the covariance of all factors alike, so it is worked in after their sum. Constant means are profiled, as in
-``swarmbo.belief.gp.fitting``. Matrices are kept as their pairs below the diagonal, half the work of whole ones.
+theta is that of ``gp.prior``. Time multiplies the covariance of all latents alike, so it is worked in after their sum.
+Constant means are profiled: at every theta they take their generalised-least-squares values, the maximum of the
+evidence over them; by the envelope theorem the gradient is then that at fixed means. Matrices are kept as their pairs
+below the diagonal, half the work of whole ones.
 """
 
 from collections.abc import Sequence
@@ -13,13 +14,13 @@ from jaxtyping import Float, Int
 from scipy.linalg import lapack
 from scipy.optimize import minimize
 
-from swarmbo.belief.gp.additive_prior import AdditivePrior
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
 from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.kernels import KernelName, correlation_and_slope
 
 
-class AdditiveLogPosterior:
+class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
 
     Args:
@@ -37,7 +38,7 @@ class AdditiveLogPosterior:
 
     def __init__(
         self,
-        prior: AdditivePrior,
+        prior: HyperparameterPrior,
         kernels: Sequence[KernelName],
         scopes: Sequence[Sequence[int]],
         U: Float[np.ndarray, "t n"],
@@ -86,7 +87,7 @@ class AdditiveLogPosterior:
             np.multiply.outer(alpha, alpha).T - K_inverse
         )  # only its lower triangle, in Fortran order, means anything
         W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
-        by_time = [] if left_slope is None else [float((outputscales @ C) @ (W * left_slope))]
+        by_time = None if left_slope is None else float((outputscales @ C) @ (W * left_slope))
         W = W if left is None else W * left
         by_output = outputscales * (C @ W + 0.5 * self._holds @ W_diagonal)
         slopes *= W
@@ -97,9 +98,7 @@ class AdditiveLogPosterior:
             ]
         )
         by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal, minlength=len(noises))
-        gradient = np.concatenate(
-            [self.prior.by_lengthscale(by_length * inverse_squares), by_output, by_noise, by_time]
-        )
+        gradient = self.prior.gradient(by_length * inverse_squares, by_time, by_output, by_noise)
         log_prior, prior_gradient = self.prior.log_density(theta)
         return value + log_prior, gradient + prior_gradient
 
@@ -120,10 +119,10 @@ class AdditiveLogPosterior:
         self, theta: Float[np.ndarray, " p"]
     ) -> tuple[Float[np.ndarray, " pairs"] | None, Float[np.ndarray, " pairs"] | None]:
         """Correlation of the pairs over time, and its derivative by the logarithm of the lengthscale of time."""
-        pace = self.prior.pace(theta)
-        if self._time_kernel is None or pace is None:
+        lengthscale = self.prior.time_lengthscale(theta)
+        if self._time_kernel is None or lengthscale is None:
             return None, None
-        r = self._apart / pace
+        r = self._apart / lengthscale
         left, slope = correlation_and_slope(self._time_kernel, r)
         return left, slope * r**2
 
@@ -162,9 +161,19 @@ def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, "
 
 
 def maximise(
-    log_posterior: AdditiveLogPosterior, starts: list[Float[np.ndarray, " p"]], max_iterations: int
+    log_posterior: LogPosterior,
+    starts: list[Float[np.ndarray, " p"]],
+    max_iterations: int,
+    tolerance: float = 1e-6,
 ) -> tuple[Float[np.ndarray, " p"], float]:
-    """The best of several local searches: theta and the log posterior there."""
+    """The best of several local searches: theta and the log posterior there.
+
+    Args:
+        log_posterior: To be maximised.
+        starts: Of L-BFGS-B.
+        max_iterations: Per start.
+        tolerance: Relative gain of an iteration below which a search ends.
+    """
 
     def loss(theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         value, gradient = log_posterior(theta)
@@ -178,7 +187,7 @@ def maximise(
             jac=True,
             method="L-BFGS-B",
             bounds=log_posterior.prior.bounds.tolist(),
-            options={"maxiter": max_iterations, "ftol": 1e-6, "maxcor": 10},
+            options={"maxiter": max_iterations, "ftol": tolerance, "maxcor": 10},
         )
         if float(result.fun) < best_loss:  # the iterate counts whether or not the search says it converged
             best, best_loss = np.asarray(result.x), float(result.fun)

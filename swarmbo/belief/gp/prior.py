@@ -1,0 +1,233 @@
+"""The prior on hyper-parameters that keeps a handful of outcomes from collapsing a fit.
+
+A fit searches over theta = (log-lengthscale parameters, log-lengthscale of time, log outputscale of each latent, log
+noise variance of each kind of outcome), and the prior is one multivariate normal over theta, cut off at bounds.
+
+The hierarchical prior is log l_ij = m_i + s_i c + τ δ_ij with a common c and deviations δ, all standard normal, so that
+few outcomes can say how long lengthscales are before they can say which is longer. The common part need not be a
+parameter: maximising over c for fixed lengthscales gives, up to a constant, the same density as integrating it out,
+which is normal over log l with covariance s sᵀ + τ² I. The lengthscale of time is independent of the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.hyperparameters import ExactGPSettings, LengthscaleModel, TimeAxis
+from swarmbo.spaces import Domain
+
+LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points would be related; above, all is flat
+TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
+OUTPUTSCALE_RANGE = (1e-6, 1e3)
+NOISE_CEILING = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class HyperparameterPrior:
+    """A normal prior over theta, cut off at bounds.
+
+    Args:
+        sizes: Number of coordinates of each latent.
+        base: Added to the lengthscale parameters to give the log-lengthscales (d,), latent after latent.
+        is_shared: Whether one parameter stands for all lengthscales, but for the base.
+        has_time: Whether there is a lengthscale of time.
+        centre: Mean and mode (p,).
+        precision: Inverse covariance (p, p).
+        bounds: Lower and upper (p, 2).
+    """
+
+    sizes: tuple[int, ...]
+    base: Float[np.ndarray, " d"]
+    is_shared: bool
+    has_time: bool
+    centre: Float[np.ndarray, " p"]
+    precision: Float[np.ndarray, "p p"]
+    bounds: Float[np.ndarray, "p 2"]
+
+    @classmethod
+    def of_field(cls, settings: ExactGPSettings, domain: Domain) -> "HyperparameterPrior":
+        """The prior that settings describe for one latent over a domain."""
+        d, sides = domain.n_dims, domain.high - domain.low
+        base = np.log(sides.max() / sides) if settings.equal_in == "physical" else np.zeros(d)
+        return cls._made(
+            [d],
+            settings.lengthscales,
+            medians=np.full(d, np.log(settings.lengthscale_median * np.sqrt(d))),
+            spreads=np.full(d, settings.lengthscale_log_std),
+            deviation=settings.deviation_log_std,
+            outputs=[(1.0, settings.outputscale_log_std)],
+            noise_medians=[settings.noise_median],
+            noise_log_std=settings.noise_log_std,
+            noise_floor=settings.noise_floor,
+            time=settings.time,
+            base=base,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        settings: AdditiveGPSettings,
+        factors: Sequence[str],
+        sizes: Sequence[int],
+        model: LengthscaleModel,
+        noise_medians: Sequence[float],
+    ) -> "HyperparameterPrior":
+        """The prior that settings describe for a sum.
+
+        Args:
+            settings: Medians and standard deviations.
+            factors: Names, for what single ones have of their own.
+            sizes: Number of variables of each.
+            model: How lengthscales hang together.
+            noise_medians: One per noise variance.
+        """
+        k, own = len(sizes), [settings.of_factor(factor) for factor in factors]
+        medians = np.array(
+            [
+                settings.lengthscale_log_median
+                if prior.lengthscale_log_median is None
+                else prior.lengthscale_log_median
+                for prior in own
+            ]
+        ) + 0.5 * np.log(sizes)
+        spreads = np.array([prior.lengthscale_log_std or settings.lengthscale_log_std for prior in own])
+        if model == "shared":
+            medians = np.full(sum(sizes), np.average(medians, weights=sizes))
+            spreads = np.full(sum(sizes), spreads.mean())
+        else:
+            medians, spreads = np.repeat(medians, sizes), np.repeat(spreads, sizes)
+        return cls._made(
+            sizes,
+            model,
+            medians=medians,
+            spreads=spreads,
+            deviation=settings.deviation_log_std,
+            outputs=[
+                (
+                    1.0 / k if prior.outputscale_median is None else prior.outputscale_median,
+                    prior.outputscale_log_std or settings.outputscale_log_std,
+                )
+                for prior in own
+            ],
+            noise_medians=noise_medians,
+            noise_log_std=settings.noise_log_std,
+            noise_floor=settings.noise_floor,
+            time=settings.time,
+            base=np.zeros(sum(sizes)),
+        )
+
+    @classmethod
+    def _made(
+        cls,
+        sizes: Sequence[int],
+        model: LengthscaleModel,
+        *,
+        medians: Float[np.ndarray, " d"],
+        spreads: Float[np.ndarray, " d"],
+        deviation: float,
+        outputs: Sequence[tuple[float, float]],
+        noise_medians: Sequence[float],
+        noise_log_std: float,
+        noise_floor: float,
+        time: TimeAxis | None,
+        base: Float[np.ndarray, " d"],
+    ) -> "HyperparameterPrior":
+        """From medians and standard deviations of logarithms, of lengthscales one for each coordinate."""
+        is_shared, n_times = model == "shared", int(time is not None)
+        if is_shared:
+            medians, spreads = medians[:1], spreads[:1]
+        q, k, c = len(medians), len(outputs), len(noise_medians)
+        covariance = np.zeros((q + n_times + k + c,) * 2)
+        covariance[:q, :q] = np.diag(spreads**2) if model == "separate" else np.outer(spreads, spreads)
+        if model == "hierarchical":
+            covariance[range(q), range(q)] += deviation**2
+        others = [std for _, std in outputs] + [noise_log_std] * c
+        times = [] if time is None else [time.lengthscale_log_std]
+        rest = range(q, len(covariance))
+        covariance[rest, rest] = np.array([*times, *others]) ** 2
+        # wide enough that the longest side's lengthscale and its equals on shorter sides all fit
+        low, high = np.log(LENGTHSCALE_RANGE)
+        bounds = np.array(
+            [(low - float(base.max()), high)] * q
+            + [tuple(np.log(TIME_RANGE))] * n_times
+            + [tuple(np.log(OUTPUTSCALE_RANGE))] * k
+            + [(np.log(noise_floor), np.log(NOISE_CEILING))] * c
+        )
+        centre = np.concatenate(
+            [
+                medians,
+                [] if time is None else [np.log(time.lengthscale_median)],
+                np.log([median for median, _ in outputs]),
+                np.log(noise_medians),
+            ]
+        )
+        centre = np.clip(centre, bounds[:, 0], bounds[:, 1])
+        return cls(tuple(sizes), base, is_shared, time is not None, centre, np.linalg.inv(covariance), bounds)
+
+    @property
+    def n_lengthscales(self) -> int:
+        """Number of lengthscale parameters, which come first in theta."""
+        return 1 if self.is_shared else sum(self.sizes)
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "p p"]:
+        """Of theta (p, p)."""
+        return np.linalg.inv(self.precision)
+
+    def log_density(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+        """Log density of theta, without its constant, and the gradient."""
+        weighted = self.precision @ (theta - self.centre)
+        return -0.5 * float(weighted @ (theta - self.centre)), -weighted
+
+    def sample(self, rng: np.random.Generator) -> Float[np.ndarray, " p"]:
+        """A theta drawn from the prior, moved to the bounds where it lies outside."""
+        theta = self.centre + np.linalg.cholesky(self.covariance) @ rng.standard_normal(len(self.centre))
+        return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
+
+    def unpack(
+        self, theta: Float[np.ndarray, " p"]
+    ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " k"], Float[np.ndarray, " c"]]:
+        """Lengthscales (latent after latent), outputscales and noise variances at theta."""
+        q = self.n_lengthscales
+        first = q + self.has_time
+        values = np.exp(theta[first:])
+        return np.exp(self.base + theta[:q]), values[: len(self.sizes)], values[len(self.sizes) :]
+
+    def time_lengthscale(self, theta: Float[np.ndarray, " p"]) -> float | None:
+        """Lengthscale of time at theta, in rounds; None where there is no time axis."""
+        return float(np.exp(theta[self.n_lengthscales])) if self.has_time else None
+
+    def pack(
+        self,
+        lengthscales: Float[np.ndarray, " d"],
+        outputscales: Float[np.ndarray, " k"],
+        noise_variances: Float[np.ndarray, " c"],
+        time_lengthscale: float | None = None,
+    ) -> Float[np.ndarray, " p"]:
+        """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
+        logs, q = np.log(lengthscales) - self.base, self.n_lengthscales
+        time = self.centre[q : q + self.has_time] if time_lengthscale is None else [np.log(time_lengthscale)]
+        floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
+        theta = np.concatenate(
+            [
+                [logs.mean()] if self.is_shared else logs,
+                time[: int(self.has_time)],
+                np.log(outputscales),
+                np.log(np.maximum(noise_variances, floors)),
+            ]
+        )
+        return np.clip(theta, self.bounds[:, 0], self.bounds[:, 1])
+
+    def gradient(
+        self,
+        by_lengthscale: Float[np.ndarray, " d"],
+        by_time: float | None,
+        by_outputscale: Float[np.ndarray, " k"],
+        by_noise: Float[np.ndarray, " c"],
+    ) -> Float[np.ndarray, " p"]:
+        """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_lengthscale`` give."""
+        lengthscales = by_lengthscale.sum(keepdims=True) if self.is_shared else by_lengthscale
+        return np.concatenate([lengthscales, [] if by_time is None else [by_time], by_outputscale, by_noise])
