@@ -9,7 +9,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from swarmbo.acquisition import DECHBO, AddGPUCB, DuMBO, JointAcquisition
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.data import Dataset

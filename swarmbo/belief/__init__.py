@@ -2,19 +2,16 @@
 
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings as EnsembleSettings
 from swarmbo.belief.gp.additive import AdditiveGP as AdditiveGP
-from swarmbo.belief.gp.additive_settings import (
-    AdditiveGPSettings as AdditiveGPSettings,
-    AdditiveHyperparameters as AdditiveHyperparameters,
-    FactorPrior as FactorPrior,
-)
-from swarmbo.belief.gp.cache import PosteriorCache as PosteriorCache
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings as AdditiveGPSettings, FactorPrior as FactorPrior
 from swarmbo.belief.gp.exact import ExactGP as ExactGP
 from swarmbo.belief.gp.hyperparameters import (
+    AdditiveHyperparameters as AdditiveHyperparameters,
     ExactGPSettings as ExactGPSettings,
     Hyperparameters as Hyperparameters,
     TimeAxis as TimeAxis,
     TimeCorrelation as TimeCorrelation,
 )
+from swarmbo.belief.gp.joint_posterior import JointPosterior as JointPosterior
 from swarmbo.belief.gp.local_posterior import Moments as Moments
 from swarmbo.belief.gp.path_sample import PathSample as PathSample
 from swarmbo.belief.model.warping import Warp as Warp, WarpKind as WarpKind

@@ -10,8 +10,9 @@ from swarmbo.belief.features.ensemble_data import of_part
 from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings, FittedLengthscales, Member, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit import units
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph

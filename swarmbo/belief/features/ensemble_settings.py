@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Even, Fraction, NonNegative, Positive, Settings, require

@@ -15,7 +15,7 @@ from swarmbo.belief.features.information import Information, information_of
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
 from swarmbo.belief.gp.data import checked_outcomes
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.placed import CHUNK, PlacedGP
+from swarmbo.belief.gp.spatial import CHUNK, FieldGP
 from swarmbo.belief.gp.state import read_state, write_state
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
@@ -50,14 +50,14 @@ class FeatureCache:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FeatureGP(PlacedGP):
+class FeatureGP(FieldGP):
     """The posterior of y = offset + scale (mean + features(u)·w + noise), w ~ N(0, I), given a summary of data.
 
     What it needs of the data is the information they hold about w, so beliefs can be fused without the data. It offers
     the predictions of an ``ExactGP``, from whose covariance its own deviates as the basis deviates from the kernel; and
     p features have p freedoms, so with about as many data, or more, it is too sure of itself where there are none.
 
-    Its place and time, and the fields not listed here, are those of its base, ``PlacedGP``.
+    Its place and time, and the fields not listed here, are those of its base, ``FieldGP``.
 
     Source: Rasmussen & Williams 2006, eq. 2.11, with the features of Rahimi & Recht 2007.
 
@@ -203,7 +203,7 @@ class FeatureGP(PlacedGP):
             mean[rows] = self._mean(self._features(points[rows]))
         return mean
 
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> FeatureCache:
+    def posterior_cache(self, X: ArrayLike) -> FeatureCache:
         """The posterior at fixed physical points (m, d), from which covariances between subsets are cheap.
 
         Raises:
@@ -252,7 +252,7 @@ class FeatureGP(PlacedGP):
         gradient[every, every] *= 2.0  # both arguments move together, and the covariance is symmetric in them
         return cache.scale**2 * gradient
 
-    def _features(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
+    def _features(self, X: ArrayLike) -> Float[np.ndarray, "m p"]:
         return self.basis.features(self._to_unit(self._points(X)))
 
     def _slopes(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.placed import to_unit
+from swarmbo.belief.gp.spatial import to_unit
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 

@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from swarmbo.belief.fusion.experts import robust_committee
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.gp.placed import PlacedGP
+from swarmbo.belief.gp.spatial import FieldGP
 from swarmbo.belief.views import JointMoments
 
 _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
@@ -40,7 +41,7 @@ class CommitteeMoments:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CommitteeGP(PlacedGP):
+class CommitteeGP(FieldGP):
     """The robust Bayesian committee machine of experts who each know the readings of one author.
 
     It takes the cube of each author's number of readings to make, not the cube of their sum. It is a product at every
@@ -48,7 +49,7 @@ class CommitteeGP(PlacedGP):
     them, scaled to the committee's variances: a covariance, and near the owner a good one, but far from it the owner
     has only its prior to go by. Measurements to come take the share of variance that they take of the owner's own.
 
-    Its place and time are those of its base, ``PlacedGP``.
+    Its place and time are those of its base, ``FieldGP``.
 
     Source: of the product Deisenroth & Ng 2015; of the rest none, it is ours.
 
@@ -75,7 +76,7 @@ class CommitteeGP(PlacedGP):
         """
         return self.posterior(X)[0]
 
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> CommitteeMoments:
+    def posterior_cache(self, X: ArrayLike) -> CommitteeMoments:
         """The posterior at fixed physical points (m, d), from which covariances between subsets are cheap.
 
         Raises:

@@ -21,7 +21,7 @@ from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
 from swarmbo.belief.gp.data import checked_outcomes
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.gp.placed import checked_places
+from swarmbo.belief.gp.spatial import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
 from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, no_data, own_kernels
-from swarmbo.belief.gp.additive_prediction import AdditivePosterior, Outcomes
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
-from swarmbo.belief.gp.additive_state import read_additive_state, write_additive_state
+from swarmbo.belief.gp.additive_prediction import AdditivePosterior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.channel_state import read_channels, write_channels
 from swarmbo.belief.gp.data import checked_evaluations, checked_moments, checked_points
+from swarmbo.belief.gp.engine import Outcomes
 from swarmbo.belief.gp.fit import fit_additive, prior_hyperparameters, units
-from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.regrouping import kept_factors, regrouped
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
@@ -162,7 +163,7 @@ class AdditiveGP(AdditivePosterior):
             raise ShapeError(
                 f"hyperparameters: got lengthscales for scopes of sizes {sizes}; wanted those of the graph"
             )
-        return self._with(hyperparameters=hyperparameters, base=None)
+        return self._with(hyperparameters=hyperparameters, base=None, given=None)
 
     @property
     def needs_fit(self) -> bool:
@@ -205,31 +206,8 @@ class AdditiveGP(AdditivePosterior):
         rounds = checked_moments(self.now if moments is None else moments, len(points))
         if not len(points):
             return self
-        updated = self._with(
-            X=np.concatenate([self.X, points]),
-            totals=np.concatenate([self.totals, new_totals]),
-            factors=np.concatenate([self.factors, new_factors]),
-            noise=np.concatenate([self.noise, noise]),
-            moments=np.concatenate([self.moments, rounds]),
-            base=self._on_data if len(self.X) else None,
-            **self._nothing_pending,
-        )
+        updated = self._told(points, new_totals, new_factors, noise, rounds)
         return updated._standardised() if self.standardise and not self.fitted_at else updated
-
-    def at(self, moment: float) -> "AdditiveGP":
-        """The same belief in another round; itself where nothing fades.
-
-        Args:
-            moment: In rounds. Predictions are of this one, and so are evaluations and points pending that come without
-                a round of their own.
-
-        Raises:
-            ShapeError: If it is not finite.
-        """
-        (now,) = checked_moments(moment, 1)
-        if not self.has_time or now == self.now:
-            return self
-        return self._with(now=float(now), base=self._on_data if len(self.X) else None)
 
     def _standardised(self) -> "AdditiveGP":
         offsets, scales, _ = units(self.totals, self.factors)
@@ -260,18 +238,7 @@ class AdditiveGP(AdditivePosterior):
         to_come = np.ones((len(points), k), dtype=bool) if awaited is None else np.array(awaited, dtype=bool)
         if to_come.shape != (len(points), k):
             raise ShapeError(f"awaited: got shape {to_come.shape}; wanted {(len(points), k)}, one column a factor")
-        if not len(points):
-            return self
-        return self._with(
-            pending=np.concatenate([self.pending, points]),
-            pending_moments=np.concatenate([self.pending_moments, rounds]),
-            awaited=np.concatenate([self.awaited, to_come]),
-            base=self._on_data,
-        )
-
-    @property
-    def _nothing_pending(self) -> dict[str, Any]:
-        return {name: getattr(self, name)[:0] for name in ("pending", "pending_moments", "awaited")}
+        return self._awaiting(points, rounds, to_come)
 
     def fit(self, rng: np.random.Generator, *, warm: AdditiveHyperparameters | None = None) -> "AdditiveGP":
         """Refit all hyper-parameters, means and scales to all data; points pending are forgotten.
@@ -301,7 +268,7 @@ class AdditiveGP(AdditivePosterior):
             ConfigError: If it has other variables.
         """
         kept = kept_factors(self.graph, graph)
-        factors = np.full((len(self.X), len(graph.factors)), np.nan)
+        factors = np.full((len(self.points), len(graph.factors)), np.nan)
         for new, old in kept.items():
             factors[:, new] = self.factors[:, old]
         awaited = np.repeat(self.awaited.all(axis=1, keepdims=True), len(graph.factors), axis=1)
@@ -314,11 +281,12 @@ class AdditiveGP(AdditivePosterior):
             graph=graph,
             domain=Domain(self.domain.low[order], self.domain.high[order]),
             hyperparameters=regrouped(self.hyperparameters, self.graph, graph, kept, self.settings.kernel),
-            X=self.X[:, order],
+            points=self.points[:, order],
             factors=factors,
             pending=self.pending[:, order],
             awaited=awaited,
             base=None,
+            given=None,
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -327,7 +295,8 @@ class AdditiveGP(AdditivePosterior):
         Returns:
             ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
         """
-        return write_additive_state(self, self._on_data)
+        plain = {"standardise": self.standardise, "fitted_at": self.fitted_at, "outcomes": self.outcomes}
+        return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
 
     @classmethod
     def from_state_dict(
@@ -345,4 +314,12 @@ class AdditiveGP(AdditivePosterior):
             StateVersionError: If another version wrote it.
         """
         empty = cls.create(settings, graph, domain)
-        return empty._with(**read_additive_state(state, empty.domain, empty.scopes))
+        return read_channels(
+            state,
+            lambda plain: empty._with(
+                hyperparameters=msgspec.convert(plain["hyperparameters"], AdditiveHyperparameters),
+                outcomes=plain["outcomes"],
+                standardise=bool(plain["standardise"]),
+                fitted_at=int(plain["fitted_at"]),
+            ),
+        )

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
-from swarmbo.belief.gp.hyperparameters import TimeAxis, TimeCorrelation
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_names
@@ -106,7 +106,7 @@ def no_data(
         "outcomes": outcomes,
         "hyperparameters": hyperparameters,
         "standardise": standardise,
-        "X": np.zeros((0, n)),
+        "points": np.zeros((0, n)),
         "totals": np.zeros(0),
         "factors": np.zeros((0, k)),
         "noise": np.zeros(0),
@@ -116,7 +116,6 @@ def no_data(
         "pending_moments": np.zeros(0),
         "awaited": np.zeros((0, k), dtype=bool),
         "fitted_at": 0,
-        "base": None,
     }
 
 

@@ -1,14 +1,11 @@
 """What an additive Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
-import numpy as np
-from jaxtyping import Float
 
-from swarmbo.belief.gp.hyperparameters import LengthscaleModel, TimeAxis, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import LengthscaleModel, TimeAxis
 from swarmbo.belief.structure.settings import StructureSettings
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
@@ -123,76 +120,3 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             outputscale_log_std=own.outputscale_log_std or self.outputscale_log_std,
             noise_median=own.noise_median or self.noise_median,
         )
-
-
-class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that turns data into a posterior; with the data, enough to rebuild a belief.
-
-    The outcome of factor i is ``constants[i] + scales[i] * (f_i + noise_i)``, f_i a zero-mean Gaussian process. The
-    total is the sum of the constants and scaled f_i, with noise of its own, in the unit of the common scale: the root
-    mean square of ``scales``, which are equal where totals were fitted.
-
-    Args:
-        kernels: Covariance function of each factor.
-        lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
-        outputscales: Prior variance > 0 of each f_i.
-        noise_variances: Of each factor's outcomes, >= 0, in the square of its scale.
-        total_noise_variance: Of totals, >= 0, in the square of the common scale.
-        constants: Prior mean of each factor, in the unit of the outcome.
-        scales: > 0, in the unit of the outcome.
-        times: Correlation over rounds of each factor; none for a function that stays as it is.
-    """
-
-    kernels: tuple[KernelName, ...]
-    lengthscales: tuple[tuple[float, ...], ...]
-    outputscales: tuple[float, ...]
-    noise_variances: tuple[float, ...]
-    total_noise_variance: float
-    constants: tuple[float, ...]
-    scales: tuple[float, ...]
-    times: tuple[TimeCorrelation, ...] = ()
-
-    def __post_init__(self) -> None:
-        require_kernel(self, "kernels")
-        flat = [length for lengths in self.lengthscales for length in lengths]
-        if not all(0.0 < length < math.inf for length in flat):
-            require(self, "lengthscales", lambda _: False, "finite numbers > 0, one per variable of each scope")
-        for field in ("outputscales", "scales"):
-            require(self, field, lambda v: all(0.0 < x < math.inf for x in v), "finite numbers > 0, one per factor")
-        require(self, "noise_variances", lambda v: all(0.0 <= x < math.inf for x in v), "finite numbers >= 0")
-        require(self, "total_noise_variance", lambda v: v >= 0.0, "a number >= 0")
-        require(self, "constants", lambda v: all(math.isfinite(x) for x in v), "finite numbers, one per factor")
-        for field in ("kernels", "outputscales", "noise_variances", "constants", "scales"):
-            require(self, field, lambda v: len(v) == len(self.lengthscales), "one per factor")
-        require(self, "times", lambda v: len(v) in (0, len(self.lengthscales)), "one per factor, or none")
-
-    @property
-    def constant(self) -> float:
-        """Prior mean of the total."""
-        return float(np.sum(self.constants))
-
-    @property
-    def common_scale(self) -> float:
-        """Root mean square of the scales; exactly theirs where they are equal."""
-        first = self.scales[0]
-        if all(scale == first for scale in self.scales):
-            return first
-        largest = max(self.scales)  # squares of large scales may leave float64
-        return largest * float(np.sqrt(np.mean((np.array(self.scales) / largest) ** 2)))
-
-    def in_one_unit(self) -> "AdditiveHyperparameters":
-        """The same model with all scales equal, as totals need it."""
-        common = self.common_scale
-        if all(scale == common for scale in self.scales):
-            return self
-        ratios = (np.array(self.scales) / common) ** 2
-        return msgspec.structs.replace(
-            self,
-            outputscales=tuple((np.array(self.outputscales) * ratios).tolist()),
-            noise_variances=tuple((np.array(self.noise_variances) * ratios).tolist()),
-            scales=(common,) * len(ratios),
-        )
-
-    def lengthscale_array(self, factor: int) -> Float[np.ndarray, " a"]:
-        """Lengthscales of one factor, in scope order."""
-        return np.array(self.lengthscales[factor])

@@ -1,7 +1,7 @@
-"""Data behind each factor of an additive belief, in one padded form for all ways of observing.
+"""A posterior given the rows of data, factorised, and its latents in one padded form for all ways of observing.
 
-Total and mixed outcomes tie all factors together: one covariance matrix of all observations, one Cholesky factor.
-Outcomes of single factors alone leave them independent: one small matrix each.
+Total and mixed outcomes tie all latents together: one covariance matrix of all observations, one Cholesky factor.
+Outcomes of single latents alone leave them independent: one small matrix each.
 """
 
 from collections.abc import Sequence
@@ -11,25 +11,21 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
 from swarmbo.belief.gp.factorised import Factorised
-from swarmbo.belief.gp.observations import Observations, factor_covariance, observation_covariance
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance
 
 
 @dataclass(frozen=True, eq=False)
 class Conditioned:
-    """A posterior, ready for use factor by factor; in the standardised unit of each factor.
+    """A posterior, ready for use latent by latent; in the standardised unit of each.
 
     Args:
-        hyper: Hyper-parameters; all in one unit if factors are tied.
-        scopes: Columns of U that each factor sees.
+        hyper: Hyper-parameters; all in one unit if latents are tied.
+        scopes: Columns of U that each latent reads.
         data: The observations, those pending last.
-        is_tied: Whether all factors share one covariance matrix.
-        parts: That one, factorised, or one for each factor.
-        points: For each factor the observed points (T, a) that it sees, padded to a common T.
-        seen: Whether an observation holds the factor (k, T); never for padding.
-        alpha: Weights (k, T) of the posterior mean: mean_i(u) = k_i(u, points_i) · alpha_i.
-        inverse: L⁻¹ of each part (1 or k, T, T), zero in padding.
+        is_tied: Whether all latents share one covariance matrix.
+        parts: That one, factorised, or one for each latent.
         now: The round that it tells of; of no account where nothing fades.
     """
 
@@ -38,11 +34,45 @@ class Conditioned:
     data: Observations
     is_tied: bool
     parts: tuple[Factorised, ...]
-    points: tuple[Float[np.ndarray, "T _a"], ...]
-    seen: Bool[np.ndarray, "k T"]
-    alpha: Float[np.ndarray, "k T"]
-    inverse: Float[np.ndarray, "_ T T"]
     now: float = 0.0
+
+    @cached_property
+    def points(self) -> tuple[Float[np.ndarray, "T _a"], ...]:
+        """For each latent the observed points (T, a) that it reads, padded to a common T."""
+        if self.is_tied:
+            return tuple(np.ascontiguousarray(self.data.U[:, list(scope)]) for scope in self.scopes)
+        own = [data.U[:, list(scope)] for data, scope in zip(self.part_data, self.scopes, strict=True)]
+        return tuple(np.concatenate([U, np.zeros((self._width - len(U), U.shape[1]))]) for U in own)
+
+    @cached_property
+    def seen(self) -> Bool[np.ndarray, "k T"]:
+        """Whether an observation holds the latent (k, T); never for padding."""
+        if self.is_tied:
+            return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
+        return np.arange(self._width) < np.array([len(part.alpha) for part in self.parts])[:, None]
+
+    @cached_property
+    def alpha(self) -> Float[np.ndarray, "k T"]:
+        """Weights (k, T) of the posterior mean: mean_i(u) = k_i(u, points_i) · alpha_i."""
+        return self.spread([part.alpha for part in self.parts])
+
+    @cached_property
+    def inverse(self) -> Float[np.ndarray, "_ T T"]:
+        """L⁻¹ of each part (1 or k, T, T), zero in padding."""
+        if self.is_tied:
+            return self.parts[0].inverse[None]
+        out = np.zeros((len(self.parts), self._width, self._width))
+        for square, part in zip(out, self.parts, strict=True):
+            square[: len(part.alpha), : len(part.alpha)] = part.inverse
+        return out
+
+    @property
+    def _width(self) -> int:
+        return max((len(part.alpha) for part in self.parts), default=0)
+
+    def latents_of(self, channel: int) -> Sequence[int]:
+        """Which latents a channel reads: ``TOTAL`` all, another its own."""
+        return range(len(self.scopes)) if channel == TOTAL else [channel]
 
     @property
     def jitter(self) -> float:
@@ -73,7 +103,7 @@ class Conditioned:
         """Weights of each part's observations as weights of each factor's."""
         out = np.zeros(self.seen.shape)
         if self.is_tied:
-            return np.where(self.seen, alphas[0], out)
+            return np.where(self.seen, alphas[0], 0.0)
         for row, alpha in zip(out, alphas, strict=True):
             row[: len(alpha)] = alpha
         return out
@@ -86,69 +116,54 @@ class Conditioned:
         ahead = [new] if self.is_tied else [new.of_channel(i) for i in range(len(self.scopes))]
         parts = [
             part.extended(
-                self._covariance(index, more, old),
-                self._covariance(index, more, more, noisy=True),
+                self.covariance(index, more, old),
+                self.covariance(index, more, more, noisy=True),
                 more.residuals(self.hyper),
                 is_pending=is_pending,
             )
             for index, (part, old, more) in enumerate(zip(self.parts, self.part_data, ahead, strict=True))
         ]
-        return assembled(self.hyper, self.scopes, self.data.then(new), parts, is_tied=self.is_tied).at(self.now)
+        return replace(self, data=self.data.then(new), parts=tuple(parts))
 
-    def _covariance(
+    def covariance(
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
     ) -> Float[np.ndarray, "_r _s"]:
+        """Prior covariances between outcomes of one part, standardised."""
         return _covariance(self.hyper, self.scopes, None if self.is_tied else part, one, other, noisy=noisy)
 
 
 def condition(
-    hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], data: Observations, *, is_tied: bool
+    hyper: AdditiveHyperparameters,
+    scopes: Sequence[Sequence[int]],
+    data: Observations,
+    *,
+    is_tied: bool,
+    now: float = 0.0,
+    keeps_inverse: bool = True,
 ) -> Conditioned:
     """The posterior given observations.
 
     Args:
         hyper: Hyper-parameters.
-        scopes: Columns of U that each factor sees.
+        scopes: Columns of U that each latent reads.
         data: Observations, all known.
         is_tied: Whether to keep all in one matrix; needed as soon as there is one total.
+        now: The round that it tells of.
+        keeps_inverse: Whether inverses of the factors are kept up to date: quick where single latents are asked at a
+            few points again and again, of no use where a channel is asked at many at once.
     """
     if is_tied:
         hyper = hyper.in_one_unit()
         chosen: list[tuple[int | None, Observations]] = [(None, data)]
     else:
         chosen = [(i, data.of_channel(i)) for i in range(len(scopes))]
-    parts = [
-        Factorised.of(_covariance(hyper, scopes, factor, own, own, noisy=True), own.residuals(hyper))
+    parts = tuple(
+        Factorised.of(
+            _covariance(hyper, scopes, factor, own, own, noisy=True), own.residuals(hyper), keeps_inverse=keeps_inverse
+        )
         for factor, own in chosen
-    ]
-    return assembled(hyper, scopes, data, parts, is_tied=is_tied)
-
-
-def assembled(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    data: Observations,
-    parts: Sequence[Factorised],
-    *,
-    is_tied: bool,
-) -> Conditioned:
-    """Put factorised parts into the padded form."""
-    k = len(scopes)
-    if is_tied:
-        (part,) = parts
-        points = tuple(np.ascontiguousarray(data.U[:, list(scope)]) for scope in scopes)
-        seen = np.array([data.hold(i) for i in range(k)]).reshape(k, len(data))
-        alpha = np.where(seen, part.alpha, 0.0)
-        return Conditioned(hyper, scopes, data, True, (part,), points, seen, alpha, part.inverse[None])
-    T = max((len(part.alpha) for part in parts), default=0)
-    seen, alpha, inverse = np.zeros((k, T), dtype=bool), np.zeros((k, T)), np.zeros((k, T, T))
-    padded: list[np.ndarray] = []
-    for i, (part, scope) in enumerate(zip(parts, scopes, strict=True)):
-        t = len(part.alpha)
-        own = data.U[data.channel == i][:, list(scope)]
-        padded.append(np.concatenate([own, np.zeros((T - t, len(scope)))]))
-        seen[i, :t], alpha[i, :t], inverse[i, :t, :t] = True, part.alpha, part.inverse
-    return Conditioned(hyper, scopes, data, False, tuple(parts), tuple(padded), seen, alpha, inverse)
+    )
+    return Conditioned(hyper, scopes, data, is_tied, parts, now)
 
 
 def _covariance(

@@ -1,42 +1,39 @@
 """An exact Gaussian process over a box: the team's belief about one field.
 
-Inside, points live in the unit cube and outcomes are standardised; outside, everything is physical. The model is
-y = offset + scale (mean + f(u) + noise), f a zero-mean Gaussian process; over u and the round if the settings have a
-time axis, so that old data fade. Hyper-parameters, the mean, offset and scale change only in ``fit``; predictions plug
-them in, so their uncertainty is not part of any variance.
+The model is y = offset + scale (mean + f(u) + noise), f a zero-mean Gaussian process over the unit cube; over the cube
+and the round if the settings have a time axis, so that old data fade. Hyper-parameters, the mean, offset and scale
+change only in ``fit``; predictions plug them in, so their uncertainty is not part of any variance.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.cholesky import factorise, solve_lower
-from swarmbo.belief.gp.data import checked_outcomes
+from swarmbo.belief.gp.channel_state import read_channels, write_channels
+from swarmbo.belief.gp.data import checked_noise, checked_outcomes
+from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.fit import fit_field, prior_field_hyperparameters
-from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters
-from swarmbo.belief.gp.observations import Observations
-from swarmbo.belief.gp.prediction import FactorisedGP
-from swarmbo.belief.gp.state import read_state, write_state
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
+from swarmbo.belief.gp.spatial import CHUNK, FieldGP
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 
-_STATE_ARRAYS = ("X", "y", "pending", "L", "whitened", "jitter")
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ExactGP(FactorisedGP):
+class ExactGP(ChannelGP, FieldGP):
     """Belief about a field, immutable: every method that learns returns a new one. Make one with ``create``.
 
-    Predictions are methods of its base, ``FactorisedGP``; so are the fields not listed here.
+    It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own place; what
+    it predicts and the fields not listed here are that's.
 
     Args:
         settings: Kernel, priors, effort of the fit.
-        y: Outcomes (n,), physical.
         tells_since_fit: Updates with data since the last fit.
         is_fitted: Whether the hyper-parameters come from a fit.
 
@@ -50,14 +47,12 @@ class ExactGP(FactorisedGP):
         (True, True)
     """
 
+    channel: ClassVar[int] = 0
+    keeps_inverse: ClassVar[bool] = False
+
     settings: ExactGPSettings
-    y: Float[np.ndarray, " n"]
     tells_since_fit: int = 0
     is_fitted: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.y.flags.writeable = False
 
     @classmethod
     def create(cls, settings: ExactGPSettings, domain: Domain) -> "ExactGP":
@@ -75,8 +70,9 @@ class ExactGP(FactorisedGP):
         settings: ExactGPSettings,
         domain: Domain,
         hyperparameters: Hyperparameters,
-        X: Float[np.ndarray, "n d"],
-        y: Float[np.ndarray, " n"],
+        X: ArrayLike,
+        y: ArrayLike,
+        noise_variance: ArrayLike | float | None = None,
     ) -> "ExactGP":
         """Rebuild a belief from a record, without a fit.
 
@@ -86,6 +82,7 @@ class ExactGP(FactorisedGP):
             hyperparameters: As recorded.
             X: Data points (n, d), physical, with a time axis (n, d + 1): the round of each last.
             y: Outcomes (n,), physical.
+            noise_variance: As in ``update``.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite.
@@ -96,32 +93,49 @@ class ExactGP(FactorisedGP):
                 f"{domain.n_dims} coordinates; wanted one each"
             )
         empty = cls._empty(settings, domain, hyperparameters)
-        return replace(empty.update(X, y), tells_since_fit=0, is_fitted=True)
+        return replace(empty.update(X, y, noise_variance), tells_since_fit=0, is_fitted=True)
 
     @classmethod
     def _empty(cls, settings: ExactGPSettings, domain: Domain, hyperparameters: Hyperparameters) -> "ExactGP":
-        no_points, none = np.zeros((0, domain.n_dims + (hyperparameters.time is not None))), np.zeros(0)
+        none = np.zeros(0)
         return cls(
             settings=settings,
             domain=domain,
             hyperparameters=hyperparameters,
-            X=no_points,
-            y=none,
-            pending=no_points,
-            L=np.zeros((0, 0), order="F"),
-            whitened=none,
-            jitter=none,
+            points=np.zeros((0, domain.n_dims)),
+            totals=none,
+            factors=np.zeros((0, 1)),
+            noise=none,
+            moments=none,
+            pending=np.zeros((0, domain.n_dims)),
+            pending_moments=none,
+            awaited=np.zeros((0, 1), dtype=bool),
+            outcomes="per-factor",
         )
 
     @property
-    def n_data(self) -> int:
-        """Number of outcomes."""
-        return self.y.size
+    def channels(self) -> AdditiveHyperparameters:
+        """Hyper-parameters of the one latent and its channel."""
+        return self._channels
+
+    @cached_property
+    def _channels(self) -> AdditiveHyperparameters:
+        return self.hyperparameters.as_channel()
 
     @property
-    def n_pending(self) -> int:
-        """Number of points conditioned on without an outcome."""
-        return self.pending.shape[0]
+    def scopes(self) -> Sequence[Sequence[int]]:
+        """All coordinates of a place, for the one latent."""
+        return (range(self.domain.n_dims),)
+
+    @property
+    def X(self) -> Float[np.ndarray, "n c"]:  # noqa: N802
+        """Data points (n, d), physical; (n, d + 1) with a time axis, the round of each last."""
+        return np.column_stack([self.points, self.moments]) if self.has_time else self.points
+
+    @property
+    def y(self) -> Float[np.ndarray, " n"]:
+        """Outcomes (n,), physical."""
+        return self.factors[:, 0]
 
     @property
     def needs_fit(self) -> bool:
@@ -129,13 +143,15 @@ class ExactGP(FactorisedGP):
         wait = self.settings.refit_every if self.is_fitted else 1
         return self.tells_since_fit >= wait
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> "ExactGP":
+    def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "ExactGP":
         """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
 
         Args:
             X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis they are
                 of the moment ``now``, or state theirs as a last coordinate.
             y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
+            noise_variance: Known variance >= 0 of each outcome (n,), or one for all, on top of the fitted noise, in the
+                square of the outcome's unit; by default 0.
 
         Returns:
             The new belief; this one where n is 0.
@@ -143,30 +159,17 @@ class ExactGP(FactorisedGP):
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
-        points = self._points(X)
-        outcomes = checked_outcomes(y, points.shape[0])
+        points, moments = self._split(X)
+        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))
         if outcomes.size == 0:
             return self
-        n, h = self.n_data, self.hyperparameters
-        whitened = self.whitened[:n]
-        L, jitter = self._extended(self.X, self.L[:n, :n], points)
-        residual = (outcomes - h.offset) / h.scale - h.mean - L[n:, :n] @ whitened
-        return replace(
-            self,
-            X=np.concatenate([self.X, points]),
-            y=np.concatenate([self.y, outcomes]),
-            pending=self.pending[:0],
-            L=L,
-            whitened=np.concatenate([whitened, solve_lower(L[n:, n:], residual)]),
-            jitter=np.concatenate([self.jitter[:n], np.full(outcomes.size, jitter)]),
-            tells_since_fit=self.tells_since_fit + 1,
-        )
+        totals, tells = np.full(len(points), np.nan), self.tells_since_fit + 1
+        return self._told(points, totals, outcomes[:, None], noise, moments, tells_since_fit=tells)
 
-    def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "ExactGP":
+    def condition_on_pending(self, X: ArrayLike) -> "ExactGP":
         """A belief whose variance knows of measurements to come, and whose mean does not move.
 
-        This is GP-BUCB's hallucination: an outcome equal to the posterior mean carries no news but takes variance. Its
-        whitened residual is exactly 0, so the mean stays the same to rounding.
+        This is GP-BUCB's hallucination: an outcome equal to the posterior mean carries no news but takes variance.
 
         Source: Desautels, Krause & Burdick 2014, section 4.
 
@@ -179,15 +182,8 @@ class ExactGP(FactorisedGP):
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points = self._points(X)
-        L, jitter = self._extended(np.concatenate([self.X, self.pending]), self.L, points)
-        return replace(
-            self,
-            pending=np.concatenate([self.pending, points]),
-            L=L,
-            whitened=np.concatenate([self.whitened, np.zeros(points.shape[0])]),
-            jitter=np.concatenate([self.jitter, np.full(points.shape[0], jitter)]),
-        )
+        points, moments = self._split(X)
+        return self._awaiting(points, moments, np.ones((len(points), 1), dtype=bool))
 
     def fit(self, rng: np.random.Generator) -> "ExactGP":
         """Refit hyper-parameters, mean and outcome scale to all data; points pending are forgotten.
@@ -199,32 +195,48 @@ class ExactGP(FactorisedGP):
             The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
             the prior where they say nothing about the scale.
         """
-        U, n, d = self._to_unit(self.X), self.n_data, self.domain.n_dims
-        moments = U[:, d] if self.has_time else np.zeros(n)
-        data = Observations(U[:, :d], np.zeros(n, dtype=int), self.y, np.zeros(n), moments)
         previous = self.hyperparameters if self.is_fitted else None
-        hyperparameters = fit_field(self.settings, self.domain, data, rng, previous)
-        refitted = replace(self, hyperparameters=hyperparameters)
-        L, jitter = factorise(refitted._prior_cov(U, U) + hyperparameters.noise_variance * np.eye(n))
-        z = (self.y - hyperparameters.offset) / hyperparameters.scale
-        return replace(
-            refitted,
-            pending=self.pending[:0],
-            L=L,
-            whitened=solve_lower(L, z - hyperparameters.mean),
-            jitter=np.full(n, jitter),
+        return self._with(
+            hyperparameters=fit_field(self.settings, self.domain, self.observations, rng, previous),
+            base=None,
             tells_since_fit=0,
             is_fitted=True,
+            **self._nothing_pending,
         )
 
-    def log_evidence(self) -> float:
-        """Log marginal likelihood of the standardised outcomes at the present hyper-parameters; 0 without data.
+    @staticmethod
+    def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
+        """Means of several beliefs at the same points; of data that they have in common, covariances are taken once.
 
-        Source: Rasmussen & Williams 2006, eq. 2.30.
+        Args:
+            beliefs: At least one, of one domain, with equal hyper-parameters and at one moment.
+            X: Points (m, d), physical.
+
+        Returns:
+            Means (m,) of each, in the unit of the outcome: those of ``posterior_mean``, to rounding.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
         """
-        n = self.n_data
-        fit = float(self.whitened[:n] @ self.whitened[:n])
-        return -0.5 * fit - float(np.log(self.L.diagonal()[:n]).sum()) - 0.5 * n * float(np.log(2.0 * np.pi))
+        first, parts = beliefs[0], [belief._conditioned.parts[0] for belief in beliefs]
+        rows = [belief._conditioned.data for belief in beliefs]
+        data = np.concatenate([np.column_stack([own.U, own.moment]) for own in rows])
+        union, places = np.unique(data, axis=0, return_inverse=True)
+        weights = np.zeros((len(union), len(beliefs)))
+        columns = np.repeat(np.arange(len(beliefs)), [len(own) for own in rows])
+        np.add.at(weights, (places.ravel(), columns), np.concatenate([part.alpha for part in parts]))
+        points, prior = first._points(X), first.hyperparameters.prior
+        union = union if first.has_time else union[:, :-1]
+        means = np.zeros((len(points), len(beliefs)))
+        for start in range(0, len(points), CHUNK):
+            U = first._to_unit(points[start : start + CHUNK])
+            means[start : start + CHUNK] = prior.matrix(U, union) @ weights
+        return list((first.channels.constants[0] + first.hyperparameters.scale * means).T)
+
+    def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
+        """Checked points, and the round of each."""
+        points, d = self._points(X), self.domain.n_dims
+        return points[:, :d], points[:, d] if self.has_time else np.full(len(points), self.now)
 
     def state_dict(self) -> dict[str, Any]:
         """All of the state, the factorised part included, as plain JSON data and arrays.
@@ -232,13 +244,8 @@ class ExactGP(FactorisedGP):
         Returns:
             ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
         """
-        plain = {
-            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
-            "tells_since_fit": self.tells_since_fit,
-            "is_fitted": self.is_fitted,
-            "now": self.now,
-        }
-        return write_state(plain, {name: getattr(self, name) for name in _STATE_ARRAYS})
+        plain = {"tells_since_fit": self.tells_since_fit, "is_fitted": self.is_fitted}
+        return write_channels(self, msgspec.to_builtins(self.hyperparameters), plain)
 
     @classmethod
     def from_state_dict(cls, settings: ExactGPSettings, domain: Domain, state: Mapping[str, Any]) -> "ExactGP":
@@ -252,14 +259,11 @@ class ExactGP(FactorisedGP):
         Raises:
             StateVersionError: If another version wrote it.
         """
-        plain, arrays = read_state(state, _STATE_ARRAYS)
-        hyperparameters = msgspec.convert(plain["hyperparameters"], Hyperparameters)
-        return cls(
-            settings=settings,
-            domain=domain,
-            hyperparameters=hyperparameters,
-            **arrays,
-            tells_since_fit=int(plain["tells_since_fit"]),
-            is_fitted=bool(plain["is_fitted"]),
-            now=float(plain.get("now", 0.0)),
+        return read_channels(
+            state,
+            lambda plain: replace(
+                cls._empty(settings, domain, msgspec.convert(plain["hyperparameters"], Hyperparameters)),
+                tells_since_fit=int(plain["tells_since_fit"]),
+                is_fitted=bool(plain["is_fitted"]),
+            ),
         )

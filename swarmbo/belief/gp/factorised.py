@@ -16,41 +16,46 @@ class Factorised:
 
     Args:
         L: Lower Cholesky factor (r, r), in Fortran order.
-        inverse: L⁻¹ (r, r).
         residual: Outcomes less their prior means (r,); where pending as expected, so that they bring no news.
+        whitened: L⁻¹ residual (r,), 0 where pending.
         alpha: K⁻¹ residual of those known (r,), 0 where pending.
         jitter: The largest share of its diagonal that was added to an entry of K.
+        kept_inverse: L⁻¹ (r, r), if it is kept up to date.
     """
 
     L: Float[np.ndarray, "r r"]
-    inverse: Float[np.ndarray, "r r"]
     residual: Float[np.ndarray, " r"]
+    whitened: Float[np.ndarray, " r"]
     alpha: Float[np.ndarray, " r"]
     jitter: float
+    kept_inverse: Float[np.ndarray, "r r"] | None
 
     @classmethod
-    def of(cls, K: Float[np.ndarray, "r r"], residual: Float[np.ndarray, " r"]) -> "Factorised":
+    def of(
+        cls, K: Float[np.ndarray, "r r"], residual: Float[np.ndarray, " r"], *, keeps_inverse: bool = True
+    ) -> "Factorised":
         """Factorise the covariance of known outcomes, noise included."""
         units = _units(K)
         L, jitter = factorise(K / (units[:, None] * units))
-        if len(L):
-            inverse, info = lapack.dtrtri(L, lower=1)
-            assert info == 0, f"inverting a Cholesky factor failed with info {info}"
-            inverse = np.ascontiguousarray(np.tril(inverse)) / units
-        else:
-            inverse = np.zeros((0, 0))
+        inverse = _inverted(L) / units if keeps_inverse else None
         return cls.restored(np.asfortranarray(L * units[:, None]), inverse, residual, jitter)
 
     @classmethod
     def restored(
         cls,
         L: Float[np.ndarray, "r r"],
-        inverse: Float[np.ndarray, "r r"],
+        inverse: Float[np.ndarray, "r r"] | None,
         residual: Float[np.ndarray, " r"],
         jitter: float,
     ) -> "Factorised":
-        """From a factor and its inverse."""
-        return cls(L, inverse, residual, solve_lower_transposed(L, solve_lower(L, residual)), jitter)
+        """From a factor and its inverse, if that is kept."""
+        whitened = solve_lower(L, residual)
+        return cls(L, residual, whitened, solve_lower_transposed(L, whitened), jitter, inverse)
+
+    @cached_property
+    def inverse(self) -> Float[np.ndarray, "r r"]:
+        """L⁻¹ (r, r)."""
+        return _inverted(self.L) if self.kept_inverse is None else self.kept_inverse
 
     def extended(
         self,
@@ -74,16 +79,27 @@ class Factorised:
         units = _units(K_new_new)
         L, jitter = extend(self.L, K_new_old / units[:, None], K_new_new / (units[:, None] * units))
         L[r:] *= units[:, None]
-        corner = solve_lower(L[r:, r:], np.eye(p))
-        inverse = np.zeros((r + p, r + p))
-        inverse[:r, :r] = self.inverse
-        inverse[r:, :r] = -corner @ (L[r:, :r] @ self.inverse)
-        inverse[r:, r:] = corner
+        inverse = None
+        if self.kept_inverse is not None:
+            corner = solve_lower(L[r:, r:], np.eye(p))
+            inverse = np.zeros((r + p, r + p))
+            inverse[:r, :r] = self.kept_inverse
+            inverse[r:, :r] = -corner @ (L[r:, :r] @ self.kept_inverse)
+            inverse[r:, r:] = corner
         jitter = max(self.jitter, jitter)
         if is_pending:
-            expected = np.concatenate([self.residual, L[r:, :r] @ self.whitened])
-            return Factorised(L, inverse, expected, np.concatenate([self.alpha, np.zeros(p)]), jitter)
+            return self.awaiting(L, inverse, jitter)
         return Factorised.restored(L, inverse, np.concatenate([self.residual, residual]), jitter)
+
+    def awaiting(
+        self, L: Float[np.ndarray, "s s"], inverse: Float[np.ndarray, "s s"] | None, jitter: float
+    ) -> "Factorised":
+        """With points pending, whose rows come last in a larger factor: they take variance and bring no news."""
+        r = len(self.residual)
+        nothing = np.zeros(len(L) - r)
+        expected = np.concatenate([self.residual, L[r:, :r] @ self.whitened])
+        whitened, alpha = np.concatenate([self.whitened, nothing]), np.concatenate([self.alpha, nothing])
+        return Factorised(L, expected, whitened, alpha, jitter, inverse)
 
     def solve(self, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " r"]:
         """K⁻¹ of other residuals of the first s observations, those known; 0 for the rest."""
@@ -93,15 +109,18 @@ class Factorised:
         alpha[:s] = solve_lower_transposed(known, solve_lower(known, residual))
         return alpha
 
-    @cached_property
-    def whitened(self) -> Float[np.ndarray, " r"]:
-        """L⁻¹ residual."""
-        return solve_lower(self.L, self.residual)
-
     def log_density(self) -> float:
         """Log density of the residuals under N(0, K). Source: Rasmussen & Williams 2006, eq. 2.30."""
         constant = 0.5 * len(self.residual) * float(np.log(2.0 * np.pi))
         return -0.5 * float(self.whitened @ self.whitened) - float(np.log(self.L.diagonal()).sum()) - constant
+
+
+def _inverted(L: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
+    if not len(L):
+        return np.zeros((0, 0))
+    inverse, info = lapack.dtrtri(L, lower=1)
+    assert info == 0, f"inverting a Cholesky factor failed with info {info}"
+    return np.ascontiguousarray(np.tril(inverse))
 
 
 def _units(K: Float[np.ndarray, "r r"]) -> Float[np.ndarray, " r"]:

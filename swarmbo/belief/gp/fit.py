@@ -7,9 +7,15 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
-from swarmbo.belief.gp.hyperparameters import ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import (
+    AdditiveHyperparameters,
+    ExactGPSettings,
+    Hyperparameters,
+    TimeAxis,
+    TimeCorrelation,
+)
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation

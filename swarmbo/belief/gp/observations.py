@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.kernels import kernel_matrix
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
@@ -104,6 +104,12 @@ class Observations:
         fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])
         scales = np.array([*hyper.scales, hyper.common_scale])
         return fitted[self.channel] + self.noise / scales[self.channel] ** 2
+
+
+def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:
+    """Where a latent is read at the points of outcomes, their rounds last where it fades."""
+    own = rows.U[:, list(scope)]
+    return own if not hyper.times else np.column_stack([own, rows.moment])
 
 
 def factor_covariance(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
 from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.local_posterior import StackPosterior
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.kernels import spectral_frequencies

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
-from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import StateVersionError
 
-_VERSION = 2
+_VERSION = 3
 _ORDER: dict[str, Literal["C", "F"]] = {"L": "F"}
 
 

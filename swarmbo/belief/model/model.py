@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.warping import Warp, WarpKind

@@ -10,7 +10,8 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.regrouping import regrouped
 from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.belief.model.joint_situation import JointSituation

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, AdditiveHyperparameters, FactorPrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation, Views, means_by_agent
-from swarmbo.belief.gp.prediction import FactorisedGP
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 
@@ -36,7 +35,7 @@ def test_means_of_all_are_the_means_of_each(known, is_fading, is_pending):
     views = [view(FADING if is_fading else STILL, rows).at(7.0) for rows in known]
     if is_pending:
         views[0] = views[0].condition_on_pending(PLACES[:2])
-    for got, each in zip(FactorisedGP.posterior_means(views, PLACES), views, strict=True):
+    for got, each in zip(ExactGP.posterior_means(views, PLACES), views, strict=True):
         np.testing.assert_allclose(got, each.posterior(PLACES)[0], rtol=1e-9, atol=1e-9)
 
 

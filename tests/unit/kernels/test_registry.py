@@ -6,7 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RationalQuadratic
 
 import swarmbo as sb
-from swarmbo.belief.gp.additive_settings import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import (
     correlation,

@@ -17,50 +17,30 @@ CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to CH
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PlacedGP(ABC):
+class SpatialGP(ABC):
     """A Gaussian process over a box, which predicts from what it says of points jointly.
 
-    With a time axis, data points carry the round of their measurement as a last coordinate. Predictions and new data
-    are of the belief's own moment ``now``, unless points state theirs; ``at`` moves it.
+    With a time axis, points may carry the round that they are of as a last coordinate. Predictions and new data are of
+    the belief's own moment ``now``, unless points state theirs; ``at`` moves it.
 
     Args:
         domain: The box of physical points.
-        hyperparameters: At present.
         now: The moment of points that don't state theirs, in rounds; of no meaning without a time axis.
     """
 
     domain: Domain
-    hyperparameters: Hyperparameters
     now: float = 0.0
 
     @property
-    def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit."""
-        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
-
-    @property
-    def prior_variance(self) -> float:
-        """Variance of the field before any data, in the square of the outcome's unit."""
-        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
-
-    @property
+    @abstractmethod
     def has_time(self) -> bool:
         """Whether data fade."""
-        return self.hyperparameters.time is not None
-
-    def at(self, moment: float) -> Self:
-        """The same belief at another moment; itself where nothing fades.
-
-        Args:
-            moment: In rounds.
-        """
-        return replace(self, now=float(moment)) if self.has_time else self
 
     @abstractmethod
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
+    def posterior_cache(self, X: ArrayLike) -> JointMoments:
         """The posterior at fixed points (m, d), physical, from which covariances between subsets are cheap."""
 
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the field (without measurement noise).
 
         Args:
@@ -80,7 +60,7 @@ class PlacedGP(ABC):
             mean[rows], var[rows] = part.mean, part.var
         return mean, var
 
-    def joint_posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
+    def joint_posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
         """Mean and joint covariance of the field.
 
         Args:
@@ -109,6 +89,40 @@ class PlacedGP(ABC):
         sides = self.domain.high - self.domain.low
         n_given = np.shape(X)[1]
         return gradient[..., :n_given] / np.append(sides, 1.0)[:n_given]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FieldGP(SpatialGP):
+    """A Gaussian process of one field.
+
+    Args:
+        hyperparameters: At present.
+    """
+
+    hyperparameters: Hyperparameters
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit."""
+        return self.hyperparameters.noise_variance * self.hyperparameters.scale**2
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the field before any data, in the square of the outcome's unit."""
+        return self.hyperparameters.outputscale * self.hyperparameters.scale**2
+
+    @property
+    def has_time(self) -> bool:
+        """Whether data fade."""
+        return self.hyperparameters.time is not None
+
+    def at(self, moment: float) -> Self:
+        """The same belief at another moment; itself where nothing fades.
+
+        Args:
+            moment: In rounds.
+        """
+        return replace(self, now=float(moment)) if self.has_time else self
 
 
 def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:

@@ -1,0 +1,76 @@
+"""A belief's state as JSON data and arrays, exact to the bit."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.engine import ChannelGP
+from swarmbo.belief.gp.factorised import Factorised
+from swarmbo.belief.gp.state import read_state, write_state
+
+_DATA = ("points", "totals", "factors", "noise", "moments", "pending", "pending_moments")
+
+B = TypeVar("B", bound=ChannelGP)
+
+
+def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A belief's data, hyper-parameters and posterior, that of points pending included.
+
+    Args:
+        belief: To be written down.
+        hyperparameters: As plain data.
+        plain: What its kind has besides.
+    """
+    on_data, given = belief._on_data, belief._given  # pyright: ignore[reportPrivateUsage]
+    whole = on_data if given is None else given
+    written = {
+        **plain,
+        "hyperparameters": hyperparameters,
+        "now": belief.now,
+        "is_tied": on_data.is_tied,
+        "jitters": [part.jitter for part in on_data.parts],
+        "jitters_pending": None if given is None else [part.jitter for part in given.parts],
+    }
+    arrays = {name: getattr(belief, name) for name in (*_DATA, "awaited")}
+    for i, part in enumerate(whole.parts):
+        arrays[f"L_{i}"] = part.L
+        if part.kept_inverse is not None:
+            arrays[f"inverse_{i}"] = part.kept_inverse
+    return write_state(written, arrays)
+
+
+def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], B]) -> B:
+    """The belief that ``write_channels`` wrote down.
+
+    Args:
+        state: What it returned, perhaps after a trip through files.
+        made: Makes a belief without data, with its hyper-parameters, of the plain data.
+
+    Raises:
+        StateVersionError: If another version wrote it.
+    """
+    plain, arrays = read_state(state, _DATA)
+    awaited = np.array(state["arrays"]["awaited"], dtype=bool)
+    belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]
+    data, is_tied = belief.observations, bool(plain["is_tied"])
+    hyper = belief.channels.in_one_unit() if is_tied else belief.channels
+    known, waiting = list[Factorised](), list[Factorised]()
+    for i, jitter in enumerate(plain["jitters"]):
+        residual = (data if is_tied else data.of_channel(i)).residuals(hyper)
+        L, inverse, r = np.array(state["arrays"][f"L_{i}"], dtype=float, order="F"), None, len(residual)
+        if f"inverse_{i}" in state["arrays"]:
+            inverse = np.array(state["arrays"][f"inverse_{i}"], dtype=float, order="C")
+        first = None if inverse is None else np.ascontiguousarray(inverse[:r, :r])
+        known.append(Factorised.restored(np.asfortranarray(L[:r, :r]), first, residual, float(jitter)))
+        if plain["jitters_pending"] is not None:
+            waiting.append(known[-1].awaiting(L, inverse, float(plain["jitters_pending"][i])))
+    base = Conditioned(hyper, belief.scopes, data, is_tied, tuple(known), belief.now)
+    return belief._with(base=base, given=_with_pending(base, belief, waiting))  # pyright: ignore[reportPrivateUsage]
+
+
+def _with_pending(base: Conditioned, belief: ChannelGP, parts: Sequence[Factorised]) -> Conditioned | None:
+    if not parts:
+        return None
+    return Conditioned(base.hyper, base.scopes, base.data.then(belief.ahead), base.is_tied, tuple(parts), base.now)

@@ -1,0 +1,299 @@
+"""Exact inference over channels: the one engine behind a belief about a field and one about a sum.
+
+A channel is a sum of latents, independent Gaussian processes that are each read at a projection of the point. A field
+is one latent and one channel; a sum over a factor graph has a latent and a channel for each factor, and one more
+channel, the total, which reads them all. Outcomes of the total tie the latents together, others leave them independent.
+
+Inside, points live in the unit cube and outcomes are standardised; outside, everything is physical.
+
+Source: Rasmussen & Williams 2006, alg. 2.1; Duvenaud et al. 2011 for sums; Desautels, Krause & Burdick 2014, section 4,
+for points pending.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from jaxtyping import Bool, Float
+from numpy.typing import ArrayLike
+
+from swarmbo.belief.gp.conditioning import Conditioned, condition
+from swarmbo.belief.gp.data import checked_moments
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.joint_posterior import JointPosterior
+from swarmbo.belief.gp.observations import TOTAL, Observations
+from swarmbo.belief.gp.spatial import CHUNK, SpatialGP
+
+Outcomes = Literal["total", "per-factor"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChannelGP(SpatialGP):
+    """A belief about channels, immutable: what learns returns a new one.
+
+    What is asked of it jointly at points is asked of its channel ``channel``.
+
+    Args:
+        points: Evaluated points (t, n), physical.
+        totals: Their outcomes in sum (t,); NaN where not observed.
+        factors: Their outcomes by factor (t, k); NaN where not observed.
+        noise: Known noise variances (t,) on top of the fitted one, physical.
+        moments: The round of each evaluation (t,); of no account where nothing fades.
+        pending: Points (p, n) conditioned on without an outcome.
+        pending_moments: The round of each (p,).
+        awaited: Of which factors (p, k) their outcomes are to come; those of all as ``outcomes`` says.
+        outcomes: What points pending are taken to bring where all factors are awaited: the total, or each factor's.
+        base: The posterior of the first data, which further ones extend; None: of no data.
+        given: The posterior of all data and the first points pending; None: of none pending.
+    """
+
+    channel: ClassVar[int] = TOTAL
+    keeps_inverse: ClassVar[bool] = True
+
+    points: Float[np.ndarray, "t n"]
+    totals: Float[np.ndarray, " t"]
+    factors: Float[np.ndarray, "t k"]
+    noise: Float[np.ndarray, " t"]
+    moments: Float[np.ndarray, " t"]
+    pending: Float[np.ndarray, "p n"]
+    pending_moments: Float[np.ndarray, " p"]
+    awaited: Bool[np.ndarray, "p k"]
+    outcomes: Outcomes
+    base: Conditioned | None = None
+    given: Conditioned | None = None
+
+    def __post_init__(self) -> None:
+        data = (self.points, self.totals, self.factors, self.noise, self.moments)
+        for array in (*data, self.pending, self.pending_moments, self.awaited):
+            array.flags.writeable = False
+
+    @property
+    @abstractmethod
+    def channels(self) -> AdditiveHyperparameters:
+        """Hyper-parameters of latents and channels."""
+
+    @property
+    @abstractmethod
+    def scopes(self) -> Sequence[Sequence[int]]:
+        """For each latent the coordinates of a point that it reads."""
+
+    def _with(self, **changes: Any) -> Self:
+        """A copy with other fields, and nothing of what was worked out from them."""
+        return replace(self, **changes)
+
+    @property
+    def X(self) -> Float[np.ndarray, "t c"]:  # noqa: N802
+        """Evaluated points (t, n), physical."""
+        return self.points
+
+    @property
+    def n_data(self) -> int:
+        """Number of evaluated points with at least one outcome."""
+        return int((~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)).sum())
+
+    @property
+    def n_pending(self) -> int:
+        """Number of points conditioned on without an outcome."""
+        return len(self.pending)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether outcomes fade."""
+        return bool(self.channels.times)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether any total ties the latents together."""
+        return self._has_totals or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
+
+    @property
+    def _has_totals(self) -> bool:
+        return bool((~np.isnan(self.totals)).any())
+
+    @property
+    def jitter(self) -> float:
+        """What was added to covariance matrices to factorise them, as a share of their diagonals; 0 as a rule."""
+        return self._conditioned.jitter
+
+    @cached_property
+    def observations(self) -> Observations:
+        """All outcomes, one entry each, at points of the unit cube."""
+        return Observations.of(self.domain.to_unit(self.points), self.totals, self.factors, self.noise, self.moments)
+
+    @cached_property
+    def ahead(self) -> Observations:
+        """Outcomes to come, one entry each, at points of the unit cube."""
+        U, in_sum = self.domain.to_unit(self.pending), self.outcomes == "total"
+        return Observations.pending(U, self.awaited, self.pending_moments, in_sum=in_sum)
+
+    @cached_property
+    def _on_data(self) -> Conditioned:
+        """Given the data alone, as far as possible by extension of what was worked out before."""
+        data, base = self.observations, self.base
+        if base is not None and base.is_tied == self._has_totals:
+            return base.extended(data.take(slice(len(base.data), None))).at(self.now)
+        return self._worked_out(data, is_tied=self._has_totals)
+
+    @cached_property
+    def _conditioned(self) -> Conditioned:
+        """Given the data and that points pending will be evaluated."""
+        base = self._on_data
+        if not len(self.pending):
+            return base
+        ahead = self.ahead
+        if base.is_tied != self.is_tied:
+            return self._worked_out(base.data, is_tied=self.is_tied).extended(ahead)
+        if self.given is None:
+            return base.extended(ahead)
+        return self.given.extended(ahead.take(slice(len(self.given.data) - len(base.data), None))).at(self.now)
+
+    def _worked_out(self, data: Observations, *, is_tied: bool) -> Conditioned:
+        return condition(
+            self.channels, self.scopes, data, is_tied=is_tied, now=self.now, keeps_inverse=self.keeps_inverse
+        )
+
+    @property
+    def _known(self) -> Conditioned | None:
+        """The posterior of the data, for a belief that knows them too."""
+        return self._on_data if len(self.points) else None
+
+    def _told(
+        self,
+        points: Float[np.ndarray, "n d"],
+        totals: Float[np.ndarray, " n"],
+        factors: Float[np.ndarray, "n k"],
+        noise: Float[np.ndarray, " n"],
+        moments: Float[np.ndarray, " n"],
+        **changes: Any,
+    ) -> Self:
+        """With further outcomes, all checked. What was worked out so far is extended; points pending are forgotten."""
+        return self._with(
+            points=np.concatenate([self.points, points]),
+            totals=np.concatenate([self.totals, totals]),
+            factors=np.concatenate([self.factors, factors]),
+            noise=np.concatenate([self.noise, noise]),
+            moments=np.concatenate([self.moments, moments]),
+            base=self._known,
+            **self._nothing_pending,
+            **changes,
+        )
+
+    def _awaiting(
+        self, points: Float[np.ndarray, "q d"], moments: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
+    ) -> Self:
+        """With further points pending, all checked."""
+        if not len(points):
+            return self
+        changed = self._with(
+            pending=np.concatenate([self.pending, points]),
+            pending_moments=np.concatenate([self.pending_moments, moments]),
+            awaited=np.concatenate([self.awaited, awaited]),
+            base=self._on_data,
+        )
+        return changed._with(given=self._given) if len(self.pending) else changed
+
+    @property
+    def _given(self) -> Conditioned | None:
+        """The posterior with points pending, to be extended; None where none are, or where only they tie latents."""
+        return self._conditioned if len(self.pending) and self.is_tied == self._has_totals else None
+
+    @property
+    def _nothing_pending(self) -> dict[str, Any]:
+        return {name: getattr(self, name)[:0] for name in ("pending", "pending_moments", "awaited")} | {"given": None}
+
+    def at(self, moment: float) -> Self:
+        """The same belief in another round; itself where nothing fades.
+
+        Args:
+            moment: In rounds. Predictions are of this one, and so are evaluations and points pending that come without
+                a round of their own.
+
+        Raises:
+            ShapeError: If it is not finite.
+        """
+        (now,) = checked_moments(moment, 1)
+        if not self.has_time or now == self.now:
+            return self
+        return self._with(now=float(now), base=self._known, given=self._given)
+
+    def log_evidence(self) -> float:
+        """Log density of the standardised outcomes at the present hyper-parameters; 0 without data.
+
+        Source: Rasmussen & Williams 2006, eq. 2.30.
+        """
+        return float(sum(part.log_density() for part in self._on_data.parts))
+
+    def posterior_cache(self, X: ArrayLike) -> JointPosterior:
+        """The posterior at fixed points, from which covariances between subsets are cheap.
+
+        Args:
+            X: Points (m, n), physical.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        return JointPosterior.of(self._conditioned, self.channel, self._query(self._points(X)))
+
+    def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
+        """Means (m,) at points (m, n), physical, without the cost of a variance.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        conditioned, points = self._conditioned, self._points(X)
+        hyper = conditioned.hyper
+        mean = np.full(len(points), hyper.constant_of(self.channel))
+        places = [0] if conditioned.is_tied else conditioned.latents_of(self.channel)
+        for start in range(0, len(points), CHUNK):
+            query = self._query(points[start : start + CHUNK])
+            for place in places:
+                scale = hyper.scale_of(self.channel if conditioned.is_tied else place)
+                cross = conditioned.covariance(place, query, conditioned.part_data[place])
+                mean[start : start + CHUNK] += scale * (cross @ conditioned.parts[place].alpha)
+        return mean
+
+    def posterior_gradient(
+        self, X: ArrayLike
+    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
+        """Mean and variance with their gradients.
+
+        Args:
+            X: Points (m, d), physical. Exactly at a data point the gradients of Matern-1/2, which has cusps there, take
+                the middle of the one-sided ones.
+
+        Returns:
+            Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of
+            each coordinate.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        cache = self.posterior_cache(X)
+        dmean, dvar = cache.gradients()
+        return cache.mean, self._per_physical(dmean, X), cache.var, self._per_physical(dvar, X)
+
+    def joint_posterior_gradient(self, X: ArrayLike) -> Float[np.ndarray, "m m d"]:
+        """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
+
+        Args:
+            X: Points (m, d), physical.
+
+        Returns:
+            Entry [i, j, a] is d cov[i, j] / d X[i, a] with all other points at rest; [i, i] is the gradient of the
+            variance. The derivative with respect to X[j] is entry [j, i], because cov is symmetric. In the square of
+            the outcome's unit per physical unit of the coordinate.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        return self._per_physical(self.posterior_cache(X).covariance_gradient(), X)
+
+    def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:
+        """Checked points, with their rounds where there is time, as outcomes of the channel."""
+        m, n = len(points), self.domain.n_dims
+        moments = points[:, n] if self.has_time else np.zeros(m)
+        channel, nothing = np.full(m, self.channel), np.zeros(m)
+        return Observations(self.domain.to_unit(points[:, :n]), channel, nothing, nothing, moments)

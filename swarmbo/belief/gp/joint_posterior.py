@@ -1,0 +1,167 @@
+"""The posterior of a channel at a fixed set of points, kept so that covariances between its subsets are cheap.
+
+A channel is a sum of latents. With L Lᵀ the covariance of the outcomes, k_i(u) = k_i(u, data), V = L⁻¹ k(data, u) and
+A = L⁻ᵀ V, its posterior has
+
+    mean(u) = m + k(u)·alpha,                d mean = Σ_i dk_i(u)·alpha
+    cov(u, v) = k(u, v) - V(u)ᵀ V(v),        d cov  = Σ_i [dk_i(u, v) - dk_i(u) A(v)]      in its first point
+
+Where outcomes leave the latents independent there is one such part for each, and the rows of their V are stacked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.belief.gp.cholesky import solve_lower, solve_lower_transposed
+from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.observations import Observations, projection
+from swarmbo.kernels import Covariance
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One latent of the channel.
+
+    Args:
+        columns: Coordinates that it reads, that of time last where there is one.
+        prior: Its covariance function.
+        at: The points as it reads them (m, a).
+        part: The place of its data among the parts.
+        data: These as it reads them (r, a).
+        seen: Which of them hold it, as 0 or 1 (r,).
+        weight: Square of its own unit over the channel's.
+    """
+
+    columns: list[int]
+    prior: Covariance
+    at: Float[np.ndarray, "m a"]
+    part: int
+    data: Float[np.ndarray, "r a"]
+    seen: Float[np.ndarray, " r"]
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class JointPosterior:
+    """Posterior of a channel at m points, in physical units.
+
+    A covariance between r and c of them costs r c n, not a solve.
+
+    Args:
+        mean: Posterior means (m,).
+        var: Latent posterior variances (m,), >= 0.
+        V: Of all parts, one below the other (n, m), in the channel's unit.
+        ends: Where the rows of each part end.
+        terms: The latents of the channel.
+        factors: Of each part L and alpha.
+        scale: Physical unit of one standardised unit.
+        n_coordinates: Of a point, its time included where there is one.
+    """
+
+    mean: Float[np.ndarray, " m"]
+    var: Float[np.ndarray, " m"]
+    V: Float[np.ndarray, "n m"]
+    ends: tuple[int, ...]
+    terms: tuple[Term, ...]
+    factors: tuple[tuple[Float[np.ndarray, "r r"], Float[np.ndarray, " r"]], ...]
+    scale: float
+    n_coordinates: int
+
+    @classmethod
+    def of(cls, conditioned: Conditioned, channel: int, query: Observations) -> "JointPosterior":
+        """Of a channel at points.
+
+        Args:
+            conditioned: On what.
+            channel: ``TOTAL`` or the index of a latent.
+            query: Points and their rounds, as outcomes of the channel.
+        """
+        hyper, latents = conditioned.hyper, conditioned.latents_of(channel)
+        scale, terms, V, factors = hyper.scale_of(channel), list[Term](), list[np.ndarray](), dict[int, int]()
+        for i in latents:
+            place = 0 if conditioned.is_tied else i
+            data, scope = conditioned.part_data[place], conditioned.scopes[i]
+            weight = (hyper.scales[i] / scale) ** 2
+            if place not in factors:
+                factors[place] = len(factors)
+                whitened = solve_lower(conditioned.parts[place].L, conditioned.covariance(place, data, query))
+                V.append(whitened if weight == 1.0 else np.sqrt(weight) * whitened)
+            columns = [*scope, query.U.shape[1]] if hyper.times else [*scope]
+            at, of = (projection(hyper, scope, rows) for rows in (query, data))
+            seen = np.asarray(data.hold(i), dtype=float)
+            terms.append(Term(columns, hyper.covariance(i), at, factors[place], of, seen, weight))
+        parts = [conditioned.parts[place] for place in factors]
+        stacked = V[0] if len(V) == 1 else np.concatenate(V)
+        means = sum(rows.T @ part.whitened for rows, part in zip(V, parts, strict=True))
+        variance = sum(term.weight * term.prior.outputscale for term in terms)
+        return cls(
+            mean=hyper.constant_of(channel) + scale * np.asarray(means),
+            var=scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0),
+            V=stacked,
+            ends=tuple(np.cumsum([len(rows) for rows in V]).tolist()),
+            terms=tuple(terms),
+            factors=tuple((part.L, part.alpha) for part in parts),
+            scale=scale,
+            n_coordinates=query.U.shape[1] + bool(hyper.times),
+        )
+
+    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
+        """Latent posterior covariances between two subsets.
+
+        Where a row and a column name the same point the entry agrees with ``var`` up to rounding, and may be smaller
+        than 0 by as much.
+
+        Args:
+            rows: Indices into the points (r,), or a slice.
+            cols: Indices into the points (c,), or a slice.
+
+        Returns:
+            Covariances (r, c), in the square of the outcome's unit.
+        """
+        prior = _sum([term.weight * term.prior.matrix(term.at[rows], term.at[cols]) for term in self.terms])
+        return self.scale**2 * (prior - self.V[:, rows].T @ self.V[:, cols])
+
+    def gradients(self) -> tuple[Float[np.ndarray, "m c"], Float[np.ndarray, "m c"]]:
+        """Gradients of mean and variance (m, c) by the coordinates of the unit cube, and by time where it counts."""
+        shape = (self.n_coordinates, len(self.mean))
+        dmean, dvar = np.zeros(shape), np.zeros(shape)
+        back = self._solved()
+        for term in self.terms:
+            D = term.prior.gradient(term.at, term.data) * term.seen
+            alpha = self.factors[term.part][1]
+            root = np.sqrt(term.weight)
+            dmean[term.columns] += root * (D @ alpha)
+            dvar[term.columns] -= 2.0 * root * np.einsum("jmn,nm->jm", D, back[term.part])
+        return self.scale * dmean.T, self.scale**2 * dvar.T
+
+    def covariance_gradient(self) -> Float[np.ndarray, "m m c"]:
+        """Gradient of the joint covariance by the coordinates of the unit cube.
+
+        Returns:
+            Entry [i, j, a] is the derivative of cov[i, j] when coordinate a of point i moves and all other points stay.
+            On the diagonal point i is both arguments, so the entry is the gradient of the variance.
+        """
+        m = len(self.mean)
+        gradient, back = np.zeros((self.n_coordinates, m, m)), self._solved()
+        for term in self.terms:
+            D = term.prior.gradient(term.at, term.data) * term.seen
+            own = term.weight * term.prior.gradient(term.at, term.at)
+            gradient[term.columns] += own - np.sqrt(term.weight) * (D @ back[term.part])
+        every = np.arange(m)
+        gradient[:, every, every] *= 2.0  # both arguments move together, and the covariance is symmetric in them
+        return self.scale**2 * np.moveaxis(gradient, 0, -1)
+
+    def _solved(self) -> list[Float[np.ndarray, "r m"]]:
+        """A of each part."""
+        parts = np.split(self.V, self.ends[:-1])
+        return [solve_lower_transposed(L, np.asfortranarray(V)) for (L, _), V in zip(self.factors, parts, strict=True)]
+
+
+def _sum(parts: Sequence[Float[np.ndarray, "r c"]]) -> Float[np.ndarray, "r c"]:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total

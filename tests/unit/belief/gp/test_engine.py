@@ -1,0 +1,139 @@
+"""What the engine says of fields and of sums alike."""
+
+import msgspec
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation
+from swarmbo.errors import ShapeError
+from swarmbo.graph import FactorGraph
+from swarmbo.spaces import Domain
+
+BOX = Domain(np.array([10.0, -200.0]), np.array([110.0, 100.0]))
+FIELD = Hyperparameters("matern52", (0.3, 0.5), 1.7, 1e-3, mean=0.2, offset=290.0, scale=35.0)
+GRAPH = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["x"]})
+
+
+def points(n, seed=0):
+    return BOX.from_unit(np.random.default_rng(seed).random((n, 2)))
+
+
+def outcomes(X):
+    return 300.0 + 40.0 * np.sin(X[:, 0] / 17.0) + 0.2 * X[:, 1]
+
+
+def field_of(X, y, noise=None, h=FIELD):
+    return ExactGP.from_hyperparameters(ExactGPSettings(), BOX, h, X, y, noise)
+
+
+def sum_of(way, n=9, seed=3):
+    rng = np.random.default_rng(seed)
+    X, F = rng.random((n, 3)), rng.normal(size=(n, 3))
+    belief = AdditiveGP(GRAPH, lengthscale=0.6, outputscale={"f": 1.0, "g": 2.0, "h": 0.5}, noise_variance=1e-2)
+    if way == "factors":
+        return belief.update(X, F)
+    if way == "mixed":
+        belief = belief.update(X[:4], F[:4])
+    return belief.update(X, F.sum(axis=1))
+
+
+@pytest.mark.parametrize("steps", [[25], [10, 1, 14]])
+def test_noise_by_row_equals_scikit_learns_alpha(steps):
+    X, noise = points(25), np.random.default_rng(1).uniform(0.0, 400.0, 25)
+    y = outcomes(X) + np.sqrt(noise) * np.random.default_rng(2).normal(size=25)
+    belief, done = field_of(X[:0], y[:0]), 0
+    for step in steps:
+        rows = slice(done, done + step)
+        belief, done = belief.update(X[rows], y[rows], noise[rows]), done + step
+    kernel = ConstantKernel(1.7) * Matern([0.3, 0.5], nu=2.5)
+    reference = GaussianProcessRegressor(kernel, alpha=1e-3 + noise / 35.0**2, optimizer=None)
+    reference.fit(BOX.to_unit(X), (y - 290.0) / 35.0 - 0.2)
+    places = points(8, seed=5)
+    mean, cov = reference.predict(BOX.to_unit(places), return_cov=True)
+    got_mean, got_cov = belief.joint_posterior(places)
+    np.testing.assert_allclose(got_mean, 290.0 + 35.0 * (0.2 + mean), rtol=1e-9)
+    np.testing.assert_allclose(got_cov, 35.0**2 * cov, rtol=1e-7, atol=1e-7)
+    assert belief.log_evidence() == pytest.approx(reference.log_marginal_likelihood_value_, rel=1e-9)
+
+
+def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
+    rng, X = np.random.default_rng(0), points(80)
+    noise = np.where(np.arange(80) % 2, 30.0**2, 0.0)
+    y = outcomes(X) + np.sqrt(noise) * rng.normal(size=80)
+    empty = ExactGP.create(ExactGPSettings(), BOX)
+    told, untold = (empty.update(X, y, known).fit(np.random.default_rng(0)) for known in (noise, None))
+    assert told.noise_variance < 0.01 * untold.noise_variance
+    places = points(200, seed=9)
+    errors = [np.abs(belief.posterior_mean(places) - outcomes(places)).mean() for belief in (told, untold)]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_noise_that_is_none_is_refused_with_its_row():
+    with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0"):
+        field_of(points(2), np.zeros(2), [0.0, -1.0])
+
+
+@pytest.mark.parametrize("time", [None, TimeCorrelation("matern32", 6.0)])
+def test_a_field_is_a_sum_of_one(time):
+    """Two constructors, one posterior: means, covariances, their gradients, and points pending."""
+    X, ahead, places = points(20), points(3, seed=4), points(6, seed=5)
+    y, rounds = outcomes(X), np.arange(20.0) % 7
+    h = msgspec.structs.replace(FIELD, time=time)
+    rows = X if time is None else np.column_stack([X, rounds])
+    field = field_of(rows, y, h=h).at(8.0).condition_on_pending(ahead)
+    graph = FactorGraph.from_scopes({"f": ["a", "b"]})
+    one = AdditiveGP(
+        graph,
+        BOX,
+        kernel="matern52",
+        lengthscale={"f": (30.0, 150.0)},
+        outputscale=1.7 * 35.0**2,
+        noise_variance=1e-3 * 35.0**2,
+        mean=297.0,
+        time=time,
+    )
+    one = one.update(X, y, moments=rounds).at(8.0).condition_on_pending(ahead)
+    for a, b in zip(field.posterior_gradient(places), one.posterior_gradient(places), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
+    for a, b in zip(field.joint_posterior(places), one.joint_posterior(places), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-7)
+    np.testing.assert_allclose(
+        field.joint_posterior_gradient(places), one.joint_posterior_gradient(places), rtol=1e-7, atol=1e-7
+    )
+    np.testing.assert_allclose(field.posterior_mean(places), one.posterior_mean(places), rtol=1e-10)
+
+
+@pytest.mark.parametrize("way", ["total", "factors", "mixed"])
+def test_the_joint_covariance_of_a_sum_has_the_gradient_of_finite_differences(way):
+    belief, X = sum_of(way), np.random.default_rng(8).random((4, 3))
+    gradient = belief.joint_posterior_gradient(X)
+    for i in range(4):
+        for a in range(3):
+            step = np.zeros((4, 3))
+            step[i, a] = 1e-5
+            numeric = (belief.joint_posterior(X + step)[1] - belief.joint_posterior(X - step)[1])[i] / 2e-5
+            np.testing.assert_allclose(gradient[i, :, a], numeric, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["total", "factors", "mixed"])
+def test_covariances_between_subsets_are_those_of_all_points(way):
+    belief, X = sum_of(way), np.random.default_rng(8).random((7, 3))
+    cache, cov = belief.posterior_cache(X), belief.joint_posterior(X)[1]
+    rows, columns = np.array([0, 3, 6]), np.array([5, 3])
+    np.testing.assert_allclose(cache.cov(rows, columns), cov[np.ix_(rows, columns)], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(cache.var, cov.diagonal(), rtol=1e-9)
+
+
+def test_points_pending_one_after_the_other_survive_saving_to_the_bit():
+    belief, places = field_of(points(20), outcomes(points(20))), points(6, seed=5)
+    for place in points(4, seed=6):
+        belief = belief.condition_on_pending(place[None])
+    restored = ExactGP.from_state_dict(ExactGPSettings(), BOX, belief.state_dict())
+    for a, b in zip(restored.joint_posterior(places), belief.joint_posterior(places), strict=True):
+        np.testing.assert_array_equal(a, b)
+    more = points(1, seed=7)
+    np.testing.assert_array_equal(
+        restored.condition_on_pending(more).posterior(places)[1], belief.condition_on_pending(more).posterior(places)[1]
+    )
