@@ -47,7 +47,7 @@ class ChannelGP(SpatialGP):
         awaited: Of which factors (p, k) their outcomes are to come; those of all as ``outcomes`` says.
         outcomes: What points pending are taken to bring where all factors are awaited: the total, or each factor's.
         base: The posterior of the first data, which further ones extend; None: of no data.
-        given: The posterior of all data and the first points pending; None: of none pending.
+        given: The posterior of all data and points pending, which further ones extend; None: not worked out.
     """
 
     channel: ClassVar[int] = TOTAL
@@ -140,15 +140,14 @@ class ChannelGP(SpatialGP):
     @cached_property
     def _conditioned(self) -> Conditioned:
         """Given the data and that points pending will be evaluated."""
+        if self.given is not None:
+            return self.given
         base = self._on_data
         if not len(self.pending):
             return base
-        ahead = self.ahead
         if base.is_tied != self.is_tied:
-            return self._worked_out(base.data, is_tied=self.is_tied).extended(ahead)
-        if self.given is None:
-            return base.extended(ahead)
-        return self.given.extended(ahead.take(slice(len(self.given.data) - len(base.data), None))).at(self.now)
+            base = self._worked_out(base.data, is_tied=self.is_tied)
+        return base.extended(self.ahead)
 
     def _worked_out(self, data: Observations, *, is_tied: bool) -> Conditioned:
         return condition(
@@ -187,17 +186,22 @@ class ChannelGP(SpatialGP):
         """With further points pending, all checked."""
         if not len(points):
             return self
-        changed = self._with(
+        in_sum = self.outcomes == "total"
+        is_tied, given = self.is_tied or (in_sum and bool(awaited.all(axis=1).any())), None
+        if is_tied == self._has_totals:
+            ahead = Observations.pending(self.domain.to_unit(points), awaited, moments, in_sum=in_sum)
+            given = self._conditioned.extended(ahead)
+        return self._with(
             pending=np.concatenate([self.pending, points]),
             pending_moments=np.concatenate([self.pending_moments, moments]),
             awaited=np.concatenate([self.awaited, awaited]),
-            base=self._on_data,
+            base=self._on_data if self.given is None else self.base,
+            given=given,
         )
-        return changed._with(given=self._given) if len(self.pending) else changed
 
     @property
     def _given(self) -> Conditioned | None:
-        """The posterior with points pending, to be extended; None where none are, or where only they tie latents."""
+        """The posterior with points pending; None where none are, or where only they tie latents."""
         return self._conditioned if len(self.pending) and self.is_tied == self._has_totals else None
 
     @property
@@ -217,7 +221,8 @@ class ChannelGP(SpatialGP):
         (now,) = checked_moments(moment, 1)
         if not self.has_time or now == self.now:
             return self
-        return self._with(now=float(now), base=self._known, given=self._given)
+        given = self._given
+        return self._with(now=float(now), base=self._known, given=None if given is None else given.at(float(now)))
 
     def log_evidence(self) -> float:
         """Log density of the standardised outcomes at the present hyper-parameters; 0 without data.
