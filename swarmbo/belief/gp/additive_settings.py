@@ -66,6 +66,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         structure: How a team finds scopes from totals; None: they are those of its graph.
 
     Example:
+        >>> import numpy as np
         >>> from swarmbo.belief.gp.additive import AdditiveGP
         >>> from swarmbo.graph import FactorGraph
         >>> from swarmbo.spaces import Domain
