@@ -7,6 +7,7 @@ changes what the others draw, and a resumed run draws what the uninterrupted one
 import hashlib
 
 import numpy as np
+from jaxtyping import Float
 
 from swarmbo.boundary.values import whole_number
 
@@ -36,3 +37,20 @@ def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
     digest = hashlib.blake2b(label.encode(), digest_size=16).digest()  # not hash(): that one is salted per process
     key = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def sobol(n: int, n_dims: int, rng: np.random.Generator | None, skip: int = 0) -> Float[np.ndarray, "n d"]:
+    """Points of a Sobol sequence in the unit cube.
+
+    Args:
+        n: How many.
+        n_dims: Number of coordinates.
+        rng: Scrambles the sequence; None leaves it as it is.
+        skip: How many points of the sequence come before them.
+    """
+    from scipy.stats import qmc  # late: it doubles the time that swarmbo takes to load
+
+    sequence = qmc.Sobol(n_dims, scramble=rng is not None, rng=rng)
+    if skip:  # SciPy can't skip nothing
+        sequence.fast_forward(skip)
+    return sequence.random(n)

@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import qmc
 
 from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 from swarmbo.settings import Settings
 
 
@@ -41,7 +40,4 @@ def sobol_point(rng: np.random.Generator, n_dims: int, index: int) -> Float[np.n
         n_dims: Number of coordinates.
         index: Which point, >= 0.
     """
-    sequence = qmc.Sobol(n_dims, rng=rng)
-    if index:  # SciPy can't skip nothing
-        sequence.fast_forward(index)
-    return sequence.random(1)[0]
+    return sobol(1, n_dims, rng, skip=index)[0]

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
-from scipy.stats import qmc
 
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
@@ -15,7 +14,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 from swarmbo.settings import Count, Settings
 
 _STEPS = 50  # of Adam, as the authors' program fits
@@ -74,7 +73,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         centre = U[int(y.argmax())]
         low, high = region_around(centre, state.length, _lengthscales(model))
         count = self.candidates or min(5000, max(2000, 200 * n))
-        sequence = qmc.Sobol(n, rng=rng).random_base2(int(np.ceil(np.log2(count))))[:count]
+        sequence = sobol(2 ** int(np.ceil(np.log2(count))), n, rng)[:count]
         candidates = perturbed(rng, centre, low + sequence * (high - low), min(20.0 / n, 1.0))
         return candidates[int(_draw(rng, model, U, z, candidates).argmax())], report
 

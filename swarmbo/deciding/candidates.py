@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.stats import qmc
 
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ShapeError
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 from swarmbo.spaces import Domain
 
 _N_CANDIDATES = 512
@@ -64,6 +63,6 @@ def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed
         measured: Where the team has measured.
         seed: Of the team.
     """
-    sobol = qmc.Sobol(domain.n_dims, rng=stream(seed, "recommendation"))
+    unit = sobol(_N_RECOMMENDED, domain.n_dims, stream(seed, "recommendation"))
     inside = ((domain.low <= measured) & (domain.high >= measured)).all(axis=1)
-    return np.concatenate([domain.from_unit(sobol.random(_N_RECOMMENDED)), measured[inside]])
+    return np.concatenate([domain.from_unit(unit), measured[inside]])

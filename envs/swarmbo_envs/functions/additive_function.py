@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import qmc
 
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 
 Term = Callable[[Float[np.ndarray, "m a"]], Float[np.ndarray, " m"]]
 
@@ -146,8 +145,8 @@ class AdditiveFunction:
 
     def spread(self) -> float:
         """Largest less smallest value over 4,096 quasi-random points: the range that relative noise refers to."""
-        sobol = qmc.Sobol(self.n_variables, rng=stream(0, "spread"))
-        values = self.value(self.low + sobol.random(4096) * (self.high - self.low))
+        unit = sobol(4096, self.n_variables, stream(0, "spread"))
+        values = self.value(self.low + unit * (self.high - self.low))
         return float(values.max() - values.min())
 
     def moved(self, seed: int) -> "AdditiveFunction":

@@ -8,11 +8,10 @@ import msgspec
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import qmc
 
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
 from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import seed_and_number
@@ -163,8 +162,8 @@ and that did not fail |
         f = self.function
         if f.maximum is None or f.argmax is None:
             return None
-        sobol = qmc.Sobol(f.n_variables, rng=stream(0, "truth points"))
-        points = f.low + sobol.random(_N_TRUTH_POINTS) * (f.high - f.low)
+        unit = sobol(_N_TRUTH_POINTS, f.n_variables, stream(0, "truth points"))
+        points = f.low + unit * (f.high - f.low)
         return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:

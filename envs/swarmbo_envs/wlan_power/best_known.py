@@ -6,9 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 from scipy.special import expit
-from scipy.stats import qmc
 
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.utility import FLOOR_MBPS, Utility
 
@@ -65,7 +64,7 @@ least of it, until all others can have it |
 
 def _starts(network: Network, starts: int) -> list[Float[np.ndarray, " k"]]:
     k = network.n_points
-    unit = qmc.Sobol(k, rng=stream(0, "best known powers")).random(starts)
+    unit = sobol(starts, k, stream(0, "best known powers"))
     unit[1::2] = np.round(unit[1::2])
     return [np.ones(k), *unit]
 

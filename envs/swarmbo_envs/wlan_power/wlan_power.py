@@ -8,10 +8,9 @@ import gymnasium
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import qmc
 
 from swarmbo.records import GroundTruth
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
 from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import seed_and_number
@@ -205,8 +204,8 @@ if it failed |
         def value(X: Array) -> Array:
             return utility.value(network, X)
 
-        sobol = qmc.Sobol(k, rng=stream(0, "truth points"))
-        points = self._low + sobol.random(_N_TRUTH_POINTS) * (self._high - self._low)
+        unit = sobol(_N_TRUTH_POINTS, k, stream(0, "truth points"))
+        points = self._low + unit * (self._high - self._low)
         name = f"WLAN of {k} access points and {len(self.topology.users)} users"
         name = f"{name}: {utility.label}" if utility.label else name
         return GroundTruth(points, value(points), maximum, powers, utility.unit, "dBm", name, value)

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import qmc
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
 from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, require_at_least_one, unpacked_bytes
 from swarmbo.belief.fusion.intersection import intersection
 from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.rng import sobol
 from swarmbo.spaces import Domain
 
 _PLACES = 256  # where the mean variance is taken
@@ -154,7 +154,7 @@ def _is_same(first: Information, second: Information) -> bool:
 @lru_cache(maxsize=64)
 def _importance(proposal: Proposal, n_dims: int, moment: float | None) -> Float[np.ndarray, "p p"]:
     """Mean of φφᵀ over the domain, with a time axis at a moment."""
-    places = qmc.Sobol(n_dims, scramble=False).random(_PLACES)
+    places = sobol(_PLACES, n_dims, None)
     if moment is not None:
         places = np.column_stack([places, np.full(_PLACES, moment)])
     Phi = proposal.basis.features(places)
