@@ -627,6 +627,7 @@ def searched(rounds, budget, seed):
     return team, totals
 
 
+@pytest.mark.thorough
 def test_few_factors_stay_in_a_hollow_that_is_not_their_deepest() -> None:
     n_wrong = 0
     for seed in (0, 1):

@@ -84,6 +84,7 @@ def fused_cases(kind, fields, steps=40):
         yield f[N_DATA:], agents["d"].belief.posterior(Z)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "cases",
     [
@@ -98,5 +99,6 @@ def test_95_percent_intervals_cover_93_to_97_percent(cases):
     assert 0.93 <= coverage(cases()) <= 0.97
 
 
+@pytest.mark.thorough
 def test_covariance_intersection_covers_at_least_93_percent():
     assert coverage(fused_cases(CovarianceIntersection, fields=40, steps=10)) >= 0.93

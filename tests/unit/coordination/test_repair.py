@@ -56,6 +56,7 @@ def is_allowed(graph: FactorGraph, tables: Tables) -> bool:
     return bool((everything > NO).any())
 
 
+@pytest.mark.thorough
 def test_what_is_allowed_is_found_in_nearly_all_of_the_problems_that_allow_it() -> None:
     found, without = list[bool](), list[bool]()
     for kind in ("random", "colouring", "all different"):

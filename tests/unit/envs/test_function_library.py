@@ -54,7 +54,10 @@ def test_michalewicz_10_has_the_separable_optimum_of_the_literature():
     assert get("michalewicz").maximum == pytest.approx(9.6601517, abs=1e-6)
 
 
-@pytest.mark.parametrize("form", FORMS)
+SLOWER = ("moved", "rescaled")  # of which "both" is made
+
+
+@pytest.mark.parametrize("form", [pytest.param(f, marks=pytest.mark.thorough) if f in SLOWER else f for f in FORMS])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_point_found_is_better(name, form):
     f = get(name, seed=5, **FORMS[form], **SMALL.get(name, {}))

@@ -184,7 +184,7 @@ class Hanging(ParallelEnv):
         if self.round + 1 == self.hangs and not os.path.exists(f"hung-{self.hangs}"):
             open(f"hung-{self.hangs}", "w").close()
             while True:
-                pass
+                time.sleep(1.0)  # a reset that hangs is busy
         if self.round + 1 == self.exits and not os.path.exists(f"left-{self.exits}"):
             open(f"left-{self.exits}", "w").close()
             os._exit(7)
@@ -228,6 +228,7 @@ def test_a_step_that_hangs_and_one_that_ends_its_process_are_recorded_and_the_ru
     assert resume(tmp_path / "run") == summary
 
 
+@pytest.mark.thorough
 def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging):
     run(hanging(hangs=3, keeps_state=False), tmp_path / "run")
     records = RunFolder(tmp_path / "run").records()
@@ -254,6 +255,7 @@ def test_a_time_limit_needs_a_world_that_another_process_can_make(tmp_path, hang
     assert caught.value.at == "$.step_timeout_s"
 
 
+@pytest.mark.thorough
 def test_a_world_that_hangs_does_not_hang_who_asks_how_long_it_takes(hanging, monkeypatch):
     monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 2.0)
     assert estimate(hanging(resets=False)).text() == "more than 2 s"

@@ -110,13 +110,14 @@ def test_scores_are_against_the_field_of_their_round_by_the_belief_of_their_roun
 
 
 def test_figures_are_drawn_and_repeat(done):
-    _, path = done
+    name, path = done
     files = draw_run(path)
     every = {"agents.png", "belief.png", "error_traffic.png", "regret.png", "run.gif", "traffic.png"}
     assert {file.name for file in files} == every
-    before = {file: file.read_bytes() for file in files}
-    draw_run(path)
-    assert all(file.read_bytes() == content for file, content in before.items())
+    if name == "field-plume":  # once will do: all are written in one way
+        before = {file: file.read_bytes() for file in files}
+        draw_run(path)
+        assert all(file.read_bytes() == content for file, content in before.items())
 
 
 def test_all_three_scenarios_are_offered():

@@ -132,6 +132,7 @@ def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_p
     assert len(RunFolder(killed.out).records()) == 61
 
 
+@pytest.mark.thorough
 def test_a_process_that_is_killed_between_two_trials_fails_none(tmp_path, small):
     def kill_once(outcome):
         if outcome.trial == trials[0]:
@@ -160,6 +161,7 @@ def execute_when_told(trial):
 """
 
 
+@pytest.mark.thorough
 def test_a_trial_that_only_ran_beside_one_whose_process_was_killed_is_resumed(tmp_path, small, monkeypatch):
     """Both wait after their first round until their processes have gone: both are under way, whatever the load."""
     (tmp_path / "held.py").write_text(HELD)

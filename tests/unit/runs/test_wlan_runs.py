@@ -18,6 +18,7 @@ from swarmbo_envs import wlan_power_v0
 SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
 
 
+@pytest.mark.thorough
 def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_form(tmp_path):
     scenario = msgspec.structs.replace(load("wlan"), rounds=18)
     summary = run(scenario, tmp_path / "run")
