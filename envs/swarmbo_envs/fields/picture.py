@@ -31,7 +31,10 @@ class FieldPicture:
         self._origin = field.low if largest > 100 * size else np.zeros(2)
         bar = self._figure.colorbar(self._draw_field(*(limits or (None, None))), ax=self.axes, shrink=0.85, pad=0.02)
         is_said = field.unit.lower() in ("", field.quantity.lower())  # "pH (pH)" says nothing more
-        bar.set_label((field.unit or field.quantity) if is_said else f"{field.quantity} ({field.unit})")
+        label = (field.unit or field.quantity) if is_said else f"{field.quantity} ({field.unit})"
+        bar.set_label(
+            label, parse_math=False
+        )  # users' names are shown as they are, whatever a dollar in them could mean
         bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
 
     def to_axes(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
@@ -58,7 +61,8 @@ class FieldPicture:
 
     def _write_title(self, title: str) -> None:
         """Over the whole picture, which may be wider than the map; in smaller letters if it would not fit."""
-        text, room = self._figure.suptitle(title, x=0.01, ha="left", fontsize=10), 0.98 * self._figure.bbox.width
+        text = self._figure.suptitle(title, x=0.01, ha="left", fontsize=10, parse_math=False)
+        room = 0.98 * self._figure.bbox.width
         width = text.get_window_extent(self._canvas.get_renderer()).width
         text.set_fontsize(10 * min(1.0, room / width))
 

@@ -29,7 +29,8 @@ def frame(
     left.plot(places, (setting - function.low) / sides, "o", ms=4, color="#1f77b4", label="now")
     if function.argmax is not None:
         left.plot(places, (function.argmax - function.low) / sides, "_", ms=8, color="#d62728", label="optimum")
-    left.set(xlabel="variable", ylabel="share of its range", ylim=(-0.05, 1.05), title=function.name)
+    left.set(xlabel="variable", ylabel="share of its range", ylim=(-0.05, 1.05))
+    left.set_title(function.name, parse_math=False)  # a user's name is shown as it is
     left.legend(loc="upper right", fontsize=8)
     rounds = np.arange(1, len(best) + 1)
     if function.maximum is None:
