@@ -84,8 +84,8 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
     """
     t = max(t, 1)
     union = 2.0 * math.log(4.0 * n_factors * math.pi**2 * t**2 / (6.0 * delta))
-    grid = n_dims * t**2 * b * math.sqrt(math.log(4.0 * n_factors * a / delta))
-    return max(union + 2.0 * n_dims * math.log(grid), 0.0)
+    points = _lattice_points(n_dims, n_factors, t, delta / 2.0, a, b)
+    return max(union + 2.0 * n_dims * math.log(points), 0.0)
 
 
 def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> int:
@@ -106,4 +106,9 @@ def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float,
         >>> [growing_lattice(2, 1, t, 0.1, 1.0, 1.0) for t in (1, 3, 10)]
         [4, 32, 347]
     """
-    return math.ceil(n_dims * b * max(t, 1) ** 2 * math.sqrt(math.log(2.0 * n_factors * a / delta)))
+    return math.ceil(_lattice_points(n_dims, n_factors, max(t, 1), delta, a, b))
+
+
+def _lattice_points(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> float:
+    """tau_t of lemma 5, before it is rounded up."""
+    return n_dims * t**2 * b * math.sqrt(math.log(2.0 * n_factors * a / delta))

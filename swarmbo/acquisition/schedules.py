@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from swarmbo.acquisition.additive_schedules import practical_beta
+
 Exploration = Literal["annealed", "practical", "theory"]
 
 ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes of docs/comparison.md, other seeds
@@ -55,7 +57,7 @@ def beta(kind: Exploration, moment: Moment, delta: float = 0.1) -> float:
     """
     t = max(moment.n_data, 1)
     if kind == "practical":
-        return 0.2 * moment.n_dims * math.log(2 * t)
+        return practical_beta(moment.n_dims, t)
     if kind == "theory":
         return 2.0 * math.log(moment.n_sites * t**2 * math.pi**2 / (6.0 * delta))
     progress = 0.5

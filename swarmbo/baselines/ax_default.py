@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.baselines.peer_packages import peer_package
-from swarmbo.baselines.seen_totals import n_asked, seen_totals
+from swarmbo.baselines.seen_totals import n_asked, trials
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
@@ -74,15 +74,9 @@ def _generated(situation: JointSituation, seed: int) -> list[float]:
 
 
 def _tell(client: Any, situation: JointSituation, names: list[str]) -> None:
-    def attach(u: Float[np.ndarray, " n"]) -> int:
-        return client.attach_trial(dict(zip(names, np.clip(u, 0.0, 1.0).tolist(), strict=True)))
-
-    U, y = seen_totals(situation)
-    for u, outcome in zip(U, y.tolist(), strict=True):
-        trial = attach(u)
-        if np.isfinite(outcome):
-            client.complete_trial(trial, raw_data={"total": outcome})
-        else:
+    for point, status, total in trials(situation):
+        trial = client.attach_trial(dict(zip(names, point, strict=True)))
+        if status == "complete":
+            client.complete_trial(trial, raw_data={"total": total})
+        elif status == "failed":
             client.mark_trial_failed(trial)
-    for u in situation.domain.to_unit(situation.pending):
-        attach(u)

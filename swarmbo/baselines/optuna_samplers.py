@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.baselines.peer_packages import peer_package
-from swarmbo.baselines.seen_totals import n_asked, seen_totals
+from swarmbo.baselines.seen_totals import n_asked, trials
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
@@ -92,15 +92,14 @@ def _suggested(situation: JointSituation, sampler: str, kind: str) -> tuple[Floa
 
 
 def _trials(situation: JointSituation, optuna: Any, space: dict[str, Any]) -> list[Any]:
-    U, y = seen_totals(situation)
     states = optuna.trial.TrialState
-
-    def trial(u: Float[np.ndarray, " n"], state: Any, value: float | None = None) -> Any:
-        params = dict(zip(space, np.clip(u, 0.0, 1.0).tolist(), strict=True))
-        return optuna.trial.create_trial(state=state, params=params, distributions=space, value=value)
-
-    told = [
-        trial(u, states.COMPLETE, outcome) if np.isfinite(outcome) else trial(u, states.FAIL)
-        for u, outcome in zip(U, y.tolist(), strict=True)
+    state_of = {"complete": states.COMPLETE, "failed": states.FAIL, "running": states.RUNNING}
+    return [
+        optuna.trial.create_trial(
+            state=state_of[status],
+            params=dict(zip(space, point, strict=True)),
+            distributions=space,
+            value=total if status == "complete" else None,
+        )
+        for point, status, total in trials(situation)
     ]
-    return told + [trial(u, states.RUNNING) for u in situation.domain.to_unit(situation.pending)]

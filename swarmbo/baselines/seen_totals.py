@@ -1,5 +1,7 @@
 """What a method that sees only one number per evaluation makes of a history."""
 
+from typing import Literal, NamedTuple
+
 import numpy as np
 from jaxtyping import Float
 
@@ -23,6 +25,36 @@ def known_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], F
     """The same without evaluations that failed."""
     U, y = seen_totals(situation)
     return U[np.isfinite(y)], y[np.isfinite(y)]
+
+
+class Trial(NamedTuple):
+    """An evaluation as peers that keep trials hear of it.
+
+    Args:
+        point: In the unit cube.
+        status: Whether its total is known, will never be, or is still to come.
+        total: NaN where it is not known.
+    """
+
+    point: list[float]
+    status: Literal["complete", "failed", "running"]
+    total: float
+
+
+def trials(situation: JointSituation) -> list[Trial]:
+    """What a peer that is told all again for each decision is told: what came back, in order, then what is out.
+
+    An evaluation of which some factors are still to come, and so its total, is out.
+    """
+    U, y = seen_totals(situation)
+    awaited = situation.history.awaited
+    partly = np.zeros(len(y), dtype=bool) if awaited is None else awaited.any(axis=1) & ~np.isfinite(y)
+    out = np.concatenate([situation.domain.to_unit(situation.pending), U[partly]])
+    told = [
+        Trial(np.clip(u, 0.0, 1.0).tolist(), "complete" if np.isfinite(total) else "failed", total)
+        for u, total in zip(U[~partly], y[~partly].tolist(), strict=True)
+    ]
+    return told + [Trial(np.clip(u, 0.0, 1.0).tolist(), "running", np.nan) for u in out]
 
 
 def n_asked(situation: JointSituation) -> int:

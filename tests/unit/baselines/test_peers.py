@@ -1,3 +1,4 @@
+import dataclasses
 import importlib
 import importlib.util
 import random
@@ -7,7 +8,9 @@ import pytest
 
 from swarmbo.baselines import CMAES, AxDefault, BoTorchLogNEI, OptunaGP, OptunaTPE, Turbo1
 from swarmbo.baselines.peer_packages import peer_package
+from swarmbo.baselines.seen_totals import trials
 from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
 
 
 def needs(package: str):
@@ -227,3 +230,20 @@ def test_the_initial_design_takes_the_place_of_their_own_random_points(method, p
     X = some_points(4)
     down, up = (method.decide_joint(joint_situation(X, sign * bowl(X)), None)[0] for sign in (1.0, -1.0))
     assert np.abs(down - up).max() > 1e-3  # outcomes count from the first decision on
+
+
+def test_peers_that_keep_trials_hear_that_what_was_told_in_part_is_still_running(joint_situation):
+    X = some_points(4)
+    situation = joint_situation(X, bowl(X), pending=some_points(1, seed=1))
+    factors = np.stack([bowl(X), np.array([1.0, np.nan, np.nan, 2.0])], axis=1)
+    history = dataclasses.replace(
+        situation.history,
+        totals=np.full(4, np.nan),
+        factors=factors,
+        awaited=np.array([[False, False], [False, True], [False, False], [False, False]]),
+    )
+    graph = FactorGraph.from_scopes({"f": ["x0"], "g": ["x1"]})
+    told = trials(dataclasses.replace(situation, graph=graph, history=history))
+    assert [trial.status for trial in told] == ["complete", "failed", "complete", "running", "running"]
+    assert [trial.total for trial in told[:3:2]] == pytest.approx(factors[[0, 3]].sum(axis=1).tolist())
+    np.testing.assert_allclose(told[-1].point, situation.domain.to_unit(X[1:2])[0])
