@@ -14,6 +14,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from swarmbo.records import RoundRecord, Traffic
 from swarmbo.runs.sweep import Outcome
@@ -100,17 +101,18 @@ class _Display:
     def __init__(self, total: int, noun: str, *, quiet: bool) -> None:
         self.total, self.noun, self.quiet = total, noun, quiet
         self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
+        self._bar_width = 24 if self._console.width > 80 else 8
         self._first: tuple[float, int] | None = None
         self._bar: RichProgress | None = None
         if self._console.is_terminal and not quiet:
             self._bar = RichProgress(
                 SpinnerColumn(),
-                TextColumn(noun),
-                MofNCompleteColumn(),
-                BarColumn(bar_width=24),
-                TextColumn("{task.description}", markup=False),
-                TextColumn("left"),
-                TimeRemainingColumn(),
+                TextColumn(noun, table_column=Column(no_wrap=True)),
+                MofNCompleteColumn(table_column=Column(no_wrap=True)),
+                BarColumn(bar_width=self._bar_width),
+                TimeRemainingColumn(table_column=Column(no_wrap=True)),
+                TextColumn("left,", table_column=Column(no_wrap=True)),
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
                 console=self._console,
             )
             self._task = self._bar.add_task("", total=total)
@@ -126,7 +128,7 @@ class _Display:
     def advance(self, count: int, text: str) -> None:
         now = time.monotonic()
         if self._bar is not None:
-            self._bar.update(self._task, completed=count, description=text)
+            self._bar.update(self._task, completed=count, description=_fitted(text, self._room))
         elif not self.quiet:
             left = ""
             if self._first is not None and count > self._first[1]:
@@ -135,5 +137,18 @@ class _Display:
             self._console.print(f"{self.noun} {count}/{self.total}: {text}{left}")
         self._first = self._first or (now, count)
 
+    @property
+    def _room(self) -> int:
+        """Characters that are left for the text beside spinner, noun, count, bar and time."""
+        fixed = len(f"⠋ {self.noun} {self.total}/{self.total}  0:00:00 left, ") + self._bar_width
+        return self._console.width - fixed - 1
+
     def say(self, text: str) -> None:
         self._console.print(text)
+
+
+def _fitted(text: str, room: int) -> str:
+    """A text without what does not fit: extras go first, from the end."""
+    while len(text) > room and ", " in text:
+        text = text.rpartition(", ")[0]
+    return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
