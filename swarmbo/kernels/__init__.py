@@ -22,6 +22,5 @@ from swarmbo.kernels.stationary import (
     correlation_slope as correlation_slope,
     kernel_matrix as kernel_matrix,
     kernel_matrix_gradient as kernel_matrix_gradient,
-    kernel_matrix_gradient_lengthscales as kernel_matrix_gradient_lengthscales,
     scaled_distance as scaled_distance,
 )

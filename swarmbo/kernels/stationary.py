@@ -181,29 +181,3 @@ def kernel_matrix_gradient(
     difference = X.T[:, :, None] - Z.T[:, None, :]
     slope = correlation_slope(name, scaled_distance(X, Z, lengthscales))
     return (-outputscale * slope) * difference / (lengthscales**2)[:, None, None]
-
-
-def kernel_matrix_gradient_lengthscales(
-    name: KernelName,
-    X: Float[np.ndarray, "n d"],
-    Z: Float[np.ndarray, "m d"],
-    lengthscales: Float[np.ndarray, " d"],
-    outputscale: float,
-) -> Float[np.ndarray, "d n m"]:
-    """Derivatives of k(X, Z) with respect to the logarithms of the lengthscales.
-
-    The derivative with respect to the logarithm of the outputscale is the kernel matrix itself.
-
-    Args:
-        name: The kernel.
-        X: Points (n, d).
-        Z: Points (m, d).
-        lengthscales: One per coordinate, > 0.
-        outputscale: Prior variance > 0.
-
-    Returns:
-        Entry [j, a, b] is dk(X[a], Z[b]) / d log l_j, >= 0, and 0 at zero distance.
-    """
-    difference = (X.T[:, :, None] - Z.T[:, None, :]) / lengthscales[:, None, None]
-    slope = correlation_slope(name, scaled_distance(X, Z, lengthscales))
-    return (outputscale * slope) * difference**2

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition import DBGPUCB, Information, LocalWorth, Situation, Straddle, local_acquisition
-from swarmbo.acquisition.markov import log_det_terms
 from swarmbo.baselines import Greedy, Independent
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
@@ -14,6 +13,8 @@ from swarmbo.deciding.rounds import decide
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
+
+from .markov_reference import log_det_terms
 
 DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
 NOWHERE = np.full((1, 2), np.nan)
