@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 Landscape = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
 
 _Tables = Mapping[str, Mapping[str, Any]]
@@ -36,15 +38,40 @@ def method_labels(
 
 
 def landscape_names(landscapes: Sequence[tuple[Landscape, str]]) -> dict[Landscape, str]:
-    """A name for each landscape: its scenario's, with the world's or a number where that is not enough."""
+    """A name for each landscape: its scenario's, and where that is not enough its world's, or the settings that differ.
+
+    Args:
+        landscapes: For each run its landscape, and the name of its world.
+
+    Example:
+        >>> swept = [(f'[{{"robots": {number}}}, 25]', "robots") for number in (2, 3)]
+        >>> list(landscape_names([(landscape, "hills") for landscape in swept]).values())
+        ['robots (robots=2)', 'robots (robots=3)']
+    """
     worlds = dict(landscapes)
     names: dict[Landscape, str] = {}
     for landscape, world in worlds.items():
-        twins = [other for other in worlds if other[1] == landscape[1]]
-        name = landscape[1] if len(twins) == 1 else f"{landscape[1]}: {world}"
-        clash = sum(other == name or other.startswith(f"{name} #") for other in names.values())
-        names[landscape] = name if not clash else f"{name} #{clash + 1}"
+        scenario = landscape[1]
+        twins = [other for other in worlds if other[1] == scenario]
+        if len(twins) == 1:
+            names[landscape] = scenario
+        elif len({worlds[twin] for twin in twins}) == len(twins):
+            names[landscape] = f"{scenario}: {world}"
+        else:
+            names[landscape] = f"{scenario} ({_differing(_settings(landscape), [_settings(twin) for twin in twins])})"
     return names
+
+
+def _settings(landscape: Landscape) -> dict[str, Any]:
+    environment, rounds = msgspec.json.decode(landscape[0])
+    return {**_flat(environment), "rounds": rounds}
+
+
+def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """The settings of one of several in which any two of them differ."""
+    keys = dict.fromkeys([*own, *(key for other in others for key in other)])
+    differ = [key for key in keys if any(other.get(key, _ABSENT) != own.get(key, _ABSENT) for other in others)]
+    return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differ)
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -1,4 +1,5 @@
 import csv
+import json
 
 import numpy as np
 import pytest
@@ -159,10 +160,19 @@ def test_settings_in_tables_within_tables_are_told_by_their_path():
     assert method_labels(with_and_without) == ["belief time=None", "belief time.kernel=rbf"]
 
 
-def test_landscapes_of_one_scenario_are_told_apart():
-    landscapes = [(("a", "soil"), "ph"), (("b", "soil"), "zinc"), (("c", "soil"), "zinc"), (("d", "robots"), "dem")]
-    names = landscape_names(landscapes)
-    assert list(names.values()) == ["soil: ph", "soil: zinc", "soil: zinc #2", "robots"]
+def landscape(scenario, rounds=25, **environment):
+    return json.dumps([environment, rounds], sort_keys=True), scenario
+
+
+def test_landscapes_of_one_scenario_are_named_by_their_worlds_or_by_what_was_swept():
+    soil = [(landscape("soil", field={"value": value}), value) for value in ("ph", "zinc")]
+    robots = [(landscape("robots", robots=number, speed=1.0), "dem") for number in (2, 3)]
+    longer = [(landscape("wlan", 40), "WLAN"), (landscape("wlan", 60, noise={"std": 1.0}), "WLAN")]
+    names = landscape_names([*soil, *robots, *longer, (landscape("camel"), "camel")])
+    assert list(names.values()) == [
+        *("soil: ph", "soil: zinc", "robots (robots=2)", "robots (robots=3)"),
+        *("wlan (rounds=40, noise.std by default)", "wlan (noise.std=1.0, rounds=60)", "camel"),
+    ]
 
 
 def test_the_table_is_written_as_csv_and_drawn(runs, tmp_path):
