@@ -386,7 +386,7 @@ def test_a_factor_has_a_box_once_little_is_to_be_expected_elsewhere(situation_of
     U = unit(situation)
     U[20:30] = 0.5  # the best place, if there are so many
     factors = np.column_stack([valley(U[:, :2]), valley(U[:, 2:])])
-    history = History(situation.domain.from_unit(U), factors.sum(axis=1), factors)
+    history = Dataset(situation.domain.from_unit(U), factors.sum(axis=1), factors)
     sides, shares = promised(replace(situation, history=history))
     assert [side < 1.0 for side in sides] == [has_boxes] * 2
     assert max(shares) < 5e-4 if has_boxes else min(shares) > 2e-3

@@ -1,0 +1,54 @@
+"""docs/failures.md says what the lines beside it say."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def failures():
+    spec = importlib.util.spec_from_file_location("failures", DOCS / "failures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return [json.loads(line) for line in (DOCS / "failures.jsonl").read_text().splitlines()]
+
+
+def test_the_table_is_that_of_the_lines(failures, lines):
+    assert f"\n{failures.page(lines)}\n" in (DOCS / "failures.md").read_text()
+
+
+def test_every_run_of_the_table_is_there_once_and_what_the_page_claims_holds(failures, lines):
+    runs = {(x["method"], x["told"], x["shape"], x["seed"], x["as_number"]) for x in lines}
+    assert len(runs) == len(lines) == 2 * 2 * 3 * 10 * len(failures.METHODS)
+    assert max(x["failed"] for x in lines if not x["as_number"]) <= failures.QUERIES / 3
+    for method in failures.METHODS:
+        for told in failures.OUTCOMES:
+            knowing, guessing = (
+                np.median([x["regret"] for x in lines if (x["method"], x["told"], x["as_number"]) == (method, told, n)])
+                for n in (False, True)
+            )
+            assert knowing < guessing
+
+
+@pytest.mark.parametrize("shape", ["wall", "corner", "disc"])
+def test_a_fifth_of_the_box_fails_right_beside_the_best_point(failures, shape):
+    points = np.random.default_rng(1).random((20_000, 4))
+    for seed in range(3):
+        outcomes, fails = failures.problem(shape, seed)
+        assert np.mean([fails(x) for x in points]) == pytest.approx(failures.SHARE, abs=0.02)
+        values = np.array([sum(outcomes(x).values()) for x in points])
+        best = points[values.argmax()]
+        assert values.max() > -0.1
+        near = best + 0.15 * np.random.default_rng(2).uniform(-1.0, 1.0, (2000, 4))
+        assert any(fails(x) for x in near)
+        assert not all(fails(x) for x in near)
