@@ -53,6 +53,8 @@ class AskTell(OneAtATime):
         last_sharing: What telling one another the last outcomes took.
     """
 
+    shared = ("_world",)
+
     def __init__(self, setup: Setup) -> None:
         super().__init__()
         problem = setup.problem

@@ -1,9 +1,10 @@
 """What several threads may call: one call at a time, and each does all it says or nothing."""
 
+import copy
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -13,7 +14,8 @@ S = TypeVar("S", bound="OneAtATime")
 class OneAtATime:
     """Base of objects whose state is in attributes that are replaced, never changed in place.
 
-    A copy, by ``copy.deepcopy`` or a pickle, has a lock of its own, and is made between two calls.
+    A copy, by ``copy.deepcopy`` or a pickle, has a lock of its own, and is made between two calls: all of it while no
+    other call runs, for objects that a call reads may work out something and keep it.
 
     Example:
         >>> class Counter(OneAtATime):
@@ -31,12 +33,27 @@ class OneAtATime:
         2
     """
 
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Attributes that others hold, too: pickled together with them, they are still one object."""
+
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
+        """What to pickle: a copy, for pickling goes on after the lock is released. What is shared stays the same."""
         with self.lock:
-            return {name: value for name, value in vars(self).items() if name != "lock"}
+            state = self._unlocked()
+            shared = {id(state[name]): state[name] for name in self.shared if name in state}
+            return copy.deepcopy(state, shared)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        with self.lock:
+            memo[id(self)] = twin = type(self).__new__(type(self))
+            twin.__setstate__(copy.deepcopy(self._unlocked(), memo))
+            return twin
+
+    def _unlocked(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = {**state, "lock": threading.RLock()}

@@ -10,6 +10,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.errors import BudgetError, ConfigError, SwarmboError
+from swarmbo_envs import function_v0
 
 FUSED = {"kind": "fused", "n_features": 20}
 
@@ -222,3 +223,11 @@ def test_a_copy_goes_on_alike_by_itself_with_a_lock_of_its_own(make, copied):
     assert of(other) != of(team)
     play(team, 2)
     assert of(other)[0] == of(team)[0]
+
+
+def test_a_team_that_is_pickled_with_its_environment_still_acts_in_that_one():
+    env = function_v0.parallel_env(function="camel")
+    team = sb.Team.for_env(env)
+    other_env, other = pickle.loads(pickle.dumps((env, team)))
+    assert other.world._env is other_env
+    assert copy.deepcopy((env, team))[1].world._env is not env

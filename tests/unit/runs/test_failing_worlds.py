@@ -272,7 +272,7 @@ def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_say
 
     with pytest.raises(KeyboardInterrupt):
         run(scenario, tmp_path / "half", watch=stop)
-    _resume(tmp_path / "half", _ignore, {2: "no answer within 3 s"}, _no_beat)
+    _resume(tmp_path / "half", False, _ignore, {2: "no answer within 3 s"}, _no_beat)
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 

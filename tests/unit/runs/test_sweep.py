@@ -215,7 +215,7 @@ def wait_until_free(folder):
 
 
 def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, monkeypatch):
-    def leave(scenario, out):
+    def leave(scenario, out, **_):
         raise SystemExit(3)
 
     trial = plan(small, 1, out=tmp_path)[0]
