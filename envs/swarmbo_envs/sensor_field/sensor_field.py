@@ -111,8 +111,8 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         >>> while env.agents:
         ...     actions = {agent: [*env.candidates(agent)[0], agent != "sensor_1"] for agent in env.agents}
         ...     observations, rewards, terminations, truncations, infos = env.step(actions)
-        >>> infos["sensor_0"]["cost"], infos["sensor_1"]["sampled"], rewards["sensor_1"]
-        (0.1, False, 0.0)
+        >>> infos["sensor_0"]["cost"], infos["sensor_1"]["sampled"], round(rewards["sensor_1"] - rewards["sensor_0"], 9)
+        (0.1, False, 0.1)
 
     Version history:
         * v0: first version (0.1.0).

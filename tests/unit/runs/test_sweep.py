@@ -105,8 +105,9 @@ def kill_workers():
 
 
 def wait_for(path):
+    """Until something is in the file."""
     deadline = time.monotonic() + 120
-    while not path.is_file() and time.monotonic() < deadline:
+    while not (path.is_file() and path.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.002)
 
 
