@@ -3,8 +3,8 @@
     python docs/failures.py                 # runs what is missing of seeds 0-9, into docs/failures.jsonl
     python docs/failures.py --page          # rewrites the table in docs/failures.md
 
-Every run is made twice: a query in the failing region is told as failed, or as a bad number, the worst of the initial
-design. What is there is skipped. Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1.
+Every run is made twice: a query in the failing region is told as failed, or as a bad number, the worst of the first
+eight outcomes. What is there is skipped. Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1.
 """
 
 import argparse
@@ -110,7 +110,7 @@ def page(lines: list[dict[str, object]]) -> str:
                 f"{np.median(failed):.0f} [{min(failed)}, {max(failed)}]",
                 f"{np.median(regret):.2g} [{min(regret):.2g}, {max(regret):.2g}]",
             ]
-        rows.append(f"| {told} | `{method}` | {' | '.join(cells)} | {medians[0] / medians[1]:.2f} |")
+        rows.append(f"| {told} | `{method}` | {' | '.join(cells)} | {medians[0] / medians[1]:.2g} |")
     return "\n".join(rows)
 
 

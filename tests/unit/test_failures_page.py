@@ -52,3 +52,13 @@ def test_a_fifth_of_the_box_fails_right_beside_the_best_point(failures, shape):
         near = best + 0.15 * np.random.default_rng(2).uniform(-1.0, 1.0, (2000, 4))
         assert any(fails(x) for x in near)
         assert not all(fails(x) for x in near)
+
+
+def test_single_runs_are_counted_as_the_page_has_it(lines):
+    pairs = {}
+    for x in lines:
+        pairs.setdefault((x["method"], x["told"], x["shape"], x["seed"]), {})[x["as_number"]] = x["regret"]
+    ratios = np.array([pair[False] / pair[True] for pair in pairs.values()])
+    text = " ".join((DOCS / "failures.md").read_text().split())
+    nearer, farther = int((ratios < 1.0).sum()), int((ratios > 1.5).sum())
+    assert f"of {len(ratios)} pairs it is nearer in {nearer}, and more than 1.5 times as far in {farther}" in text
