@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
 from multiprocessing import get_context
@@ -28,7 +29,7 @@ from swarmbo.runs.trust import digests
 
 _LONGEST_SLUG = 96
 _KILLED = (
-    "a process of the sweep was killed while this ran, perhaps for want of memory; "
+    "the process that ran this was killed, perhaps for want of memory; "
     "the same command goes on where it stopped and skips what is done"
 )
 
@@ -104,7 +105,7 @@ def setting_slug(overrides: Sequence[str]) -> str:
 def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], None] | None = None) -> list[Outcome]:
     """Run what is not done yet; resume what is half done.
 
-    Each trial runs in a process of its own pool and, as every run, does its linear algebra on one thread; so results do
+    Trials run in processes of the sweep's own and, as every run, do their linear algebra on one thread; so results do
     not depend on ``jobs``.
 
     Args:
@@ -114,8 +115,7 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
 
     Returns:
         What became of each, in the order of the trials. A trial that fails does not stop the others, nor does a process
-        that is killed: that ends all trials that ran then, and if there were several, they are resumed one at a time,
-        so that only one whose process is killed again has failed.
+        that is killed: only the trial that it ran has failed then.
 
     Raises:
         ConfigError: If ``jobs`` is not at least 1.
@@ -135,50 +135,46 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
             keep(number, Outcome(trial, "skipped"))
         else:
             left.append(number)
-    n_processes, alone = min(jobs, len(left)), deque[int]()
-    while left or alone:  # again, in a fresh pool, where a process was killed: that breaks the pool it is of
-        hit = _run_in_pool(trials, left, n_processes, keep) if left else _run_in_pool(trials, alone, 1, keep)
-        if len(hit) > 1:
-            alone.extend(hit)
-        else:
-            for number in hit:
-                keep(number, Outcome(trials[number], "failed", _KILLED))
+    with ExitStack() as pools:
+        _run_side_by_side(trials, left, min(jobs, len(left)), pools, keep)
     return [outcomes[number] for number in range(len(trials))]
 
 
-def _run_in_pool(
-    trials: Sequence[Trial], left: deque[int], n_processes: int, keep: Callable[[int, Outcome], None]
-) -> list[int]:
-    """Run trials until none is left or the pool breaks; what began is taken from ``left``.
+def _run_side_by_side(
+    trials: Sequence[Trial],
+    left: deque[int],
+    n_processes: int,
+    pools: ExitStack,
+    keep: Callable[[int, Outcome], None],
+) -> None:
+    """Run trials until none is left: each process is a pool of its own, so that one that is killed breaks no other."""
 
-    Returns:
-        Those that ran when it broke.
-    """
-    hit: list[int] = []
-    with ProcessPoolExecutor(n_processes, get_context("spawn"), initializer=_begin_process) as pool:
-        running: dict[Future[Outcome], int] = {}
-        is_broken = False
-        try:
-            while running or (left and not is_broken):
-                # No more than can begin at once, so that those in the pool when it breaks are those that were hit.
-                while left and len(running) < n_processes and not is_broken:
-                    try:
-                        future = pool.submit(_execute, trials[left[0]])
-                    except BrokenProcessPool:  # a process was killed while it had nothing to do
-                        is_broken = True
-                    else:
-                        running[future] = left.popleft()
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    number = running.pop(future)
-                    try:
-                        keep(number, future.result())
-                    except BrokenProcessPool:
-                        is_broken = True
-                        hit.append(number)
-        except BaseException:  # also an interrupt: what has not begun shall not begin
+    def start() -> ProcessPoolExecutor:
+        return pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process))
+
+    idle, running = [start() for _ in range(n_processes)], dict[Future[Outcome], tuple[int, ProcessPoolExecutor]]()
+    try:
+        while left or running:
+            while left and idle:
+                pool = idle.pop()
+                try:
+                    future = pool.submit(_execute, trials[left[0]])
+                except BrokenProcessPool:  # killed while it had nothing to do
+                    idle.append(start())
+                else:
+                    running[future] = left.popleft(), pool
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                number, pool = running.pop(future)
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool:
+                    pool, outcome = start(), Outcome(trials[number], "failed", _KILLED)
+                idle.append(pool)
+                keep(number, outcome)
+    except BaseException:  # also an interrupt: what has not begun shall not begin
+        for pool in [*idle, *(pool for _, pool in running.values())]:
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return hit
+        raise
 
 
 def _begin_process() -> None:

@@ -107,7 +107,8 @@ def kill_workers():
 def wait_for(path):
     """Until something is in the file."""
     deadline = time.monotonic() + 120
-    while not (path.is_file() and path.stat().st_size) and time.monotonic() < deadline:
+    while not (path.is_file() and path.stat().st_size):
+        assert time.monotonic() < deadline, f"{path}: nothing came"
         time.sleep(0.002)
 
 
@@ -163,29 +164,33 @@ def execute_when_told(trial):
 
 
 @pytest.mark.thorough
-def test_a_trial_that_only_ran_beside_one_whose_process_was_killed_is_resumed(tmp_path, small, monkeypatch):
-    """Both wait after their first round until their processes have gone: both are under way, whatever the load."""
+def test_a_trial_beside_one_whose_process_is_killed_goes_on(tmp_path, small, monkeypatch):
+    """Both wait after their first round until one's process has gone: both are under way, whatever the load."""
     (tmp_path / "held.py").write_text(HELD)
     monkeypatch.syspath_prepend(tmp_path)
     held = importlib.import_module("held")
     monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_execute", held.execute_when_told)
     trials = plan(small, 2, ["rounds=4"], tmp_path)
+    before = multiprocessing.active_children()
+    watched = []
 
     def kill_one_in_mid_run():
         for trial in trials:
             wait_for(trial.out / "rounds.jsonl")
-        processes = multiprocessing.active_children()
-        processes[0].kill()
-        for process in processes:  # the pool ends the other
-            process.join()
+        killed = next(process for process in multiprocessing.active_children() if process not in before)
+        killed.kill()
+
+    def go_once_one_has_failed(outcome):
+        watched.append(outcome.status)
         (trials[0].out.parent / "go").touch()
 
     killer = threading.Thread(target=kill_one_in_mid_run)
     killer.start()
-    outcomes = sweep(trials, jobs=2)
+    outcomes = sweep(trials, jobs=2, watch=go_once_one_has_failed)
     killer.join()
-    assert [outcome.status for outcome in outcomes] == ["resumed", "resumed"]
-    assert [len(RunFolder(trial.out).records()) for trial in trials] == [5, 5]
+    assert watched == ["failed", "done"]
+    assert sorted(len(RunFolder(outcome.trial.out).records()) for outcome in outcomes) == [1, 5]
+    assert sorted(outcome.status for outcome in sweep(trials, jobs=2)) == ["resumed", "skipped"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
