@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
+from swarmbo.boundary.values import reported_number
 from swarmbo.data import News
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
@@ -193,10 +194,9 @@ class FunctionWorld:
             point, outcome = None, None
         place = problem.placed(sent if point is None else point)
         if problem.outcomes == "total":
-            return News(place, np.nan if outcome is None or isinstance(outcome, Mapping) else float(outcome), {})
+            return News(place, reported_number(outcome), {})
         told = outcome if isinstance(outcome, Mapping) else {}
-        numbers = {channel: told.get(channel) for channel in problem.channels}
-        return News(place, None, {channel: np.nan if y is None else y for channel, y in numbers.items()})
+        return News(place, None, {channel: reported_number(told.get(channel)) for channel in problem.channels})
 
 
 def _known(outcome: float) -> float | None:

@@ -169,9 +169,9 @@ def test_begin_gives_up_an_evaluation_that_is_held():
     assert team.history.totals.tolist() == [3 * 1.5]  # the rounds 1 and 2 of three agents
 
 
-@pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf, -np.inf, 1e61])
 @pytest.mark.parametrize(("scopes", "n_failed"), [(SCOPES, 1), (None, 1)])
-def test_a_measurement_that_is_not_finite_failed(bad, scopes, n_failed):
+def test_a_measurement_that_is_not_finite_or_absurd_failed(bad, scopes, n_failed):
     env = Weather()
 
     def measure(seen, reward, info):
