@@ -171,19 +171,13 @@ class Logbook:
         return replace(self, history=replace(history, totals=totals), failures=failures)._closed([query_id])
 
     def with_factors(
-        self,
-        query_id: str,
-        outcomes: Mapping[str, float],
-        *,
-        rest_failed: bool = False,
-        point: Float[np.ndarray, " n"] | None = None,
+        self, query_id: str, outcomes: Mapping[str, float], *, point: Float[np.ndarray, " n"] | None = None
     ) -> "Logbook":
         """Note outcomes of some channels; the query stays open until all are told.
 
         Args:
             query_id: Of an open query.
             outcomes: By channel; NaN if it failed.
-            rest_failed: Whether all that are not told failed.
             point: Where it was really evaluated, NaN for variables that are as asked. What a channel that was told
                 before reads stays.
 
@@ -197,9 +191,9 @@ class Logbook:
             told[row, channels.index(channel)] = outcome
         history = replace(history, factors=told)
         left = tuple(channel for channel in query.waits if channel not in outcomes)
-        failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values()) + (len(left) if rest_failed else 0)
+        failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values())
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
-        if rest_failed or not left:
+        if not left:
             return log._closed([query_id])
         return log._with_open({**log.open, query_id: replace(query, point=history.X[row], waits=left, row=row)})
 
@@ -256,7 +250,8 @@ class Logbook:
         return replace(self, history=history, **counts)._with_open(queries)
 
     def _closed(self, query_ids: Iterable[str]) -> "Logbook":
-        return self._with_open({key: query for key, query in self.open.items() if key not in set(query_ids)})
+        gone = set(query_ids)
+        return self._with_open({key: query for key, query in self.open.items() if key not in gone})
 
     def _with_open(self, queries: Mapping[str, OpenQuery]) -> "Logbook":
         """Wait for other queries; the history then says what is still to come of those that were told in part."""

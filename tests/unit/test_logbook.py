@@ -63,7 +63,7 @@ def test_factors_told_in_any_order_and_in_parts_give_the_same_history(order, cut
 
 def test_a_sum_with_a_failed_factor_is_unknown_and_the_others_are_kept():
     log, (query,) = with_queries(1)
-    log = log.with_factors(query, {"f": 1.0, "g": np.nan}, rest_failed=True)
+    log = log.with_factors(query, {"f": 1.0, "g": np.nan, "h": np.nan})
     assert not log.open
     assert log.failures == 2
     np.testing.assert_array_equal(log.history.factors, [[1.0, np.nan, np.nan]])
@@ -180,7 +180,7 @@ def test_what_is_given_up_has_neither_failed_nor_is_it_awaited():
             assert not after.history.awaited.any()
             assert not after.history.failed.any()
             assert after.failures == 0
-        failed = told.with_factors(query_id, {}, rest_failed=True)
+        failed = told.with_factors(query_id, dict.fromkeys(problem.channels[1:], np.nan))
         assert failed.history.failed.tolist() == [[False, *[True] * (len(problem.channels) - 1)]]
         assert failed.failures == len(problem.channels) - 1
 
