@@ -325,8 +325,7 @@ class Setup:
 
     def to_plain(self) -> dict[str, Any]:
         """All but the problem as plain data, as JSON brings it back; of a user's own parts only their names."""
-        parts = {name: getattr(self, name) for name in ("belief", "acquisition", "coordination", "transport")}
-        plain = {name: to_plain(part) for name, part in parts.items()} | {"seed": self.seed, "rounds": self.horizon}
+        plain = {slot: to_plain(getattr(self, slot)) for slot in SLOTS} | {"seed": self.seed, "rounds": self.horizon}
         if not self.problem.is_field:
             plain["initial"] = self.initial
         return msgspec.json.decode(msgspec.json.encode(plain))
