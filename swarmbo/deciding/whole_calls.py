@@ -34,7 +34,8 @@ class OneAtATime:
     """
 
     shared: ClassVar[tuple[str, ...]] = ()
-    """Attributes that others hold, too: pickled together with them, they are still one object."""
+    """Attributes that others hold and change, too. A pickle has them as they are when it comes to them, which the lock
+    does not delay; pickled together with those who hold them, they are still one object."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -42,17 +43,17 @@ class OneAtATime:
     def __getstate__(self) -> dict[str, Any]:
         """What to pickle: a copy, for pickling goes on after the lock is released. What is shared stays the same."""
         with self.lock:
-            state = self._unlocked()
+            state = self._all_but_lock()
             shared = {id(state[name]): state[name] for name in self.shared if name in state}
             return copy.deepcopy(state, shared)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         with self.lock:
             memo[id(self)] = twin = type(self).__new__(type(self))
-            twin.__setstate__(copy.deepcopy(self._unlocked(), memo))
+            twin.__setstate__(copy.deepcopy(self._all_but_lock(), memo))
             return twin
 
-    def _unlocked(self) -> dict[str, Any]:
+    def _all_but_lock(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
