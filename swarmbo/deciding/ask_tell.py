@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.belief.model import JointSituation, Model
+from swarmbo.belief.model import Model
 from swarmbo.boundary.values import query_name, whole_number
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.field import FieldLearner
@@ -313,10 +313,6 @@ class AskTell(OneAtATime):
         if self._world is not None:
             self._world.begin({})
         return self
-
-    def _situation(self, links: "nx.Graph[str] | None") -> JointSituation:
-        assert isinstance(self._learner, FunctionLearner)
-        return self._learner.situation(self._log, links)
 
 
 def require_version(plain: Mapping[str, Any]) -> None:

@@ -20,6 +20,10 @@ SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
 BOUNDS = {"x": (-1.0, 1.0), "y": (0.0, 10.0), "z": (100.0, 300.0)}
 
 
+def situation_of(team):
+    return team._learner.situation(team._log, None)
+
+
 def factors_at(point):
     x, y, z = ((point[name] - low) / (high - low) for name, (low, high) in BOUNDS.items())
     return {"f": 3.0 - (x - 0.2) ** 2 - (x - y) ** 2, "g": 2.0 - (y - z) ** 2 - 0.5 * (z - 0.6) ** 2}
@@ -105,7 +109,7 @@ def test_attached_evaluations_do_not_count_as_failures_of_a_search():
     order = np.argsort(-totals)  # none of them improves on the first
     team.attach(X[order], totals[order])
     for other in (team, sb.Team.from_state_dict(team.state_dict())):
-        functions = other.acquisition.local_functions(other._situation(None), other.model)
+        functions = other.acquisition.local_functions(situation_of(other), other.model)
         assert (functions.high - functions.low).max() == pytest.approx(0.2)
     told(team, 2)
     team.attach(X[:1], totals[:1])

@@ -31,6 +31,10 @@ KINDS: dict[str, dict[str, Any]] = {
 every_structure = pytest.mark.parametrize("structure", list(KINDS.values()), ids=list(KINDS))
 
 
+def situation_of(team):
+    return team._learner.situation(team._log, None)
+
+
 def outcome(point: Mapping[str, float]) -> float:
     u, v, w, x, y, z = (point[name] for name in NAMES)
     return -((u - w) ** 2) - (v * y - 0.3) ** 2 + np.sin(x) - 0.1 * z**2
@@ -127,9 +131,9 @@ def test_random_scopes_are_redrawn_with_every_evaluation_and_not_while_one_is_ou
 def test_scopes_chosen_without_data_are_chosen_again_with_the_first() -> None:
     settings = AdditiveGPSettings(structure=RandomBlocks(size=2, every=50))
     team = team_of(None)
-    blind = learn_model(team.acquisition.learn, team._situation(None), settings, None).learned
+    blind = learn_model(team.acquisition.learn, situation_of(team), settings, None).learned
     played(team, 1)
-    seeing = learn_model(team.acquisition.learn, team._situation(None), settings, blind).learned
+    seeing = learn_model(team.acquisition.learn, situation_of(team), settings, blind).learned
     assert blind.structure is not None
     assert seeing.structure is not None
     assert (blind.structure.chosen_at, seeing.structure.chosen_at) == (0, 1)
@@ -148,9 +152,7 @@ class Spy(JointAcquisition, frozen=True, tag="spy"):
 def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
     team, spy = team_of(None, acquisition="thompson"), Spy()
     played(team, 12)
-    learned = learn_model(
-        spy.learn, team._situation(None), AdditiveGPSettings(structure=SampledStructure()), None
-    ).learned
+    learned = learn_model(spy.learn, situation_of(team), AdditiveGPSettings(structure=SampledStructure()), None).learned
     situation, settings, previous = spy.seen[0]
     assert previous is None
     assert settings.structure is None
@@ -168,7 +170,7 @@ def test_hyperparameters_move_with_the_scopes_and_are_refitted_when_due_only() -
     team, spy, learned, fits = team_of(None), Spy(), None, []
     played(team, 8)
     for _ in range(6):
-        learned = learn_model(spy.learn, team._situation(None), settings, learned).learned
+        learned = learn_model(spy.learn, situation_of(team), settings, learned).learned
         fits.append(learned.fitted_at)
         played(team, 1)
     assert fits == [8, 8, 8, 8, 12, 12]
@@ -184,7 +186,7 @@ def test_one_factor_and_many_may_follow_one_another(monkeypatch) -> None:
     turns = iter([whole, parts, whole, parts])
     settings, team = AdditiveGPSettings(structure=ScreenedScopes(every=1), max_iterations=15), team_of(None)
     played(team, 12)
-    situation, learned = team._situation(None), None
+    situation, learned = situation_of(team), None
     for _ in range(4):
         given = LearnedStructure(next(turns), (), 12, ((0,),))
         monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
@@ -214,7 +216,7 @@ def test_the_prior_of_the_sum_stays_when_scopes_change_between_fits(monkeypatch,
     for scopes in (before, after):
         given = LearnedStructure(scopes, (), 12, ((0,),))
         monkeypatch.setattr(structured, "choose_structure", lambda *_, given=given: given)
-        learned = learn_model(team.acquisition.learn, team._situation(None), settings, learned).learned
+        learned = learn_model(team.acquisition.learn, situation_of(team), settings, learned).learned
         kept.append((learned.hyperparameters.constant, sum(learned.hyperparameters.outputscales), learned.fitted_at))
     assert kept[1] == pytest.approx(kept[0], rel=1e-9)
     assert kept[1][0] == pytest.approx(1000.0, abs=10.0)
@@ -225,11 +227,11 @@ def test_scopes_chosen_before_outcomes_said_anything_are_chosen_again_as_if_firs
     settings = AdditiveGPSettings(structure=convert({**KINDS[kind], "every": 50}, StructureSettings, "$"))
     team, fresh = team_of(None), team_of(None)
     team.attach(np.zeros((2, 6)), [np.nan, 1.0])
-    blind = learn_model(team.acquisition.learn, team._situation(None), settings, None).learned
+    blind = learn_model(team.acquisition.learn, situation_of(team), settings, None).learned
     played(team, 6)
     fresh.attach(team.history.X, team.history.totals)
-    seeing = learn_model(team.acquisition.learn, team._situation(None), settings, blind).learned
-    anew = learn_model(fresh.acquisition.learn, fresh._situation(None), settings, None).learned
+    seeing = learn_model(team.acquisition.learn, situation_of(team), settings, blind).learned
+    anew = learn_model(fresh.acquisition.learn, situation_of(fresh), settings, None).learned
     assert blind.structure is not None
     assert blind.structure.start is None
     assert seeing.structure == anew.structure

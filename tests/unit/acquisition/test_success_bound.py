@@ -17,6 +17,10 @@ GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 BOX = dict.fromkeys("xyz", (0.0, 2.0))
 
 
+def situation_of(team: sb.Team):
+    return team._learner.situation(team._log, None)
+
+
 def _team(failing, *, outcomes="total", told=None, **more) -> sb.Team:
     """A team that knows of 24 evaluations, those in a region failed."""
     X = 2.0 * np.random.default_rng(1).random((24, 3))
@@ -32,7 +36,7 @@ def _team(failing, *, outcomes="total", told=None, **more) -> sb.Team:
 
 
 def _bound(team: sb.Team, *, tight: bool = False):
-    situation, model = team._situation(None), team.model
+    situation, model = situation_of(team), team.model
     functions = team.acquisition.local_functions(situation, model)
     needed = requirements(situation)
     return functions, needed, reference(situation, needed, model.incumbent()), situation
@@ -48,12 +52,12 @@ def _across(U):
 
 def test_without_a_failure_nothing_is_required() -> None:
     team = _team(lambda U: np.zeros(len(U), dtype=bool))
-    assert requirements(team._situation(None)) == ()
+    assert requirements(situation_of(team)) == ()
     query = team.ask()
     team.tell(query, {"f": 0.1})
-    assert not team._situation(None).failed.any()  # g is still out
+    assert not situation_of(team).failed.any()  # g is still out
     team.tell(query, {"g": None})
-    assert team._situation(None).failed.tolist()[-1] == [False, True]
+    assert situation_of(team).failed.tolist()[-1] == [False, True]
 
 
 @pytest.mark.parametrize("kind", ["dec-hbo", "dumbo", "thompson", "expected-improvement", "auto"])
@@ -103,7 +107,7 @@ def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> N
     points = rng.random((400, 3))
     origin = points[int(least_margin(needed, points).argmax())]
     team = _team(lambda U: np.zeros(len(U), dtype=bool), acquisition="dec-hbo")
-    functions = team.acquisition.local_functions(team._situation(None), team.model)
+    functions = team.acquisition.local_functions(situation_of(team), team.model)
     limited = bounded(functions, needed, origin, 3, tight=True)
     kept = total_value(limited, points) == total_value(functions, points)
     lacking = np.minimum(least_margin(needed, origin[None]), 0.0) - least_margin(needed, points)
@@ -117,7 +121,7 @@ def test_a_factor_that_fails_is_blamed_alone() -> None:
     assert set(bounded(functions, needed, origin, 3).holds) == {"f"}
     ((columns, own, agents),) = parts_together(situation.graph, needed)
     assert (columns.tolist(), own, agents) == ([0, 1, 2], needed, situation.graph.agents)
-    whole = requirements(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")._situation(None))
+    whole = requirements(situation_of(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")))
     assert [requirement.columns.tolist() for requirement in whole] == [[0, 1, 2]]
 
 
@@ -147,7 +151,7 @@ def test_a_point_in_a_dead_region_goes_back_no_farther_than_it_must(region) -> N
 
 def test_where_nothing_ever_succeeded_the_likeliest_place_is_where_one_starts() -> None:
     team = _team(lambda U: np.ones(len(U), dtype=bool), acquisition="dec-hbo")
-    situation = team._situation(None)
+    situation = situation_of(team)
     needed = requirements(situation)
     origin = reference(situation, needed, np.full(3, 0.5))
     drawn = np.random.default_rng(0).random((50, 3))
