@@ -19,7 +19,7 @@ from swarmbo.acquisition import (
     Restarts as Restarts,
     Straddle as Straddle,
     Thompson as Thompson,
-    TrustBox as TrustBox,
+    TrustRegion as TrustRegion,
 )
 from swarmbo.baselines import (
     CMAES as CMAES,

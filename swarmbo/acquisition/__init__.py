@@ -25,4 +25,4 @@ from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlis
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
 from swarmbo.acquisition.straddle import Straddle as Straddle
 from swarmbo.acquisition.thompson import Thompson as Thompson
-from swarmbo.acquisition.trust_box import Restarts as Restarts, TrustBox as TrustBox
+from swarmbo.acquisition.trust_region import Restarts as Restarts, TrustRegion as TrustRegion

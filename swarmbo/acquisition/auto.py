@@ -13,7 +13,7 @@ from swarmbo.acquisition.fixed_point import FixedPoint
 from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.acquisition.split_improvements import SplitImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
-from swarmbo.acquisition.trust_box import Restarts, TrustBox, box_around
+from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, known, starting_points
@@ -41,7 +41,7 @@ _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a l
 
 @kind("acquisition", FUNCTION)
 class Auto(JointAcquisition, frozen=True, tag="auto"):
-    """Outcomes made easier to model, a trust box around the incumbent, and a rule that suits what is observed.
+    """Outcomes made easier to model, a trust region around the incumbent, and a rule that suits what is observed.
 
     | what is observed | models, chosen by evidence | rule | box |
     |---|---|---|---|
@@ -76,7 +76,7 @@ improvement | one per factor; with several, none while there is promise elsewher
     splits are worked out by every agent from the history alone, so they cost nothing.
 
     Args:
-        box: How trust boxes react.
+        box: How trust regions react.
         restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
             bounds of sums that do not take turns with draws have four times as much, unless outcomes fade.
@@ -93,7 +93,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         True
     """
 
-    box: TrustBox = msgspec.field(default_factory=TrustBox)
+    box: TrustRegion = msgspec.field(default_factory=TrustRegion)
     restarts: Restarts = msgspec.field(default_factory=Restarts)
     weight: NonNegative = 0.05
     n_features: Even = 512
@@ -188,7 +188,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
         return SplitImprovements(graph=divided, low=low, high=high, starts=starts, whole=whole, parts=parts)
 
-    def _box(self, patience: int) -> TrustBox:
+    def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _design(self, learned: Learned) -> int:

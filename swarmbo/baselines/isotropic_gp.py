@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.success_bound import bounded, gone_back, is_met
-from swarmbo.acquisition.trust_box import TrustBox, box_around
+from swarmbo.acquisition.trust_region import TrustRegion, box_around
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -33,14 +33,14 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     """The centralised reference that knows nothing of factors: hard to beat where the function is a bowl.
 
     A Matern-5/2 process with a single lengthscale, refitted for each decision, on transformed outcomes; the confidence
-    bound on the difference to the incumbent, mean + scale sqrt(0.2 n log 2t) std, is maximised in a trust box around
+    bound on the difference to the incumbent, mean + scale sqrt(0.2 n log 2t) std, is maximised in a trust region around
     the incumbent, by ascent from the best of random points. It can't be split between agents. Once evaluations failed,
     it is bounded like every acquisition; if one factor did, that is the failure of an evaluation.
 
     Args:
         exploration_scale: Factor on the square root of beta, >= 0.
         warp: How outcomes are transformed; ``power`` is the square root below the best.
-        box: How the trust box reacts.
+        box: How the trust region reacts.
         raw_samples: Random points that starts are chosen from, >= 1.
         starts: Points that are climbed from, >= 1.
         steps: Of the ascent, >= 0.
@@ -59,7 +59,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
 
     exploration_scale: NonNegative = 0.1
     warp: WarpKind = "power"
-    box: TrustBox = msgspec.field(default_factory=TrustBox)
+    box: TrustRegion = msgspec.field(default_factory=TrustRegion)
     raw_samples: Count = 512
     starts: Count = 20
     steps: Whole = 40

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition.trust_box import Restarts, TrustBox
+from swarmbo.acquisition.trust_region import Restarts, TrustRegion
 from swarmbo.baselines.turbo_region import TurboRegion
 from swarmbo.errors import StateVersionError
 
@@ -39,7 +39,7 @@ def attach(team, X):
 
 
 def boxes(team):
-    """Sides of the trust boxes, or of the region, that the next decision is made in."""
+    """Sides of the trust regions, or of the region, that the next decision is made in."""
     situation = team._situation(None)
     functions = team.acquisition.local_functions(situation, team.model)
     return functions.high - functions.low
@@ -76,7 +76,7 @@ def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
     places = sorted(data.draw(st.lists(st.integers(0, len(asked)), max_size=12)))
     mixed, is_own = np.insert(asked, places, -99.0), np.insert(np.ones(len(asked), dtype=bool), places, False)
     chosen = np.cumsum(is_own) * is_own > 3  # after a design of three
-    box, region = TrustBox(failures=2), TurboRegion(failures=2, fresh=2)
+    box, region = TrustRegion(failures=2), TurboRegion(failures=2, fresh=2)
     if np.isfinite(asked[:3]).any():
         assert box.side(mixed, steps=chosen) == box.side(asked, 3)
     one = region.replay(mixed, 0, 2, chosen=chosen, steps=chosen)
@@ -89,7 +89,9 @@ def test_boxes_restarts_and_regions_are_those_without_the_attached_ones(data):
 
 
 def test_a_good_attached_point_is_the_incumbent_and_is_to_be_beaten():
-    assert TrustBox(failures=2).side(np.array([0.0, 9.0, 1.0, 2.0]), steps=np.array([False, False, True, True])) == 0.2
+    assert (
+        TrustRegion(failures=2).side(np.array([0.0, 9.0, 1.0, 2.0]), steps=np.array([False, False, True, True])) == 0.2
+    )
     team = team_of("one factor", acquisition="auto")
     for _ in range(6):
         told(team, team.ask())

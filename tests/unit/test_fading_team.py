@@ -141,7 +141,7 @@ class Nailed:
 
 
 def test_auto_asks_over_the_whole_box_once_nothing_is_known_any_more():
-    """No trust box around what was best long ago."""
+    """No trust region around what was best long ago."""
     team = played(team_of(acquisition="auto"), 6)
     functions = team.acquisition.local_functions(team._situation(None), team.model)
     assert functions.low.tolist() == [0.0] * 3

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import swarmbo as sb
-from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustBox
+from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustRegion
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
@@ -155,7 +155,7 @@ def test_one_process_for_all_variables_knows_no_factors_and_predicts_in_the_unit
 
 def test_the_search_stays_in_the_box_around_the_incumbent(situation_of) -> None:
     situation = situation_of(BLOCKS, t=30, initial=30)
-    auto = Auto(box=TrustBox(initial=0.2))
+    auto = Auto(box=TrustRegion(initial=0.2))
     model = auto.learn(situation, BELIEF, None)
     functions = auto.local_functions(situation, model)
     centre = incumbent(model.belief)
@@ -291,7 +291,7 @@ def test_split_improvements_are_those_of_the_parts_beside_the_whole(situation_of
 
 def test_what_is_split_has_no_box_and_what_is_not_has_one(situation_of) -> None:
     situation = replace(peaked(situation_of), initial=40)
-    functions = Auto(box=TrustBox(initial=0.2)).local_functions(situation, Auto().learn(situation, BELIEF, None))
+    functions = Auto(box=TrustRegion(initial=0.2)).local_functions(situation, Auto().learn(situation, BELIEF, None))
     assert functions.low[:3].tolist() == [0.0] * 3
     assert functions.high[:3].tolist() == [1.0] * 3
     assert functions.high[3] - functions.low[3] <= 0.2 + 1e-12
@@ -340,7 +340,7 @@ def test_a_factor_that_is_stuck_is_searched_everywhere_in_every_second_round(sit
 @pytest.mark.usefixtures("no_promise")
 def test_a_factor_is_not_stuck_before_as_many_steps_as_halve_its_box_twice(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)
-    for auto, side in ((Auto(box=TrustBox(failures=4)), 0.2), (Auto(box=TrustBox(failures=3)), 1.0)):
+    for auto, side in ((Auto(box=TrustRegion(failures=4)), 0.2), (Auto(box=TrustRegion(failures=3)), 1.0)):
         f, _ = sides_of(auto.local_functions(situation, auto.learn(situation, BELIEF, None)))
         assert f == pytest.approx(side)
 
@@ -394,7 +394,7 @@ def test_a_factor_has_a_box_once_little_is_to_be_expected_elsewhere(situation_of
 
 def test_one_factor_is_searched_in_its_box_in_every_round(situation_of) -> None:
     situation = situation_of({"whole": ["a", "b"]}, t=30, initial=30)
-    auto = Auto(box=TrustBox(initial=0.2))
+    auto = Auto(box=TrustRegion(initial=0.2))
     model = auto.learn(situation, BELIEF, None)
     assert not model.splits
     for n in (31, 32):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from swarmbo.acquisition.trust_box import TrustBox
+from swarmbo.acquisition.trust_region import TrustRegion
 from swarmbo.baselines import IsotropicGP
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -44,7 +44,7 @@ def test_it_asks_in_the_box_where_the_bound_written_out_is_largest_far_and_near(
     X = some_points(14 if n == 4 else 30, n)
     y = function(X)
     now = joint_situation(X, y, initial=len(y))
-    method = IsotropicGP(exploration_scale=scale, box=TrustBox(initial=0.5 if n == 4 else 1.0), steps=300)
+    method = IsotropicGP(exploration_scale=scale, box=TrustRegion(initial=0.5 if n == 4 else 1.0), steps=300)
     point, report = method.decide_joint(now, None)
     belief, bound, centre = written_out(now, X, y, scale)
     half = 0.25 if n == 4 else 0.5

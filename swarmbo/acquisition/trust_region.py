@@ -28,7 +28,7 @@ class BoxState(NamedTuple):
     spread: float
 
 
-class TrustBox(Settings, frozen=True):
+class TrustRegion(Settings, frozen=True):
     """How a box reacts.
 
     Args:
@@ -38,7 +38,7 @@ class TrustBox(Settings, frozen=True):
         smallest: Side below which it does not shrink, in (0, 1].
 
     Example:
-        >>> box = TrustBox(initial=0.4, successes=2, failures=2)
+        >>> box = TrustRegion(initial=0.4, successes=2, failures=2)
         >>> box.side(np.array([1.0, 2.0, 3.0]), n_initial=1), box.side(np.array([1.0, 0.0, 0.5]), n_initial=1)
         (0.8, 0.2)
     """
@@ -144,7 +144,7 @@ class Restarts(Settings, frozen=True):
             since: Evaluations before this one don't count: they belong to an earlier search.
             begun: Turns are counted from this one on.
             patience: How many times as long to wait, >= 1.
-            steps: As in ``TrustBox.side``.
+            steps: As in ``TrustRegion.side``.
         """
         counts = _after(design, outcomes, steps)
         rows = np.flatnonzero((counts & ~np.isnan(outcomes))[begun:]) + begun

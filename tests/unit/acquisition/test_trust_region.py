@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.trust_box import Restarts, TrustBox, box_around
+from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 
 OUTCOMES = st.lists(st.one_of(st.floats(-100.0, 100.0), st.just(np.nan)), max_size=40)
 
@@ -26,12 +26,12 @@ OUTCOMES = st.lists(st.one_of(st.floats(-100.0, 100.0), st.just(np.nan)), max_si
     ],
 )
 def test_the_side_doubles_after_gains_and_halves_after_failures(outcomes, side) -> None:
-    assert TrustBox(smallest=0.1).side(np.array(outcomes), 1) == pytest.approx(side)
+    assert TrustRegion(smallest=0.1).side(np.array(outcomes), 1) == pytest.approx(side)
 
 
 @given(OUTCOMES, st.integers(0, 10), st.floats(0.01, 50.0), st.floats(-10.0, 10.0))
 def test_the_side_knows_only_the_order_of_outcomes(outcomes, n_initial, scale, shift) -> None:
-    y, box = np.round(np.array(outcomes, dtype=float), 2), TrustBox()
+    y, box = np.round(np.array(outcomes, dtype=float), 2), TrustRegion()
     side = box.side(y, n_initial)
     assert box.smallest <= side <= 1.0
     assert np.log2(side / box.initial) == round(np.log2(side / box.initial)) or side == 1.0 or side == box.smallest
@@ -39,7 +39,7 @@ def test_the_side_knows_only_the_order_of_outcomes(outcomes, n_initial, scale, s
 
 
 def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
-    box = TrustBox(initial=0.4, successes=2, failures=2)
+    box = TrustRegion(initial=0.4, successes=2, failures=2)
     near, far = [0.5, 0.6], [0.5, 0.75]  # of a centre at (0.5, 0.5) the first is in the box
 
     def side(*steps):
@@ -60,7 +60,7 @@ def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
 
 
 def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_brings_one() -> None:
-    box, design = TrustBox(initial=0.4), [0.0, 0.0, 10.0]  # of spread 10
+    box, design = TrustRegion(initial=0.4), [0.0, 0.0, 10.0]  # of spread 10
 
     def idle(*steps, gain=0.1):
         outcomes, places = np.array([*design, *(y for y, _ in steps)]), np.array([[0.5]] * 3 + [[u] for _, u in steps])
@@ -79,7 +79,7 @@ def test_steps_are_idle_until_small_gains_add_up_or_a_point_outside_brings_one()
 
 @given(OUTCOMES, st.integers(0, 10), st.floats(0.0, 1.0))
 def test_more_is_idle_the_more_a_gain_has_to_be(outcomes, n_initial, gain) -> None:
-    y, box = np.array([0.0, *outcomes]), TrustBox()
+    y, box = np.array([0.0, *outcomes]), TrustRegion()
     loose, strict = (box.state(y, n_initial, gain=g) for g in (gain / 2.0, gain))
     assert loose.side == strict.side == box.side(y, n_initial)
     assert loose.idle <= strict.idle <= max(0, len(y) - n_initial)
@@ -87,7 +87,7 @@ def test_more_is_idle_the_more_a_gain_has_to_be(outcomes, n_initial, gain) -> No
 
 @given(OUTCOMES, st.integers(0, 10), st.integers(0, 5), st.integers(0, 2**32 - 1))
 def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, n_initial, n_more, seed) -> None:
-    y, rng, box = np.round(np.array([0.0, *outcomes]), 1), np.random.default_rng(seed), TrustBox(initial=0.1)
+    y, rng, box = np.round(np.array([0.0, *outcomes]), 1), np.random.default_rng(seed), TrustRegion(initial=0.1)
     inside = np.full((len(y), 2), 0.5)
     side = box.side(y, n_initial)
     assert box.side(y, n_initial, places=inside) == (side if n_initial else box.side(y, 1))
@@ -137,7 +137,7 @@ def test_failures_neither_end_a_search_nor_change_a_box(outcomes, places) -> Non
     failed = np.insert(y, design + np.array(sorted(place % (len(y) - 1) for place in places), dtype=int), np.nan)
     due = [Restarts(after=3).is_due(told, design=2, since=0, begun=2, patience=1) for told in (y, failed)]
     assert due[0] == due[1]
-    assert TrustBox().side(y, 2) == TrustBox().side(failed, 2)
+    assert TrustRegion().side(y, 2) == TrustRegion().side(failed, 2)
     assert not Restarts(after=3).is_due(np.full(8, np.nan), design=5, since=0, begun=5, patience=1)
 
 
@@ -149,8 +149,8 @@ def test_a_box_is_cut_off_at_the_faces() -> None:
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     [
-        (TrustBox, {"initial": 0.0}),
-        (TrustBox, {"failures": 0}),
+        (TrustRegion, {"initial": 0.0}),
+        (TrustRegion, {"failures": 0}),
         (Restarts, {"after": -1}),
         (Restarts, {"gain": -1e-9}),
         (Restarts, {"fresh": 0}),
