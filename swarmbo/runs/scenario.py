@@ -15,7 +15,7 @@ from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
 from swarmbo.runs.limits import require_shallow
-from swarmbo.runs.override import apply_overrides
+from swarmbo.runs.override import apply_overrides, parse_override
 from swarmbo.runs.trust import folders_of, own_names, require_trust
 from swarmbo.runs.world import default_kinds
 from swarmbo.settings import Settings, Whole, convert, require, within
@@ -134,9 +134,11 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
     require_shallow(data, at=str(path))
     data.setdefault("name", path.stem)
     _resolve_paths(data, path.parent)
-    if trust:
-        _find_modules(data, path.parent)
-        require_trust(data, trust)
+    if trust:  # a world of a user's own is loaded for the kinds that suit it, so it must be found before
+        named = [text for text in overrides if parse_override(text)[0] in (("environment", "id"), ("modules",))]
+        stated = apply_overrides(data, named)
+        _find_modules(stated, path.parent)
+        require_trust(stated, trust)
     data = apply_overrides(data, overrides, trust)
     _resolve_paths(data, Path())
     _find_modules(data, path.parent)
