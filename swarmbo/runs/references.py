@@ -11,8 +11,6 @@ from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld
 
 CENTRALISED = "one Gaussian process for all"
-
-
 THIS_RUN = "this run"
 
 
@@ -39,33 +37,32 @@ def find_references(
         scenario: What was run.
         env: Its world. Only one that offers ``references(budget, seed)`` is asked, and only of a known truth; one that
             offers ``worst_off(place)`` and ``reference_points(budget, seed)`` also for those who get least.
-        team: Of the run: for the variables.
+        team: Of the run: for the variables. One in a field is held against nothing.
         truth: The world's.
         best: The best measurement of the run.
     """
-    values, places = dict[str, float](), dict[str, Any]()
+    values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
         places[THIS_RUN] = best.location
-    if truth is not None and hasattr(env.unwrapped, "references"):
+    if truth is not None and isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
         budget = {"budget": scenario.rounds, "seed": scenario.seed}
         values = {**env.unwrapped.references(**budget)}
         if hasattr(env.unwrapped, "reference_points"):
             places |= env.unwrapped.reference_points(**budget)
-        values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, truth)
+        values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
         return References(values)
     told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}
     return References(values, {label: worst for label, worst in told.items() if worst})
 
 
-def _centralised(scenario: Scenario, team: Team, truth: GroundTruth) -> tuple[float, np.ndarray]:
+def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
     """The isotropic process, told the true total of every point that it asks for: its best value, and where."""
     bounds = {
         v: (float(a), float(b)) for v, a, b in zip(team.graph.variables, team.domain.low, team.domain.high, strict=True)
     }
     alone = Team(None, bounds, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
-    best, where, world = -np.inf, np.zeros(0), team.world
-    assert isinstance(world, FunctionWorld), "its world has references"
+    best, where = -np.inf, np.zeros(0)
     for _ in range(scenario.rounds):
         query = alone.ask()
         place = np.array(world.place(query.point))

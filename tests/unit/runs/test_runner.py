@@ -5,6 +5,7 @@ import shutil
 
 import msgspec
 import numpy as np
+import pettingzoo
 import pytest
 
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
@@ -352,3 +353,9 @@ def test_check_refuses_what_only_shows_at_reset(mischief, bump_scenario):
     assert mischief.made[-1].round == 0
     with pytest.raises(ConfigError, match="no agents"):
         check(bump_scenario(environment={"agents": 0}))
+
+
+def test_a_field_is_held_against_nothing_even_if_its_world_offers_references(tmp_path, bump_scenario, monkeypatch):
+    world, scenario = pettingzoo.spec("parallel", "tests/bump-v0").entry_point, bump_scenario()
+    monkeypatch.setattr(world, "references", lambda env, budget, seed: {"a simple way": 1.0}, raising=False)
+    assert not run(scenario, tmp_path / "run").references
