@@ -44,7 +44,7 @@ from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, Routes
 
 N_STARTS = 3  # of the best evaluations, as swarmbo.belief.model.incumbents has it
-NEAREST, STEPS = 1e-9, (1e-4, 1e-2)  # points that were asked for before are moved, as swarmbo.team has it
+NEAREST, STEPS = 1e-9, (1e-4, 1e-2)  # points that were asked for before are moved, as swarmbo.deciding.function has it
 
 Program = Generator[Any, Any, dict[str, float]]
 

@@ -80,26 +80,35 @@ class LocalFunctions(Protocol):
         ...
 
 
+def by_factor(
+    stacks: Sequence[FactorStack], rows: Sequence[Float[np.ndarray, "_g m"]]
+) -> dict[str, Float[np.ndarray, " m"]]:
+    """What is known for each stack, one row for each of its factors, by the factors' names."""
+    return {
+        factor: numbers
+        for stack, known in zip(stacks, rows, strict=True)
+        for factor, numbers in zip(stack.factors, known, strict=True)
+    }
+
+
 def neighbour_sums(
-    neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack], told: Sequence[Float[np.ndarray, "_g m"]]
+    neighbours: Mapping[str, Sequence[str]],
+    stacks: Sequence[FactorStack],
+    told: Mapping[str, Float[np.ndarray, " m"]],
 ) -> list[Float[np.ndarray, "_g m"]]:
-    """For every factor the sum of what its neighbours told, added in their order.
+    """For every factor of the stacks the sum of what its neighbours told, added in their order.
 
     Args:
         neighbours: Of each factor.
-        stacks: All factors of a graph, or of a connected part of it.
-        told: For each stack what its factors told.
+        stacks: Some factors of a graph.
+        told: What these factors and their neighbours told, by factor.
     """
-    row = {
-        factor: numbers
-        for stack, rows in zip(stacks, told, strict=True)
-        for factor, numbers in zip(stack.factors, rows, strict=True)
-    }
-    silence = np.zeros(told[0].shape[1])
-    return [
-        np.array([np.sum([row[k] for k in neighbours[f]], axis=0) if neighbours[f] else silence for f in stack.factors])
-        for stack in stacks
-    ]
+
+    def heard(factor: str) -> Float[np.ndarray, " m"]:
+        others = [told[neighbour] for neighbour in neighbours[factor]]
+        return np.sum(others, axis=0) if others else np.zeros_like(told[factor])
+
+    return [np.array([heard(factor) for factor in stack.factors]) for stack in stacks]
 
 
 def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
@@ -118,7 +127,7 @@ def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: S
         neighbours = {factor: functions.graph.neighbours(factor) for factor in functions.graph.factors}
         for _ in range(functions.n_exchanges):
             told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
-            for got, sums in zip(received, neighbour_sums(neighbours, stacks, told), strict=True):
+            for got, sums in zip(received, neighbour_sums(neighbours, stacks, by_factor(stacks, told)), strict=True):
                 got.append(sums)
     return [tuple(phases) for phases in received]
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.flooding import Flat, Flooding
-from swarmbo.coordination.local_functions import LocalFunctions, Received
+from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
 from swarmbo.coordination.messages import (
     Broadcast,
     Consensus,
@@ -95,11 +95,10 @@ class Exchange(NamedTuple):
     def letters(self) -> Iterator[Letter]:
         """What the own factors say."""
         part = self.view.part
-        for stack, rows in zip(self.view.stacks, self.told, strict=True):
-            for factor, numbers in zip(stack.factors, rows, strict=True):
-                for other in part.neighbours[factor]:
-                    message = Published(factor, other, numbers, self.phase)
-                    yield Letter(part.graph.owner(factor), part.graph.owner(other), message)
+        for factor, numbers in by_factor(self.view.stacks, self.told).items():
+            for other in part.neighbours[factor]:
+                message = Published(factor, other, numbers, self.phase)
+                yield Letter(part.graph.owner(factor), part.graph.owner(other), message)
 
 
 class Reduce(NamedTuple):
@@ -323,10 +322,7 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
     """Tell the owners of variables what was agreed, and note the own factors' values there."""
     points = view.take(point[None])
     received = yield from exchange(view, points)
-    values = {
-        factor: float(value[0])
-        for stack, found in zip(view.stacks, view.values(points, received), strict=True)
-        for factor, value in zip(stack.factors, found, strict=True)
-    }
+    found = by_factor(view.stacks, view.values(points, received))
+    values = {factor: float(value[0]) for factor, value in found.items()}
     x = yield from tell_variables(view, point)
     return outcome._replace(x=x, values=values)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.coordination.local_functions import by_factor, neighbour_sums
 from swarmbo.coordination.messages import Key, Message, Report
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
@@ -93,18 +94,11 @@ class ByMessages:
 
     def _exchange(self, request: Exchange) -> Waiting[Any]:
         self._say(request.letters())
-        neighbours = self.part.neighbours
-        keys = {f: [("published", k, f, request.phase) for k in neighbours[f]] for f in request.view.factors}
-        heard = yield from _hear(key for said in keys.values() for key in said)
-        return [
-            np.array(
-                [
-                    np.sum([heard[key].entries for key in keys[f]], axis=0) if keys[f] else np.zeros(told.shape[1])
-                    for f in stack.factors
-                ]
-            )
-            for stack, told in zip(request.view.stacks, request.told, strict=True)
-        ]
+        neighbours, view = self.part.neighbours, request.view
+        heard = yield from _hear(("published", k, f, request.phase) for f in view.factors for k in neighbours[f])
+        told = by_factor(view.stacks, request.told)
+        told |= {str(k): message.entries for (_, k, _, _), message in heard.items()}  # k tells all neighbours the same
+        return neighbour_sums(neighbours, view.stacks, told)
 
     def _reduce(self, request: Reduce) -> Waiting[Any]:
         view, graph, is_shared = request.view, self.graph, self.part.is_shared

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.local_functions import neighbour_sums
+from swarmbo.coordination.local_functions import by_factor, neighbour_sums
 from swarmbo.coordination.messages import Codec, Key, Message, index_widths
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
@@ -86,7 +86,8 @@ class Central:
                 return request.entries
             case Exchange():
                 self._count_alike((Exchange, request.phase, request.told[0].shape[1]), request.letters)
-                return neighbour_sums(self.part.neighbours, request.view.stacks, request.told)
+                stacks = request.view.stacks
+                return neighbour_sums(self.part.neighbours, stacks, by_factor(stacks, request.told))
             case Reduce():
                 return self._reduced(request)
             case AllReduce():

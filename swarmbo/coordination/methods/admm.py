@@ -59,8 +59,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     owner climbs alone. With functions that are not concave this is a local search, as any such method is, and nothing
     is proved about the optimum.
 
-    Connected parts agree independently; in one process one after the other, factors that share no
-    variable at once.
+    Connected parts agree independently of one another; factors that share no variable are one part, without rounds.
 
     Args:
         rounds: At most, 1 to 10 000.
