@@ -222,8 +222,11 @@ improvement | one per factor; with several, none while there is promise elsewher
         Where its box is stuck all the same, a factor is searched everywhere in every second round.
         """
         when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
-        everywhere = LogImprovements.on_cube(belief, reference=centre)
-        U, sides = belief.domain.to_unit(belief.X), np.zeros(belief.domain.n_dims)
+        low, high = box_around(centre, _EVERYWHERE)
+        everywhere = LogImprovements(
+            graph=belief.graph, low=low, high=high, starts=centre[None], belief=belief, reference=centre
+        )
+        U, sides = belief.domain.to_unit(belief.X), np.zeros(len(centre))
         for stack in stacks_of(belief.graph):
             means = belief.local(stack, stack.take(U)).mean
             looks = stream(situation.seed, "promise", **when).random((_LOOKS, len(stack.columns[0])))
@@ -238,7 +241,7 @@ improvement | one per factor; with several, none while there is promise elsewher
                 is_stuck = state.idle >= _STUCK * box.failures
                 is_open = promise >= _PROMISE * state.spread or (is_stuck and situation.round % _TURNS == 0)
                 sides[columns] = _EVERYWHERE if is_open else state.side
-        return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
+        return box_around(centre, sides)
 
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:

@@ -53,7 +53,6 @@ class TrustRegion(Settings, frozen=True):
         outcomes: Float[np.ndarray, " t"],
         n_initial: int = 0,
         steps: Bool[np.ndarray, " t"] | None = None,
-        places: Float[np.ndarray, "t n"] | None = None,
     ) -> float:
         """The side after outcomes in the order they were told, as a share of the domain's.
 
@@ -62,10 +61,8 @@ class TrustRegion(Settings, frozen=True):
             n_initial: How many of the first steps belong to an initial design.
             steps: Which outcomes are of steps of the search; None: all. Others, such as those of evaluations that were
                 attached, are known, and count neither for nor against it.
-            places: Where, in the unit cube. Those outside the box, as it then stood around the best, are no steps of it
-                either, but move it if they are better. None: all were inside.
         """
-        return self.state(outcomes, n_initial, steps, places).side
+        return self.state(outcomes, n_initial, steps).side
 
     def state(
         self,
@@ -78,10 +75,11 @@ class TrustRegion(Settings, frozen=True):
         """The side, and for how many steps there was no gain to speak of.
 
         Args:
-            outcomes: As in ``side``, like all but the last.
+            outcomes: As in ``side``, like the next two.
             n_initial: As there.
             steps: As there.
-            places: As there.
+            places: Where, in the unit cube. Those outside the box, as it then stood around the best, are no steps of it
+                either, but move it if they are better. None: all were inside.
             gain: What is worth speaking of, as a share >= 0 of the spread. Small gains add up; points outside the box
                 may bring them too.
         """
@@ -158,8 +156,10 @@ class Restarts(Settings, frozen=True):
         return then == best or then - best <= self.gain * _spread(outcomes[~counts])
 
 
-def box_around(centre: Float[np.ndarray, " n"], side: float) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Corners of the box of a given side around a point of the unit cube, cut off at its faces."""
+def box_around(
+    centre: Float[np.ndarray, " n"], side: float | Float[np.ndarray, " n"]
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Corners of the box of a given side, or sides (n,), around a point of the unit cube, cut off at its faces."""
     return np.clip(centre - side / 2.0, 0.0, 1.0), np.clip(centre + side / 2.0, 0.0, 1.0)
 
 

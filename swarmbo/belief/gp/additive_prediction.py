@@ -48,6 +48,11 @@ class AdditivePosterior(ChannelGP):
         return self.hyperparameters
 
     @property
+    def has_time(self) -> bool:
+        """Whether outcomes fade."""
+        return bool(self.hyperparameters.times)
+
+    @property
     def prior_variance(self) -> float:
         """Prior variance of the sum, in the square of the outcome's unit."""
         h = self.hyperparameters

@@ -107,8 +107,9 @@ def extend(
     B = solve_lower(L, K_new_old.T)
     noise_level = (n + k) * _EPSILON * float(K_new_new.diagonal().max(initial=0.0))
     corner, jitter = _factorise_above(K_new_new - B.T @ B, noise_level)
-    extended = np.zeros((n + k, n + k), order="F")
+    extended = np.empty((n + k, n + k), order="F")
     extended[:n, :n] = L
+    extended[:n, n:] = 0.0
     extended[n:, :n] = B.T
     extended[n:, n:] = corner
     return extended, jitter

@@ -118,8 +118,7 @@ class Conditioned:
             part.extended(
                 self.covariance(index, more, old),
                 self.covariance(index, more, more, noisy=True),
-                more.residuals(self.hyper),
-                is_pending=is_pending,
+                None if is_pending else more.residuals(self.hyper),
             )
             for index, (part, old, more) in enumerate(zip(self.parts, self.part_data, ahead, strict=True))
         ]

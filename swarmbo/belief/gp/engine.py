@@ -100,16 +100,11 @@ class ChannelGP(SpatialGP):
         return len(self.pending)
 
     @property
-    def has_time(self) -> bool:
-        """Whether outcomes fade."""
-        return bool(self.channels.times)
-
-    @property
     def is_tied(self) -> bool:
         """Whether any total ties the latents together."""
         return self._has_totals or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
-    @property
+    @cached_property
     def _has_totals(self) -> bool:
         return bool((~np.isnan(self.totals)).any())
 

@@ -61,19 +61,17 @@ class Factorised:
         self,
         K_new_old: Float[np.ndarray, "p r"],
         K_new_new: Float[np.ndarray, "p p"],
-        residual: Float[np.ndarray, " p"],
-        *,
-        is_pending: bool = False,
+        residual: Float[np.ndarray, " p"] | None,
     ) -> "Factorised":
         """With p more observations, in O(p r²).
 
         Args:
             K_new_old: Covariances of the new ones with those so far.
             K_new_new: Covariances of the new ones, noise included.
-            residual: Of the new ones; of no account where they are pending.
-            is_pending: Whether their outcomes are to come: they take variance, and alpha stays, to the bit.
+            residual: Of the new ones; None where their outcomes are to come: they take variance, and alpha stays, to
+                the bit.
         """
-        r, p = len(self.residual), len(residual)
+        r, p = len(self.residual), len(K_new_new)
         if p == 0:
             return self
         units = _units(K_new_new)
@@ -87,7 +85,7 @@ class Factorised:
             inverse[r:, :r] = -corner @ (L[r:, :r] @ self.kept_inverse)
             inverse[r:, r:] = corner
         jitter = max(self.jitter, jitter)
-        if is_pending:
+        if residual is None:
             return self.awaiting(L, inverse, jitter)
         return Factorised.restored(L, inverse, np.concatenate([self.residual, residual]), jitter)
 

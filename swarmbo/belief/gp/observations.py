@@ -93,11 +93,10 @@ class Observations:
         return (self.channel == TOTAL) | (self.channel == factor)
 
     def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
-        """Standardised outcomes less their prior means; 0 for points pending, which bring no news."""
+        """Standardised outcomes, all known, less their prior means."""
         constants = np.array([*hyper.constants, hyper.constant])  # TOTAL = -1 indexes the last
         scales = np.array([*hyper.scales, hyper.common_scale])
-        gap = (self.outcome - constants[self.channel]) / scales[self.channel]
-        return np.where(np.isnan(self.outcome), 0.0, gap)
+        return (self.outcome - constants[self.channel]) / scales[self.channel]
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Standardised: the fitted ones plus the known ones."""

@@ -1,7 +1,7 @@
 """A belief's state as JSON data and arrays, exact to the bit."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -9,7 +9,6 @@ from jaxtyping import Float
 from swarmbo.errors import StateVersionError
 
 _VERSION = 3
-_ORDER: dict[str, Literal["C", "F"]] = {"L": "F"}
 
 
 def write_state(plain: Mapping[str, Any], arrays: Mapping[str, Float[np.ndarray, "..."]]) -> dict[str, Any]:
@@ -33,5 +32,5 @@ def read_state(
         raise StateVersionError(
             f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
         )
-    # always one memory order, whatever the file kept: so BLAS is called in the same way, and without a copy of L
-    return plain, {name: np.array(state["arrays"][name], dtype=float, order=_ORDER.get(name, "C")) for name in names}
+    # always one memory order, whatever the file kept: so BLAS is called in the same way
+    return plain, {name: np.array(state["arrays"][name], dtype=float, order="C") for name in names}

@@ -44,7 +44,7 @@ def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
 
     def side(*steps):
         outcomes, places = zip((0.0, [0.5, 0.5]), *steps, strict=True)
-        return box.side(np.array(outcomes), 1, places=np.array(places))
+        return box.state(np.array(outcomes), 1, places=np.array(places)).side
 
     assert side((-1.0, near), (-1.0, near)) == 0.2
     assert side((-1.0, near), (-1.0, far)) == 0.4
@@ -55,7 +55,7 @@ def test_points_outside_the_box_are_no_steps_of_it_but_may_move_it() -> None:
     assert side((1.0, [0.5, 0.9]), (-1.0, near), (-1.0, near)) == 0.4  # 0.3 from it
     assert side((-1.0, [0.7, 0.5]), (-1.0, [0.3, 0.7])) == 0.2  # the faces belong to it
     assert (
-        box.side(np.array([np.nan, 1.0, 0.0, 0.0]), 1, places=np.full((4, 1), 0.5)) == 0.2
+        box.state(np.array([np.nan, 1.0, 0.0, 0.0]), 1, places=np.full((4, 1), 0.5)).side == 0.2
     )  # the first known has no box
 
 
@@ -90,10 +90,11 @@ def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, 
     y, rng, box = np.round(np.array([0.0, *outcomes]), 1), np.random.default_rng(seed), TrustRegion(initial=0.1)
     inside = np.full((len(y), 2), 0.5)
     side = box.side(y, n_initial)
-    assert box.side(y, n_initial, places=inside) == (side if n_initial else box.side(y, 1))
+    assert box.state(y, n_initial, places=inside).side == (side if n_initial else box.side(y, 1))
     at = np.sort(rng.integers(max(n_initial, 1), max(n_initial, len(y)) + 1, n_more)).clip(max=len(y))
     more, outside = np.insert(y, at, -1e3), np.insert(inside, at, 9.0, axis=0)
-    assert box.side(more, n_initial, places=outside) == box.side(y, n_initial, places=inside)
+    moved, same = box.state(more, n_initial, places=outside), box.state(y, n_initial, places=inside)
+    assert moved.side == same.side
 
 
 @pytest.mark.parametrize(
