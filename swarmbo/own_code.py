@@ -140,6 +140,14 @@ def takes(method: Any, *given: str) -> bool:
     return True
 
 
+def takes_anything(maker: Any) -> bool:
+    """Whether a class, or a function, has parameters; compiled code that does not tell may have."""
+    try:
+        return bool(inspect.signature(maker).parameters)
+    except (TypeError, ValueError):
+        return True
+
+
 def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
     """What a method of somebody's returned, if it is of the class that is wanted.
 

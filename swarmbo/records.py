@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Float
 from msgspec.structs import astuple
 
+from swarmbo.boundary.html import html_table
+
 Goal = Literal["peak", "map", "level"]
 Status = Literal["exact", "converged", "max_rounds", "infeasible", "sequential", "not_needed", "centralised"]
 
@@ -86,6 +88,12 @@ class SolveReport(msgspec.Struct, frozen=True):
     def bytes(self) -> int:
         """Encoded size of those messages."""
         return self.traffic.bytes
+
+    def _repr_html_(self) -> str:
+        """What it says, for notebooks; without what is not known."""
+        rows = [("rounds", self.rounds), ("value", self.value), ("gap at most", self.gap)]
+        rows += [("messages", self.messages), ("bytes", self.bytes), ("forbidden by", ", ".join(self.violated) or None)]
+        return html_table(f"Agreement: {self.status}", [row for row in rows if row[1] is not None])
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):

@@ -1,5 +1,6 @@
 """A team: asks what to evaluate together, learns from the outcomes, and drives a PettingZoo environment."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,9 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from pettingzoo import ParallelEnv
 
+from swarmbo.boundary.values import said
 from swarmbo.deciding.ask_tell import AskTell, require_same, require_version
+from swarmbo.deciding.saved import read_state
 from swarmbo.deciding.setup import (
     Given,
     JointPolicy,
@@ -20,7 +23,7 @@ from swarmbo.deciding.setup import (
     settings_again,
 )
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.spaces import Domain
@@ -89,17 +92,17 @@ class Team(AskTell):
     def __init__(
         self,
         graph: FactorGraph | Problem | None,
-        bounds: Mapping[str, Sequence[float]] | None = None,
+        bounds: "Mapping[str, Sequence[float]] | None" = None,
         *,
-        belief: Given | OwnFieldBelief | OwnJointBelief | UnsetType = UNSET,
-        acquisition: Given | UnsetType = UNSET,
-        coordination: Given | Maximiser | JointPolicy | Solver | Planner | UnsetType = UNSET,
-        transport: Given | UnsetType = UNSET,
+        belief: "Given | OwnFieldBelief | OwnJointBelief | UnsetType" = UNSET,
+        acquisition: "Given | UnsetType" = UNSET,
+        coordination: "Given | Maximiser | JointPolicy | Solver | Planner | UnsetType" = UNSET,
+        transport: "Given | UnsetType" = UNSET,
         seed: int = 0,
         rounds: int | None = None,
         outcomes: OutcomeMode | None = None,
         initial: int | None = None,
-        variable_owners: Mapping[str, str] | None = None,
+        variable_owners: "Mapping[str, str] | None" = None,
     ) -> None:
         if not isinstance(graph, Problem):
             told = "total" if outcomes is None else outcomes
@@ -129,8 +132,8 @@ class Team(AskTell):
         cls,
         env: "ParallelEnv[str, Any, Any]",
         *,
-        measurement: Measurement | None = None,
-        scopes: Scopes | None = None,
+        measurement: "Measurement | None" = None,
+        scopes: "Scopes | None" = None,
         hold: int = 1,
         **settings: Any,
     ) -> "Team":
@@ -230,6 +233,7 @@ class Team(AskTell):
         state: Mapping[str, Any],
         env: "ParallelEnv[str, Any, Any] | None" = None,
         *,
+        trust: bool = False,
         belief: object = None,
         acquisition: object = None,
         coordination: object = None,
@@ -239,19 +243,22 @@ class Team(AskTell):
         Args:
             state: The saved state.
             env: The environment that it acts in, if it does.
-            belief: The team's, if it is of your own making: a state has its name only, and loads no code.
+            trust: Whether classes of your own that the state names may be loaded; those that are ``Settings`` are made
+                again with their settings.
+            belief: The team's, if it is of your own making: without ``trust`` a state loads no code.
             acquisition: Likewise.
             coordination: Likewise.
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If a part is of your own making, and was not given again.
+            ConfigError: If a part is of your own making and was not given again; with ``trust``, if it cannot be loaded
+                or the state does not have its settings.
         """
         plain = state["json"]
         require_version(plain)
         problem = Problem.from_plain(plain["problem"])
         own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
-        settings = settings_again(plain["settings"], own)
+        settings = settings_again(plain["settings"], own, trust)
         if env is not None:
             world = FieldWorld(env) if problem.is_field else FunctionWorld(env)
             require_same(plain["problem"], world.problem.to_plain())
@@ -260,6 +267,53 @@ class Team(AskTell):
         else:
             team = cls(problem, **settings)
         return team.load_state_dict(state)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        env: "ParallelEnv[str, Any, Any] | None" = None,
+        *,
+        trust: bool = False,
+        belief: object = None,
+        acquisition: object = None,
+        coordination: object = None,
+    ) -> "Team":
+        """The team that ``save`` wrote, going on to the bit.
+
+        Args:
+            path: Of the file.
+            env: As of ``from_state_dict``, and so are all that follow. A team made with a ``measurement`` is made again
+                by ``for_env`` and then told ``load_state_dict(Team.load(path).state_dict())``.
+            trust: Whether classes of your own that the file names may be loaded.
+            belief: The team's, if it is of your own making.
+            acquisition: Likewise.
+            coordination: Likewise.
+
+        Raises:
+            OSError: If there is no such file.
+            StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
+            ConfigError: If it is damaged, or no team, or a part is of your own making and was not given again.
+
+        Example:
+            >>> import tempfile, pathlib
+            >>> team = Team(None, {"x": (0.0, 1.0)}, seed=1)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     team.save(pathlib.Path(folder, "team.npz"))
+            ...     again = Team.load(pathlib.Path(folder, "team.npz"))
+            >>> again.ask() == team.ask()
+            True
+        """
+        state = read_state(path)
+        own: dict[str, Any] = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        try:
+            return cls.from_state_dict(state, env, trust=trust, **own)
+        except SwarmboError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"{path}: is no whole team ({said(error)}); wanted a file that team.save wrote"
+            ) from error
 
     @property
     def _in_world(self) -> World:

@@ -1,5 +1,6 @@
 """Asking, telling and attaching: what a team does whether or not it acts in an environment."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, overload
@@ -11,14 +12,18 @@ from numpy.typing import ArrayLike
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
+from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import query_name, whole_number
 from swarmbo.data import Dataset, News
+from swarmbo.deciding.description import rows_of, title_of
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.rows import is_table, read_rows
+from swarmbo.deciding.saved import write_state
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
-from swarmbo.errors import StateVersionError
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.logbook import Logbook
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.worlds import Offers, World
@@ -26,6 +31,7 @@ from swarmbo.worlds import Offers, World
 STATE_VERSION = 4  # 4: one logbook and one layout for teams of either kind
 
 Places = Mapping[str, ArrayLike]  # (k, d) each
+Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]  # or any frame
 
 
 class AskTell(OneAtATime):
@@ -74,8 +80,8 @@ class AskTell(OneAtATime):
     @overload
     def ask(
         self,
-        count: Places | None = None,
-        candidates: Places | None = None,
+        count: "Places | None" = None,
+        candidates: "Places | None" = None,
         *,
         links: "nx.Graph[str] | None" = None,
         agents: Sequence[str] | None = None,
@@ -86,7 +92,7 @@ class AskTell(OneAtATime):
     def ask(
         self,
         count: int,
-        candidates: Places | None = None,
+        candidates: "Places | None" = None,
         *,
         links: "nx.Graph[str] | None" = None,
         agents: Sequence[str] | None = None,
@@ -96,8 +102,8 @@ class AskTell(OneAtATime):
     @whole_or_not_at_all
     def ask(
         self,
-        count: int | Places | None = None,
-        candidates: Places | None = None,
+        count: "int | Places | None" = None,
+        candidates: "Places | None" = None,
         *,
         links: "nx.Graph[str] | None" = None,
         agents: Sequence[str] | None = None,
@@ -142,11 +148,11 @@ class AskTell(OneAtATime):
     def tell(
         self,
         query: Query | str,
-        outcome: Outcome = None,
+        outcome: "Outcome" = None,
         *,
         failed: bool = False,
         point: Mapping[str, float] | None = None,
-        locations: Mapping[str, ArrayLike] | None = None,
+        locations: "Mapping[str, ArrayLike] | None" = None,
     ) -> None:
         """Learn the outcome of a query; outcomes of its channels all at once, or some now and the rest later.
 
@@ -195,25 +201,62 @@ class AskTell(OneAtATime):
         self._log = log
 
     @whole_or_not_at_all
-    def attach(self, points: ArrayLike, outcomes: ArrayLike, *, moments: ArrayLike | float | None = None) -> None:
-        """Learn evaluations that were never asked for: earlier surveys, other instruments.
+    def attach(
+        self,
+        points: "ArrayLike | Table",
+        outcomes: "ArrayLike | str | Mapping[str, str] | None" = None,
+        *,
+        moments: "ArrayLike | float | str | None" = None,
+        agents: "str | Sequence[str] | None" = None,
+        columns: "Sequence[str] | None" = None,
+    ) -> None:
+        """Learn evaluations that were never asked for: earlier surveys, other instruments, an earlier run.
 
-        They count as known, and not as steps of a method. Where each agent in a field has a belief of its own, the
-        first one is given them; the others hear of them when next the agents talk.
+        They count as known, and not as steps of a method.
+
+        They are arrays, or a table with a column for each variable: a list of dicts, a CSV file's path, a frame of
+        pandas or another library, or a dict of columns. Of a function the outcomes are in a column for each factor, or
+        in ``total``; in a field the places are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
+        outcomes in ``value``, and who measured in ``agent``, if there is such a column. Other columns are not read.
+        What ``swarmbo export`` and ``to_dataframe`` write is such a table.
 
         Args:
-            points: Joint points (t, n), physical, columns in the order of ``graph.variables``; in a field places
+            points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field places
                 (t, d), or (t, d + 1) with the round as a last coordinate where the belief has a time axis.
             outcomes: Totals (t,), or outcomes by factor (t, k) in the order of ``graph.factors``; in a field
-                measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
-            moments: The round of each (t,), or one for all, where the belief has a time axis: the first query is of
-                round 1, earlier ones are 0 and below. By default the present round.
+                measurements (t,). Of a table the name of their column, or ``{factor: column}``, where it is another.
+                Entries that are missing, not finite, or beyond 1e60, count as failed.
+            moments: The round of each (t,), or one for all, or the name of a column, where the belief has a time axis:
+                the first query is of round 1, earlier ones are 0 and below. By default the present round.
+            agents: In a field who made all of them, or each (t,); by default the first agent. Where each agent has a
+                belief of its own, they are given theirs, and the others hear of them when next the agents talk.
+            columns: Of a table the columns of the coordinates, where they have other names.
 
         Raises:
             ShapeError: If shapes do not fit, or a location is not finite or nowhere near the box.
-            ConfigError: If a joint point is not in bounds.
+            ConfigError: If a joint point is not in bounds, or a column or a cell of a table is not what is wanted; it
+                names row and column.
+            OSError: If a file cannot be read.
+
+        Example:
+            >>> import swarmbo as sb
+            >>> team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)})
+            >>> team.attach([{"x": 0.1, "y": 0.5, "total": 2.0}, {"x": 0.9, "y": 0.5, "total": None}])
+            >>> team.n_data, team.failures
+            (1, 1)
         """
-        data = attached(points, outcomes, self.problem, moments)
+        if is_table(points):
+            rows = read_rows(points, self.problem, outcomes, columns, moments if isinstance(moments, str) else None)
+            points, outcomes = rows.points, rows.outcomes
+            agents = rows.agents if agents is None else agents
+            moments = rows.moments if isinstance(moments, str) else moments
+        elif columns is not None or outcomes is None or isinstance(outcomes, str | Mapping) or isinstance(moments, str):
+            raise ConfigError(
+                "got an array of points with names of columns, or no outcomes; wanted arrays of both, or "
+                "a table: a list of dicts, a CSV file's path, or a frame",
+                at="$.points",
+            )
+        data = attached(points, outcomes, self.problem, moments, agents)
         self._learner = self._learner.attach(data)
         present = self.round if self.problem.is_field else self._log.round
         rounds = present if data.moments is None else data.moments
@@ -275,6 +318,11 @@ class AskTell(OneAtATime):
         return self._log.failures
 
     @property
+    def pending(self) -> dict[str, dict[str, float]]:
+        """Queries that wait for outcomes: the point of each by its id, in the order in which they were asked."""
+        return {name: self.problem.named(query.point) for name, query in self._log.open.items()}
+
+    @property
     def world(self) -> World | None:
         """The environment that the team acts in; None for a team that is asked and told."""
         return self._world
@@ -293,6 +341,20 @@ class AskTell(OneAtATime):
             **learned,
         }
         return {"json": plain, "arrays": rows | arrays}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of the team to one file, whole or not at all: ``Team.load`` goes on from it to the bit.
+
+        The file holds numbers and JSON, no pickle; ``numpy.load`` reads it. Of parts of your own making it has the
+        names and, where they are ``Settings``, the settings.
+
+        Args:
+            path: Of the file; one that is there is replaced.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        write_state(path, self.state_dict())
 
     @whole_or_not_at_all
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
@@ -313,6 +375,15 @@ class AskTell(OneAtATime):
         if self._world is not None:
             self._world.begin({})
         return self
+
+    def __repr__(self) -> str:
+        """What it is and how far, in one line."""
+        parts = [f"{label} {text}" if label not in ("data", "best outcome") else text for label, text in rows_of(self)]
+        return f"<{title_of(self)}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return html_table(title_of(self), rows_of(self))
 
 
 def require_version(plain: Mapping[str, Any]) -> None:

@@ -76,18 +76,21 @@ class FieldLearner:
         ), sharing
 
     def attach(self, data: Dataset) -> "FieldLearner":
-        """Learn what others measured; where agents have beliefs of their own, the first one is given it."""
-        problem, belief, first = self.setup.problem, self.belief, self.setup.problem.agents[0]
-        X, y = data.X[:, problem.columns(first)], data.factors[:, 0]
-        if data.moments is not None:
-            if not belief.has_time:
-                raise ShapeError(
-                    f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief in "
-                    f"which nothing fades; wanted ({len(X)}, {problem.box.n_dims})"
-                )
-            X = np.column_stack([X, data.moments])
-        good = np.isfinite(y)
-        return replace(self, belief=with_survey(belief, first, X[good], y[good], X[~good]))
+        """Learn what others measured; where agents have beliefs of their own, each is given what it made."""
+        problem, belief = self.setup.problem, self.belief
+        if data.moments is not None and not belief.has_time:
+            raise ShapeError(
+                f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief in which nothing "
+                f"fades; wanted ({len(data)}, {problem.box.n_dims})"
+            )
+        for agent, made in zip(problem.channels, problem.taken(data.X).T, strict=True):
+            if not made.any():
+                continue
+            X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, problem.channels.index(agent)]
+            X = X if data.moments is None else np.column_stack([X, data.moments[made]])
+            good = np.isfinite(y)
+            belief = with_survey(belief, agent, X[good], y[good], X[~good])
+        return replace(self, belief=belief)
 
     def fitted(self, log: Logbook) -> "FieldLearner":
         """The belief's hyper-parameters fitted if they are due; agents with beliefs of their own fit when they talk."""

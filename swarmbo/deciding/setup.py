@@ -26,7 +26,7 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.own_code import full_name, is_own, load_class, make, takes
+from swarmbo.own_code import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, Slot, Team, is_kind, name_of, settings_of
@@ -243,24 +243,36 @@ def to_plain(part: object) -> Any:
     return plain if is_kind(part) else {**plain, "kind": full_name(part)}
 
 
-def settings_again(settings: Mapping[str, Any], given: Mapping[str, object]) -> dict[str, Any]:
+def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], trust: bool = False) -> dict[str, Any]:
     """The settings of a saved state, with parts of a user's own as they are given again.
 
-    No code is loaded because a state, which may come from anybody, names it.
+    A state may come from anybody: no code is loaded because it names it, unless somebody says that they trust it.
 
     Args:
         settings: Of the state.
         given: Parts that take the place of the state's; None: the state's is taken.
+        trust: Whether code that the state names may be loaded, where its settings are known.
 
     Raises:
-        ConfigError: If the state's part is of a user's own.
+        ConfigError: If the state's part is of a user's own, and not trusted, or the state has its name only.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
     for slot in SLOTS:
         table = settings.get(slot)
-        if given.get(slot) is None and is_own(name := table.get("kind") if isinstance(table, Mapping) else table):
+        name = table.get("kind") if isinstance(table, Mapping) else table
+        if given.get(slot) is not None or not is_own(name):
+            continue
+        if not trust:
             raise ConfigError(
-                f"got {name!r}, of which a state has the name only; wanted it again: from_state_dict(…, {slot}=…)",
+                f"got {name!r}, code that swarmbo does not bring; wanted it again, {slot}=…, or trust=True, which "
+                "loads it where the state has its settings",
+                at=f"$.{slot}",
+            )
+        own = load_class(name, f"$.{slot}.kind")
+        if not issubclass(own, msgspec.Struct) and takes_anything(own):
+            raise ConfigError(  # made with its defaults, it might be another than was saved
+                f"got {name!r}, of which the state has the name only, as it is no swarmbo.settings.Settings; wanted it "
+                f"again: {slot}=…",
                 at=f"$.{slot}",
             )
     return again

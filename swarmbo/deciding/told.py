@@ -1,6 +1,6 @@
 """What a user may tell of a query, or attach, as numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -67,21 +67,25 @@ def news_of(
 
 
 def attached(
-    points: ArrayLike, outcomes: ArrayLike, problem: Problem, moments: ArrayLike | float | None = None
+    points: object,
+    outcomes: object,
+    problem: Problem,
+    moments: ArrayLike | float | None = None,
+    agents: str | Sequence[str] | None = None,
 ) -> Dataset:
     """Evaluations that a user attaches; NaN for what failed or was not told.
 
     Args:
-        points: Joint points (t, n), physical; in a field places (t, d), or (t, d + 1) with the round last. There the
-            first agent is taken to have measured.
+        points: Joint points (t, n), physical; in a field places (t, d), or (t, d + 1) with the round last.
         outcomes: Totals (t,), or outcomes by factor (t, k); in a field measurements (t,). What is not finite, or beyond
             1e60, failed.
         problem: Which.
         moments: The round of each (t,), or one for all.
+        agents: In a field who measured all of them, or each (t,); by default the first agent.
 
     Raises:
         ShapeError: If shapes do not fit, or a place is not finite or nowhere near the box.
-        ConfigError: If a joint point is not in bounds.
+        ConfigError: If a joint point is not in bounds, or an agent is unknown.
 
     Example:
         >>> from swarmbo.graph import FactorGraph
@@ -99,15 +103,18 @@ def attached(
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
     unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
     if problem.is_field:
-        y, d, first = y.reshape(-1), problem.box.n_dims, problem.columns(problem.channels[0])
+        y, d = y.reshape(-1), problem.box.n_dims
         if X.shape not in ((len(y), d), (len(y), d + 1)):
             raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d})")
         if not (near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
             row = int(np.argmin(near))
             raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
         joint = np.full((t, n), np.nan)
-        joint[:, first], nothing[:, 0] = X[:, :d], y
+        for row, channel in enumerate(_measurers(problem, agents, t)):
+            joint[row, problem.columns(problem.channels[channel])], nothing[row, channel] = X[row, :d], y[row]
         return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds)
+    if agents is not None:
+        raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
     if X.shape != (t, n) or y.shape not in ((t,), (t, k)):
         raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
     if y.ndim == 1 and problem.outcomes == "per-factor":
@@ -116,6 +123,17 @@ def attached(
         y = y[:, None]  # the total is the outcome of the only factor
     X = problem.points(X)
     return Dataset(X, y, nothing, rounds) if y.ndim == 1 else Dataset(X, unknown, y, rounds)
+
+
+def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int) -> list[int]:
+    """The channel of each measurement that is attached in a field."""
+    given = problem.agents[0] if agents is None else agents
+    names = [given] * count if isinstance(given, str) else list(given)
+    if len(names) != count:
+        raise ShapeError(f"got {len(names)} agents for {count} measurements; wanted one, or one for each")
+    if strangers := [name for name in names if name not in problem.agents]:
+        raise ConfigError(f"got {short(strangers[0])}; wanted one of {list(problem.agents)}", at="$.agents")
+    return [problem.channels.index(name) for name in names]
 
 
 def _outcome_of(outcome: Outcome, problem: Problem) -> tuple[float | None, dict[str, float]]:

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import distinct_names, short, table
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph.bipartite import bipartite, read_bipartite
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+_MOST_SHOWN = 20  # rows of a table in a notebook
 
 
 @dataclass(frozen=True, repr=False)
@@ -240,6 +244,15 @@ class FactorGraph:
             f"FactorGraph({len(self.factors)} factors, {len(self.variables)} variables, {len(self.agents)} agents, "
             f"max_factor_size={self.max_factor_size}, is_forest={self.is_forest})"
         )
+
+    def _repr_html_(self) -> str:
+        """Factors, their variables and owners, for notebooks; of a large graph the first ones."""
+        rows = [
+            (f, ", ".join(scope), o) for f, scope, o in zip(self.factors, self.scopes, self.factor_owners, strict=True)
+        ]
+        if len(rows) > _MOST_SHOWN:
+            rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more factors", "")]
+        return html_table(repr(self), rows, header=("factor", "variables", "agent"))
 
     @cached_property
     def _scope_by_factor(self) -> dict[str, tuple[str, ...]]:

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from swarmbo.boundary.arrays import read_arrays, write_arrays
 from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.errors import RunFolderError
-from swarmbo.runs.arrays import read_arrays
 from swarmbo.runs.own_files import SCENARIO
 from swarmbo.runs.seal import read_seal, seal
 
@@ -66,10 +66,8 @@ class StoredFiles(ABC):
             RunFolderError: If they cannot be written.
             ValueError: If one holds Python objects, which could only be pickled.
         """
-        if objects := [key for key, array in arrays.items() if array.dtype.hasobject]:
-            raise ValueError(f"{name}: arrays {objects} hold objects; wanted numbers")
-        with self.writing(name), replacing(self.path / name) as file:
-            np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+        with self.writing(name):
+            write_arrays(self.path / name, arrays)
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
         """Arrays as they were written.

@@ -17,8 +17,17 @@ def names_after(page: str) -> dict[str, object]:
     return names
 
 
-def test_python_of_the_readme_runs():
-    assert names_after("README.md")["team"].belief.n_data == 2
+def test_python_of_the_readme_runs(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert names_after("README.md")["team"].belief.n_data == 3
+
+
+def test_python_of_the_page_on_data_runs(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = names_after("docs/data.md")
+    assert names["again"].n_data == 4
+    assert not names["again"].pending
+    assert capsys.readouterr().out.startswith("2 1 1\n<Team of 2 agents in a field")
 
 
 def test_python_of_the_page_on_scripting_runs(monkeypatch, capsys):

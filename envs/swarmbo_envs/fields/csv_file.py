@@ -1,20 +1,18 @@
 """Measurements read from a CSV file."""
 
-import csv
 import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import TextIOWrapper
 
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.files import open_regular
+from swarmbo.boundary.csv_rows import other_separator, read_csv
+from swarmbo.boundary.missing import is_fill, is_missing, marked
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.degrees import projection_of
-from swarmbo_envs.fields.missing import is_fill, is_missing, marked
 from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.fields.settings import MeasuredSettings
 
@@ -111,20 +109,13 @@ def _read(path: str, columns: Mapping[str, str], at: str) -> tuple[list[str], li
             at=f"{at}.csv",
         )
     try:
-        with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, skipinitialspace=True)
-            header = [name.strip() for name in next(reader, [])]
-            for key, name in columns.items():
-                if header and name not in header:
-                    raise ConfigError(
-                        f"no column {name!r}; columns: {', '.join(header)}{_cut(header)}", at=f"{at}.{key}"
-                    )
-            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
+        header, rows = read_csv(path)
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=f"{at}.csv") from None
+    for key, name in columns.items():
+        if header and name not in header:
+            raise ConfigError(f"no column {name!r}; columns: {', '.join(header)}{_cut(header)}", at=f"{at}.{key}")
     if not rows:
         raise ConfigError(f"{path!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
     return header, rows
@@ -132,13 +123,13 @@ def _read(path: str, columns: Mapping[str, str], at: str) -> tuple[list[str], li
 
 def _cut(header: list[str]) -> str:
     """What to do about a header that something else than commas divides."""
-    other = next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None
+    other = other_separator(header)
     return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
 
 
 def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, at: str) -> float:
     """The number of a cell; NaN of one that has none."""
-    text = row[column].strip() if column < len(row) else ""
+    text = row[column] if column < len(row) else ""
     if is_missing(text):
         return math.nan
     try:

@@ -9,10 +9,10 @@ import zipfile
 import numpy as np
 import pytest
 
+from swarmbo.boundary.arrays import read_arrays
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.plotting import style
 from swarmbo.runs import RunFolder, resume, run
-from swarmbo.runs.arrays import read_arrays
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run, is_drawn, world_of
 from swarmbo.runs.scenario import dump

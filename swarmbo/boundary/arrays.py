@@ -3,12 +3,13 @@
 import math
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from swarmbo.boundary.files import open_regular
+from swarmbo.boundary.files import open_regular, replacing
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -26,6 +27,19 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             return {member.filename.removesuffix(".npy"): _read(archive, member, size) for member in archive.infolist()}
     except (zipfile.BadZipFile, EOFError, KeyError, RuntimeError, NotImplementedError, OverflowError) as error:
         raise ValueError(str(error) or type(error).__name__) from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays of numbers into one file, whole or not at all.
+
+    Raises:
+        OSError: If it cannot be written.
+        ValueError: If one holds Python objects, which could only be pickled.
+    """
+    if objects := [key for key, array in arrays.items() if array.dtype.hasobject]:
+        raise ValueError(f"{path.name}: arrays {objects} hold objects; wanted numbers")
+    with replacing(path) as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> np.ndarray:

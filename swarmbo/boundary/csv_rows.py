@@ -1,0 +1,42 @@
+"""CSV files, as the text in their cells."""
+
+import csv
+import os
+from io import TextIOWrapper
+from typing import NamedTuple
+
+from swarmbo.boundary.files import open_regular
+
+
+class CsvRows(NamedTuple):
+    """What a CSV file holds.
+
+    Args:
+        header: Names of the columns.
+        rows: The cells of each row that is not empty, with the number of its line; there may be fewer than columns.
+    """
+
+    header: list[str]
+    rows: list[tuple[int, list[str]]]
+
+
+def read_csv(path: str | os.PathLike[str]) -> CsvRows:
+    """The cells of a file, without the space around them.
+
+    Raises:
+        OSError: If it cannot be read; ``strerror`` says why.
+        ValueError: If it is no CSV file in UTF-8; also a ``UnicodeDecodeError``.
+    """
+    with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file, skipinitialspace=True)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        except csv.Error as error:
+            raise ValueError(f"line {reader.line_num}: {error}") from error
+    return CsvRows(header, [(number, row) for number, row in lines if any(row)])
+
+
+def other_separator(header: list[str]) -> str | None:
+    """What divides the columns of a file, if it is something else than commas."""
+    return next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None

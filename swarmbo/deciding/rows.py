@@ -1,0 +1,279 @@
+"""Evaluations in a table, by name: a list of dicts, a frame, or a CSV file, as the arrays that a team learns from."""
+
+import difflib
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.boundary.csv_rows import other_separator, read_csv
+from swarmbo.boundary.missing import is_missing, marked
+from swarmbo.boundary.values import short
+from swarmbo.errors import ConfigError, DataWarning
+from swarmbo.problem import Problem
+
+TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
+
+
+class Rows(NamedTuple):
+    """Evaluations, as ``told.attached`` takes them; NaN where there is no outcome.
+
+    Args:
+        points: Joint points (t, n); in a field places (t, d).
+        outcomes: Totals (t,), outcomes by factor (t, k), or in a field measurements (t,).
+        agents: In a field who made each, where the table says.
+        moments: The round of each, where a column of it was named.
+    """
+
+    points: Float[np.ndarray, "t n"]
+    outcomes: Float[np.ndarray, "t *k"]
+    agents: Sequence[str] | None
+    moments: Float[np.ndarray, " t"] | None
+
+
+def is_table(points: object) -> bool:
+    """Whether evaluations are given by name: a path, dicts, a table of columns, or a frame of any library.
+
+    Example:
+        >>> is_table([{"x": 0.1, "total": 2.0}]), is_table("survey.csv"), is_table([[0.1], [0.2]])
+        (True, True, False)
+    """
+    if isinstance(points, str | os.PathLike | Mapping) or hasattr(points, "columns"):
+        return True
+    return isinstance(points, Sequence) and any(isinstance(row, Mapping) for row in cast(Sequence[object], points))
+
+
+def read_rows(
+    points: object, problem: Problem, outcomes: object = None, columns: object = None, moments: object = None
+) -> Rows:
+    """The evaluations of a table.
+
+    Args:
+        points: A CSV file's path, a list of dicts, a table of columns, or a frame.
+        problem: Which says what columns there must be: its variables; in a field ``x``, ``y``, ``z``, or ``x0``,
+            ``x1``, … of more coordinates.
+        outcomes: The column of totals, or of measurements in a field; by default ``total`` or ``value``. For outcomes
+            by factor, ``{factor: column}``; by default columns named as the factors.
+        columns: Other names of the columns of coordinates, in their order.
+        moments: The column of rounds.
+
+    Raises:
+        ConfigError: If a column is missing, or a cell is no number or not in bounds; it names row and column.
+        OSError: If a file cannot be read.
+
+    Warns:
+        DataWarning: If -9999 or its kind stands for outcomes that are missing.
+    """
+    table = _Table.of(points)
+    axes = coordinate_names(problem)
+    names = axes if columns is None else _texts(columns, len(axes))
+    X = _places(table, problem, names)
+    when = None if moments is None else table.numbers(_text(moments, "$.moments"))
+    if problem.is_field:
+        told = table.outcomes(VALUE if outcomes is None else _text(outcomes, "$.outcomes"))
+        return Rows(X, told, table.texts(AGENT, problem.agents) if AGENT in table.columns else None, when)
+    if outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
+        return _long(table, problem, X, when)
+    return Rows(X, _outcomes(table, problem, outcomes, names), None, when)
+
+
+def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
+    X = np.column_stack([table.numbers(name) for name in names]).reshape(-1, len(names))
+    good = problem.box.is_near(X) if problem.is_field else np.array([problem.has(place) for place in X], dtype=bool)
+    good &= np.isfinite(X).all(axis=1)
+    if not good.all():
+        row = int(np.argmin(good))
+        off = np.abs(problem.box.to_unit(X[row]) - 0.5)
+        column = int(np.argmax(np.where(np.isfinite(off), off, np.inf)))
+        low, high = problem.box.low[column], problem.box.high[column]
+        near = ", or near that" if problem.is_field else ""
+        raise table.refused(row, names[column], f"a number between {low:g} and {high:g}{near}")
+    return X
+
+
+def coordinate_names(problem: Problem) -> tuple[str, ...]:
+    """The columns of a point: the variables; in a field x, y and z, or numbered ones.
+
+    Example:
+        >>> from swarmbo.spaces import Domain
+        >>> coordinate_names(Problem.of_field(["a"], Domain(np.zeros(2), np.ones(2))))
+        ('x', 'y')
+    """
+    return place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
+
+
+def place_names(n_dims: int) -> tuple[str, ...]:
+    """Names of the coordinates of a place in a field."""
+    return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
+
+
+def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, "t *k"]:
+    """Totals, or a column for each factor, as they are named or by their own names."""
+    if isinstance(outcomes, Mapping):
+        named = cast(Mapping[str, object], outcomes)
+        if set(named) != set(problem.channels):
+            raise ConfigError(f"got columns of {list(named)}; wanted one of {list(problem.channels)}", at="$.outcomes")
+        return np.column_stack([table.outcomes(_text(named[factor], "$.outcomes")) for factor in problem.channels])
+    if outcomes is not None:
+        return table.outcomes(_text(outcomes, "$.outcomes"))
+    if all(factor in table.columns for factor in problem.channels):
+        return np.column_stack([table.outcomes(factor) for factor in problem.channels])
+    found = next((name for name in (TOTAL, VALUE) if name in table.columns and name not in places), None)
+    if found is None:
+        wanted = f"{TOTAL!r}, or one for each of {list(problem.channels)}"
+        raise ConfigError(f"{table.source}: no column of outcomes among {table.names}; wanted {wanted}, or outcomes=…")
+    return table.outcomes(found)
+
+
+def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any) -> Rows:
+    """Outcomes of one evaluation in several rows, each of a factor, as ``swarmbo export`` writes them."""
+    values, factors = table.outcomes(VALUE), table.texts(FACTOR, (*problem.channels, ""))
+    if not any(factors):
+        return Rows(X, values, None, when)
+    if not all(factors):
+        row = factors.index("")
+        raise ConfigError(f"{table.where(row)}, column {FACTOR!r}: got none; wanted one in each row, or in none")
+    keys = [(*place, *(() if when is None else (when[row],))) for row, place in enumerate(X.tolist())]
+    firsts, told = list[int](), list[dict[str, float]]()
+    for row, (key, factor) in enumerate(zip(keys, factors, strict=True)):
+        if not firsts or key != keys[firsts[-1]] or factor in told[-1]:
+            firsts.append(row)
+            told.append({})
+        told[-1][factor] = float(values[row])
+    outcomes = np.array([[one.get(factor, np.nan) for factor in problem.channels] for one in told])
+    return Rows(X[firsts], outcomes, None, None if when is None else when[firsts])
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Columns of cells.
+
+    Args:
+        source: What it is, for messages.
+        columns: The cells of each; None where there is none.
+        where: How a row, counted from 0, is called in messages.
+    """
+
+    source: str
+    columns: Mapping[str, Sequence[object]] = field(repr=False)
+    where: Callable[[int], str]
+
+    @classmethod
+    def of(cls, given: Any) -> "_Table":
+        if isinstance(given, str | os.PathLike):
+            return cls._of_csv(os.fspath(cast("str | os.PathLike[str]", given)))
+        if isinstance(given, Mapping) or hasattr(given, "columns"):
+            names = list(given) if isinstance(given, Mapping) else [*getattr(given, "column_names", given.columns)]
+            columns = {str(name): _cells(given[name]) for name in names}
+            if len({len(cells) for cells in columns.values()}) > 1:
+                raise ConfigError("got columns of different lengths; wanted a number in each row", at="$.points")
+            return cls("the table", columns, lambda row: f"row {row}")
+        for row, line in enumerate(given):
+            if not isinstance(line, Mapping):
+                raise ConfigError(f"got {short(line)}; wanted a dict, as in the other rows", at=f"$.points[{row}]")
+        names = dict.fromkeys(str(name) for line in given for name in line)
+        columns = {name: [line.get(name) for line in given] for name in names}
+        return cls("the rows", columns, lambda row: f"row {row}")
+
+    @classmethod
+    def _of_csv(cls, path: str) -> "_Table":
+        try:
+            header, lines = read_csv(path)
+        except ValueError as error:
+            raise ConfigError(f"{path}: cannot be read ({error}); wanted a CSV file in UTF-8") from None
+        if (mark := other_separator(header)) is not None:
+            raise ConfigError(f"{path}: got {mark!r} between columns; wanted commas (and points in numbers)")
+        if len(set(header)) < len(header):
+            raise ConfigError(f"{path}: has a column twice: {', '.join(header)}; wanted each name once")
+        n = len(header)
+        for number, row in lines:
+            if len(row) > n:
+                raise ConfigError(f"{path}: line {number}: got {len(row)} cells; wanted {n}, as in the header")
+        whole = [row + [""] * (n - len(row)) for _, row in lines]
+        cells = {name: [row[column] for row in whole] for column, name in enumerate(header)}
+        return cls(path, cells, lambda row: f"{path}: line {lines[row][0]}")
+
+    @property
+    def names(self) -> str:
+        return ", ".join(self.columns) or "none"
+
+    def column(self, name: str) -> Sequence[object]:
+        if name not in self.columns:
+            near = difflib.get_close_matches(name, self.columns, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{self.source}: no column {name!r}; columns: {self.names}{hint}")
+        return self.columns[name]
+
+    def numbers(self, name: str) -> Float[np.ndarray, " t"]:
+        """A column of numbers; NaN where there is none."""
+        cells = self.column(name)
+        numbers = np.empty(len(cells))
+        for row, cell in enumerate(cells):
+            number = _number(cell)
+            if number is None:
+                raise self.refused(row, name, "a number, or nothing where there is none")
+            numbers[row] = number
+        return numbers
+
+    def outcomes(self, name: str) -> Float[np.ndarray, " t"]:
+        """A column of outcomes; NaN also where a number only stands for none, of which is warned."""
+        numbers = self.numbers(name)
+        marks = marked(numbers, None, is_coordinate=False).rows
+        if marks.any():
+            stand_ins = ", ".join(f"{number:.10g}" for number in np.unique(numbers[marks]))
+            warnings.warn(
+                f"{self.source}: {stand_ins} in {marks.sum()} rows of {name!r} is taken for no outcome, as an empty "
+                "cell is; arrays are taken as they are",
+                DataWarning,
+                stacklevel=2,
+            )
+        return np.where(marks, np.nan, numbers)
+
+    def texts(self, name: str, known: Sequence[str]) -> list[str]:
+        """A column of names; the empty one where a cell is."""
+        texts = ["" if cell is None or cell != cell else str(cell) for cell in self.column(name)]
+        for row, text in enumerate(texts):
+            if text not in known:
+                raise self.refused(row, name, f"one of {[one for one in known if one]}")
+        return texts
+
+    def refused(self, row: int, name: str, wanted: str) -> ConfigError:
+        """The error that says which cell is not what is wanted."""
+        return ConfigError(f"{self.where(row)}, column {name!r}: got {short(self.columns[name][row])}; wanted {wanted}")
+
+
+def _cells(column: Any) -> Sequence[object]:
+    """The cells of a column of whatever library, as Python's own objects."""
+    to_list = getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or getattr(column, "tolist", None)
+    return list(column) if to_list is None else to_list()
+
+
+def _number(cell: Any) -> float | None:
+    """The number of a cell, NaN where there is none; None where it is something else."""
+    if cell is None or type(cell).__name__ == "NAType":  # of pandas, which is not imported for it
+        return np.nan
+    if isinstance(cell, str) and is_missing(cell):
+        return np.nan
+    if isinstance(cell, bool | complex):
+        return None
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return None
+
+
+def _text(given: object, at: str) -> str:
+    if not isinstance(given, str):
+        raise ConfigError(f"got {short(given)}; wanted the name of a column", at=at)
+    return given
+
+
+def _texts(given: object, count: int) -> list[str]:
+    names = list(cast(Sequence[object], given)) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    if len(names) != count:
+        raise ConfigError(f"got {short(given)}; wanted the names of {count} columns", at="$.columns")
+    return [_text(name, "$.columns") for name in names]

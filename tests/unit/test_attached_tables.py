@@ -1,0 +1,244 @@
+"""Evaluations are attached by name: what a table says is what arrays in the team's own order say."""
+
+import pathlib
+import tempfile
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.belief import view_of
+from swarmbo.errors import ConfigError, DataWarning
+
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+X = np.random.default_rng(0).random((6, 3))
+F = np.column_stack([np.sin(3 * X[:, 0]) * X[:, 1], -((X[:, 1] - X[:, 2]) ** 2)])
+PLACES, VALUES = X[:, :2], F[:, 0]
+
+
+def joint(outcomes="total", graph=GRAPH):
+    return sb.Team(graph, dict.fromkeys("xyz", (0.0, 1.0)), outcomes=outcomes, seed=1, initial=2)
+
+
+def field(belief="exact"):
+    return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], seed=1, belief=belief)
+
+
+def as_dicts(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def as_csv(columns, tmp_path):
+    lines = [", ".join(columns)]
+    lines += [
+        ",".join("" if cell is None or cell != cell else str(cell) for cell in row.values())
+        for row in as_dicts(columns)
+    ]
+    (tmp_path / "rows.csv").write_text("\ufeff" + "\r\n".join([*lines, "", " , "]), encoding="utf-8")
+    return tmp_path / "rows.csv"
+
+
+def forms(columns, tmp_path):
+    """One table in every form."""
+    yield as_dicts(columns)
+    yield {name: np.asarray(column) for name, column in columns.items()}
+    yield as_csv(columns, tmp_path)
+    yield str(as_csv(columns, tmp_path))
+    for library, make in (("pandas", "DataFrame"), ("pyarrow", "table"), ("polars", "DataFrame")):
+        try:
+            module = __import__(library)
+        except ImportError:
+            continue
+        yield getattr(module, make)({name: list(column) for name, column in columns.items()})
+
+
+def same_data(one, other):
+    a, b = one.history, other.history
+    return all(
+        np.array_equal(getattr(a, k), getattr(b, k), equal_nan=True) for k in ("X", "totals", "factors", "attached")
+    )
+
+
+def test_a_table_of_totals_is_what_arrays_are(tmp_path):
+    reference = joint()
+    reference.attach(X, F.sum(axis=1))
+    columns = {"note": list("abcdef"), "z": X[:, 2], "x": X[:, 0], "total": F.sum(axis=1), "y": X[:, 1]}
+    count = 0
+    for table in forms(columns, tmp_path):
+        team = joint()
+        team.attach(table)
+        assert same_data(team, reference), type(table)
+        count += 1
+    assert count >= 4
+    assert team.ask() == reference.ask()
+    named = joint()
+    named.attach(as_dicts({**columns, "yield": columns["total"], "total": np.zeros(6)}), "yield")
+    assert same_data(named, reference)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_a_table_of_factors_is_what_arrays_are(outcomes, tmp_path):
+    reference, told = joint(outcomes), F.copy()
+    told[1, 0] = told[4] = np.nan  # one failed, and one as a whole
+    reference.attach(X, told)
+    columns = dict(zip("xyzfg", [*X.T, *told.T], strict=True))
+    for table in forms(columns, tmp_path):
+        team = joint(outcomes)
+        team.attach(table)
+        assert same_data(team, reference), type(table)
+        assert team.failures == reference.failures
+    other = joint(outcomes)
+    other.attach({**dict(zip("xyz", X.T, strict=True)), "u": told[:, 0], "v": told[:, 1]}, {"g": "v", "f": "u"})
+    assert same_data(other, reference)
+
+
+def test_rows_of_single_factors_are_put_together():
+    reference = joint("per-factor")
+    reference.attach(X, F)
+    rows = [
+        {"x": x, "y": y, "z": z, "factor": factor, "value": value}
+        for (x, y, z), values in zip(X.tolist(), F.tolist(), strict=True)
+        for factor, value in zip("fg", values, strict=True)
+    ]
+    team = joint("per-factor")
+    team.attach(rows)
+    assert same_data(team, reference)
+    again = joint("per-factor")
+    again.attach([*rows, *rows])  # a point measured twice is two evaluations
+    assert len(again.history) == 12
+
+
+def test_a_table_of_measurements_in_a_field_says_who_made_them(tmp_path):
+    agents = list("abbaba")
+    reference = field()
+    reference.attach(PLACES, VALUES, agents=agents)
+    columns = {"agent": agents, "x": PLACES[:, 0], "y": PLACES[:, 1], "value": VALUES}
+    for table in forms(columns, tmp_path):
+        team = field()
+        team.attach(table)
+        assert same_data(team, reference), type(table)
+    assert team.ask() == reference.ask()
+    assert np.isfinite(team.history.factors).sum(axis=0).tolist() == [3, 3]
+    east = field()
+    east.attach(
+        {"east": PLACES[:, 0], "north": PLACES[:, 1], "ph": VALUES}, "ph", columns=["east", "north"], agents="b"
+    )
+    assert np.isfinite(east.history.factors).sum(axis=0).tolist() == [0, 6]
+    for team in (field(), field("fused")):
+        team.attach(PLACES, VALUES)
+        assert team.history.factors[:, 0].tolist() == VALUES.tolist()
+
+
+def test_agents_with_beliefs_of_their_own_are_given_what_they_made():
+    team = field("fused")
+    team.attach(PLACES, VALUES, agents=list("aaaabb"))
+    known = [
+        [float(view_of(team.belief.views, agent).posterior(place[None])[1][0]) for place in PLACES] for agent in "ab"
+    ]
+    assert max(known[0][:4]) < min(known[1][:4])
+    assert max(known[1][4:]) < min(known[0][4:])
+
+
+def test_rounds_may_be_a_column():
+    settings = {"kind": "additive", "time": {}}
+    team, reference = (sb.Team(GRAPH, dict.fromkeys("xyz", (0.0, 1.0)), belief=settings, seed=1) for _ in range(2))
+    when = np.arange(-5.0, 1.0)
+    reference.attach(X, F.sum(axis=1), moments=when)
+    team.attach({**dict(zip("xyz", X.T, strict=True)), "total": F.sum(axis=1), "day": when}, moments="day")
+    assert team.history.moments.tolist() == reference.history.moments.tolist() == when.tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": "3,5"}, r"row 2, column 'x': got '3,5'; wanted a number"),
+        ({"x": None}, r"row 2, column 'x': got None; wanted a number between 0 and 1"),
+        ({"y": 7.0}, r"row 2, column 'y': got 7\.0; wanted a number between 0 and 1"),
+        ({"total": "good"}, r"row 2, column 'total': got 'good'"),
+        ({"total": True}, r"row 2, column 'total': got True"),
+        ({"total": [1.0]}, r"row 2, column 'total': got \[1\.0\]"),
+    ],
+)
+def test_a_bad_cell_is_named_by_row_and_column(change, message):
+    rows = as_dicts(dict(zip(["x", "y", "z", "total"], [*X.T.tolist(), VALUES.tolist()], strict=True)))
+    rows[2] |= change
+    team = joint()
+    with pytest.raises(ConfigError, match=message):
+        team.attach(rows)
+    assert len(team.history) == 0
+
+
+def test_lines_of_a_file_are_counted_as_editors_do(tmp_path):
+    path = tmp_path / "survey.csv"
+    path.write_text("x,y,value,agent\n0.1,0.2,1.0,a\n\n0.3,oops,2.0,b\n")
+    with pytest.raises(ConfigError, match=r"survey\.csv: line 4, column 'y': got 'oops'; wanted a number"):
+        field().attach(path)
+    path.write_text("x,y,value,agent\n0.1,0.2,1.0,c\n")
+    with pytest.raises(ConfigError, match=r"survey\.csv: line 2, column 'agent': got 'c'; wanted one of \['a', 'b'\]"):
+        field().attach(path)
+    path.write_text("x;y;value\n0,1;0,2;1,0\n")
+    with pytest.raises(ConfigError, match=r"got ';' between columns; wanted commas"):
+        field().attach(path)
+    path.write_text("x,y,value\n0.1,0.2,1.0,9\n")
+    with pytest.raises(ConfigError, match=r"line 2: got 4 cells; wanted 3"):
+        field().attach(path)
+    path.write_text("x,x,value\n")
+    with pytest.raises(ConfigError, match=r"has a column twice"):
+        field().attach(path)
+    path.write_bytes(b"x,y,value\n\xff,1,1\n")
+    with pytest.raises(ConfigError, match=r"cannot be read .*utf-8"):
+        field().attach(path)
+    with pytest.raises(FileNotFoundError):
+        field().attach(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([{"x": 0.1, "Y": 0.2, "value": 1.0}],), r"no column 'y'; columns: x, Y, value"),
+        (([{"x": 0.1, "y": 0.2}],), r"no column 'value'"),
+        (([{"x": 0.1, "y": 0.2, "value": 1.0}, [1, 2, 3]],), r"\$\.points\[1\]: got \[1, 2, 3\]; wanted a dict"),
+        (({"x": [0.1], "y": [0.1, 0.2], "value": [1.0]},), r"columns of different lengths"),
+        ((PLACES,), r"wanted arrays of both, or a table"),
+        ((PLACES, "value"), r"wanted arrays of both, or a table"),
+        (([{"x": 0.1, "y": 0.2, "value": 1.0}], None, ["x"]), r"wanted the names of 2 columns"),
+        ((PLACES, VALUES, None, "c"), r"\$\.agents: got 'c'; wanted one of \['a', 'b'\]"),
+        ((PLACES, VALUES, None, ["a"]), r"got 1 agents for 6 measurements"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(arguments, message):
+    points, outcomes, columns, agents = (*arguments, None, None, None)[:4]
+    with pytest.raises(ValueError, match=message):
+        field().attach(points, outcomes, columns=columns, agents=agents)
+    with pytest.raises(ConfigError, match=r"\$\.agents: got agents; wanted none"):
+        joint().attach(X, VALUES, agents="a")
+
+
+def test_numbers_that_stand_for_none_are_told_and_taken_for_failed():
+    rows = {"x": PLACES[:, 0], "y": PLACES[:, 1], "value": [1.0, -9999.0, 2.0, 3.0, -9999.0, 2.5]}
+    team = field()
+    with pytest.warns(DataWarning, match=r"-9999 in 2 rows of 'value' is taken for no outcome"):
+        team.attach(rows)
+    assert (team.n_data, team.failures) == (4, 2)
+
+
+def test_variables_may_be_called_as_columns_of_outcomes_are():
+    team = sb.Team(None, {"value": (0.0, 1.0), "factor": (0.0, 1.0)})
+    team.attach([{"value": 0.1, "factor": 0.2, "total": 3.0}])
+    assert team.history.X.tolist() == [[0.1, 0.2]]
+    assert team.history.totals.tolist() == [3.0]
+    with pytest.raises(ConfigError, match="no column of outcomes"):
+        team.attach([{"value": 0.1, "factor": 0.2}])
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(-1e6, 1e6) | st.none()), min_size=1, max_size=5))
+@settings(max_examples=25, deadline=None)
+def test_every_number_comes_through_text_unchanged(rows):
+    team = field()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        columns = dict(zip(["x", "y", "value"], zip(*rows, strict=True), strict=True))
+        team.attach(as_csv({name: list(cells) for name, cells in columns.items()}, pathlib.Path(folder)))
+    assert team.history.X[:, :2].tolist() == [[x, y] for x, y, _ in rows]

@@ -1,0 +1,196 @@
+"""A team in a file: it goes on to the bit, and nothing in the file is run."""
+
+import os
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, StateVersionError, SwarmboError
+
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+BOUNDS = dict.fromkeys("xyz", (0.0, 2.0))
+
+
+def field_team(belief="exact"):
+    return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 2.0], belief=belief, seed=3)
+
+
+def joint_team(outcomes="total", **more):
+    return sb.Team(GRAPH, BOUNDS, outcomes=outcomes, seed=3, initial=3, **more)
+
+
+TEAMS = {
+    "field": field_team,
+    "fused": lambda: field_team("fused"),
+    "totals": joint_team,
+    "by factor": lambda: joint_team("per-factor"),
+    "ensemble": lambda: joint_team(belief="ensemble", acquisition="egp-ts"),
+    "no structure": lambda: sb.Team(None, BOUNDS, seed=3, initial=3, rounds=9),
+}
+
+
+def told(team, query):
+    """Outcomes of whatever kind the team is told."""
+    if team.problem.is_field:
+        return {agent: float(np.sin(3 * place).sum()) for agent, place in query.points.items()}
+    x, y, z = (query.point[name] for name in "xyz")
+    parts = {"f": np.sin(x) * y, "g": -((y - z) ** 2)}
+    return parts if team.outcomes == "per-factor" else sum(parts.values())
+
+
+@pytest.mark.parametrize("kind", TEAMS)
+def test_a_loaded_team_goes_on_to_the_bit_with_what_is_pending(kind, tmp_path):
+    team = TEAMS[kind]()
+    for number in range(5):
+        query = team.ask()
+        team.tell(query, None if number == 1 else told(team, query), failed=number == 1)
+    pending = team.ask()
+    path = tmp_path / "team.any-name"
+    team.save(path)
+    again = sb.Team.load(path)
+    assert list(again.pending) == [pending.id]
+    assert again.pending == team.pending
+    assert (again.n_data, again.failures, again.round) == (team.n_data, team.failures, team.round)
+    for one in (team, again):
+        one.tell(pending.id, told(one, pending))
+    assert [again.ask(), again.ask()] == [team.ask(), team.ask()]
+    assert again.recommend() == team.recommend()
+
+
+def test_a_team_in_a_world_is_loaded_into_it(tmp_path):
+    import pettingzoo
+
+    import swarmbo_envs  # noqa: F401
+
+    env = pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=2, max_cycles=4)
+    team = sb.Team.for_env(env, seed=1)
+    observations, infos = env.reset(seed=1)
+    actions = team.act(observations, infos)
+    observations, *rest, infos = env.step(actions)
+    team.observe(observations, *rest, infos)
+    team.save(tmp_path / "team.npz")
+    again = sb.Team.load(tmp_path / "team.npz", env)
+    one, other = team.act(observations, infos), again.act(observations, infos)
+    assert {agent: action.tolist() for agent, action in one.items()} == {a: x.tolist() for a, x in other.items()}
+    with pytest.raises(StateVersionError, match="other factors"):
+        sb.Team.load(tmp_path / "team.npz", pettingzoo.make("parallel", "swarmbo/robot_team-v0", robots=3))
+
+
+def test_the_file_holds_numbers_and_text_only(tmp_path):
+    team = field_team()
+    team.tell(team.ask(), {"a": 1.0, "b": 2.0})
+    team.save(tmp_path / "team")
+    with np.load(tmp_path / "team", allow_pickle=False) as arrays:
+        assert all(not arrays[name].dtype.hasobject for name in arrays.files)
+        assert "team.json" in arrays.files
+
+
+def test_a_write_that_fails_leaves_the_file_that_was_there(tmp_path, monkeypatch):
+    team, path = joint_team(), tmp_path / "team.npz"
+    team.save(path)
+    before = path.read_bytes()
+    team.ask()
+
+    def full_disk(descriptor):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            team.save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["team.npz"]
+    team.save(path)
+    assert len(sb.Team.load(path).pending) == 1
+
+
+def test_what_is_no_team_is_refused_in_one_line(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        sb.Team.load(tmp_path / "none.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(ConfigError, match=r"text\.npz: cannot be read \(File is not a zip file\)"):
+        sb.Team.load(tmp_path / "text.npz")
+    np.savez(tmp_path / "other.npz", a=np.zeros(2))
+    with pytest.raises(ConfigError, match="holds no team"):
+        sb.Team.load(tmp_path / "other.npz")
+    for plain, error in ((b"[1]", "holds no team"), (b"{}", "version None"), (b'{"version": 4}', "no whole team")):
+        np.savez(tmp_path / "plain.npz", **{"team.json": np.frombuffer(plain, dtype=np.uint8)})
+        with pytest.raises((ConfigError, StateVersionError), match=error):
+            sb.Team.load(tmp_path / "plain.npz")
+
+
+def test_damage_anywhere_in_the_file_is_noticed_or_without_effect(tmp_path):
+    team, path = joint_team(), tmp_path / "team.npz"
+    team.tell(team.ask(), 1.0)
+    team.save(path)
+    whole, state = path.read_bytes(), team.state_dict()["json"]
+    rng, noticed = np.random.default_rng(0), 0
+    for place in rng.integers(len(whole), size=60):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(damaged))
+        try:
+            assert sb.Team.load(path).state_dict()["json"] == state  # a date or a flag of the archive
+        except SwarmboError:
+            noticed += 1
+    assert noticed > 30
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigError):
+        sb.Team.load(path)
+
+
+OWN = """
+import swarmbo as sb
+from swarmbo.settings import Settings
+
+class Shifted(sb.JointAcquisition, frozen=True):
+    shift: float = 1.0
+    def local_functions(self, situation, model):
+        return sb.Thompson().local_functions(situation, model)
+
+class Corner:
+    def __init__(self, corner=0.0):
+        self.corner = corner
+    def decide_joint(self, situation, acquisition):
+        import numpy as np
+        return np.full(3, self.corner), sb.SolveReport("not_needed")
+
+class Middle:
+    def decide_joint(self, situation, acquisition):
+        import numpy as np
+        return np.full(3, 0.5), sb.SolveReport("not_needed")
+"""
+
+
+def test_code_that_a_file_names_is_loaded_only_where_somebody_trusts_it(tmp_path, monkeypatch):
+    (tmp_path / "own_parts_of_a_team.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name, path = "own_parts_of_a_team", tmp_path / "team.npz"
+    joint_team(acquisition={"kind": f"{name}:Shifted", "shift": 2.0}).save(path)
+    kept = sys.modules.pop(name)
+    with pytest.raises(ConfigError, match=rf"\$\.acquisition: got '{name}:Shifted', code .* trust=True"):
+        sb.Team.load(path)
+    assert name not in sys.modules
+    sys.modules[name] = kept
+    again = sb.Team.load(path, trust=True)
+    assert type(again.acquisition) is kept.Shifted
+    assert again.acquisition.shift == 2.0
+    again.ask()
+    joint_team(coordination=kept.Corner(1.0)).save(path)
+    with pytest.raises(ConfigError, match=r"the name only.*coordination=…"):
+        sb.Team.load(path, trust=True)  # with its default it would be another one
+    assert sb.Team.load(path, coordination=kept.Corner(1.0)).coordination.corner == 1.0
+    joint_team(coordination=kept.Middle()).save(path)
+    assert type(sb.Team.load(path, trust=True).coordination) is kept.Middle
+
+
+def test_a_file_claims_no_more_room_than_it_has(tmp_path):
+    path = tmp_path / "team.npz"
+    joint_team().save(path)
+    with zipfile.ZipFile(path, "a") as archive, archive.open("huge.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
+    with pytest.raises(ConfigError, match="claims"):
+        sb.Team.load(path)
