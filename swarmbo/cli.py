@@ -18,6 +18,7 @@ from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
+    from swarmbo.plotting import Formats
     from swarmbo.runs.summary import Summary
 
 app = typer.Typer(
@@ -42,6 +43,13 @@ Trust = Annotated[
     bool, typer.Option("--trust", help='Run code that the scenario names as "module:Class"; else it is refused.')
 ]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
+FormatNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format", metavar="png|pdf|svg|gif|mp4", help="Of figures [png] and, given once more, of the animation [gif]."
+    ),
+]
+Dpi = Annotated[int | None, typer.Option(help="Dots per inch of figures [150].")]
 
 _LONGEST_LINE = 1000
 
@@ -75,6 +83,8 @@ def run(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>[+<settings>].")] = None,
     overrides: Overrides = None,
     no_figures: NoFigures = False,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
     quiet: Quiet = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
     trust: Trust = False,
@@ -85,7 +95,7 @@ def run(
         from swarmbo.runs.progress import Progress
         from swarmbo.runs.sweep import folder_name, setting_slug
 
-        given = list(overrides or [])
+        given, drawn_as = list(overrides or []), _formats(formats, dpi, no_figures)
         scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])], trust)
         if out is None:
             settings = f"+{setting_slug(given)}" if given else ""
@@ -93,31 +103,38 @@ def run(
         was_there = (out / "summary.json").is_file() and not force
         with _resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
             summary = run_scenario(scenario, out, force=force, watch=progress.show, trust=trust)
-        _close(out, summary, was_there=was_there, figures=not no_figures)
+        _close(out, summary, was_there=was_there, drawn_as=drawn_as)
 
 
 @app.command()
-def resume(folder: RunPath, no_figures: NoFigures = False, quiet: Quiet = False, trust: Trust = False) -> None:
+def resume(
+    folder: RunPath,
+    no_figures: NoFigures = False,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
+    quiet: Quiet = False,
+    trust: Trust = False,
+) -> None:
     """Go on with an interrupted run, as if it had never been interrupted."""
     with _one_line_errors():
         from swarmbo.runs import RunFolder, resume as resume_run
         from swarmbo.runs.progress import Progress
         from swarmbo.runs.summary import read_summary
 
-        there = RunFolder.open(folder)
+        there, drawn_as = RunFolder.open(folder), _formats(formats, dpi, no_figures)
         was_there = read_summary(there) is not None
         with _resumable(folder), Progress(there.scenario().rounds, quiet=quiet) as progress:
             summary = resume_run(folder, watch=progress.show, trust=trust)
-        _close(folder, summary, was_there=was_there, figures=not no_figures)
+        _close(folder, summary, was_there=was_there, drawn_as=drawn_as)
 
 
 @app.command()
-def plot(folder: RunPath) -> None:
+def plot(folder: RunPath, formats: FormatNames = None, dpi: Dpi = None) -> None:
     """Draw the figures of a run again, complete or not."""
     with _one_line_errors():
         from swarmbo.runs.figures import draw_run
 
-        files = draw_run(folder)
+        files = draw_run(folder, _formats(formats, dpi))
         for path in files:
             typer.echo(path)
         if not files:
@@ -179,6 +196,11 @@ def sweep(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw every run when all are done; --format and --dpi do so too.")
+    ] = False,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
     quiet: Quiet = False,
     trust: Trust = False,
 ) -> None:
@@ -187,6 +209,7 @@ def sweep(
         from swarmbo.runs.progress import SweepProgress
         from swarmbo.runs.sweep import plan, sweep as run_trials
 
+        drawn_as = _formats(formats, dpi, no_figures=not (figures or formats or dpi))
         trials = plan(source, seeds, overrides or [], out, trust)
         try:
             with SweepProgress(len(trials), quiet=quiet) as progress:
@@ -194,6 +217,9 @@ def sweep(
         except KeyboardInterrupt:
             typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
             raise typer.Exit(130) from None
+        for outcome in outcomes:
+            if outcome.status != "failed":
+                _draw(outcome.trial.out, drawn_as)
         counts = Counter(outcome.status for outcome in outcomes)
         told = ["done", "resumed", "skipped", *(["failed"] if counts["failed"] else [])]
         typer.echo(", ".join(f"{counts[status]} {status}" for status in told) + f": {out}")
@@ -210,23 +236,30 @@ def compare(
     against: Annotated[list[str] | None, typer.Option(help="Which others; default: all. May be repeated.")] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
-    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the table.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the table; its ending names the format: png, pdf or svg.")
+    ] = None,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
 ) -> None:
     """Compare methods per landscape, seed by seed, by what its goal is scored by: regret, map error, F1 of a level."""
     with _one_line_errors():
         from swarmbo.compare import compare as compare_runs
         from swarmbo.compare.table import comparison_tables, write_csv
 
+        drawn_as = _formats(formats, dpi, no_figures=figure is None)
         comparison = compare_runs(folders, reference, against or [], level)
         _show(*comparison_tables(comparison))
         for note in comparison.notes:
             typer.echo(f"swarmbo: {note}", err=True)
         if csv is not None:
             typer.echo(write_csv(comparison, csv))
-        if figure is not None:
+        if figure is not None and drawn_as is not None:
             from swarmbo.compare.figure import draw_comparison
 
-            typer.echo(draw_comparison(comparison, figure))
+            ends = figure.suffix and not formats
+            path = figure if ends else figure.with_suffix(f".{drawn_as.figures}")
+            typer.echo(draw_comparison(comparison, path, drawn_as.dpi))
 
 
 @contextmanager
@@ -266,16 +299,29 @@ def _resumable(folder: Path) -> Generator[None]:
         raise typer.Exit(1) from None
 
 
-def _close(folder: Path, summary: "Summary", *, was_there: bool, figures: bool) -> None:
+def _formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) -> "Formats | None":
+    """What to draw as; refused before anything is run. None: nothing is to be drawn."""
+    if no_figures:
+        return None
+    from swarmbo.plotting import Formats
+
+    return Formats.of(names or [], dpi)
+
+
+def _draw(folder: Path, drawn_as: "Formats | None") -> None:
+    if drawn_as is not None:
+        from swarmbo.runs.figures import draw_run, is_drawn
+
+        if not is_drawn(folder, drawn_as):
+            draw_run(folder, drawn_as)
+
+
+def _close(folder: Path, summary: "Summary", *, was_there: bool, drawn_as: "Formats | None") -> None:
     from swarmbo.compare.report import reference_table, report_table
 
     if was_there:
         typer.echo(f"{folder}: this run is complete already")
-    if figures:
-        from swarmbo.runs.figures import draw_run, is_drawn
-
-        if not is_drawn(folder):
-            draw_run(folder)
+    _draw(folder, drawn_as)
     _show(report_table(summary))
     if (others := reference_table(summary)) is not None:
         _show(others)

@@ -13,7 +13,7 @@ from swarmbo.metrics.by_goal import MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 from swarmbo.plotting import Difference, RegretCurves
 
 
-def draw_comparison(comparison: Comparison, path: Path) -> Path:
+def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
     """Draw a comparison: of all methods, round by round, what the goal is scored by, and the paired differences.
 
     Where the goal is a peak, those of cumulative regret as well.
@@ -21,6 +21,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
     Args:
         comparison: What ``compare`` returned.
         path: Where to; its ending names the format.
+        dpi: Dots per inch.
 
     Raises:
         RunFolderError: If a run is damaged, or the figure cannot be written.
@@ -29,7 +30,7 @@ def draw_comparison(comparison: Comparison, path: Path) -> Path:
     differences = _differences(row for row in comparison.rows if row.decides)
     cumulated = _differences(row for row in comparison.rows if row.metric == "mean_regret")
     try:
-        return plotting.write_comparison_figure(curves, differences, comparison.reference, path, cumulated)
+        return plotting.write_comparison_figure(curves, differences, comparison.reference, path, cumulated, dpi)
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be written: {error.strerror}") from error
     except ValueError as error:

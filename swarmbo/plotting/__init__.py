@@ -32,6 +32,7 @@ from swarmbo.plotting.factor_graph import (
     factor_graph_figure as factor_graph_figure,
     plot_factor_graph as plot_factor_graph,
 )
+from swarmbo.plotting.formats import Formats as Formats
 from swarmbo.plotting.history import World as World
 from swarmbo.plotting.regret import (
     plot_best as plot_best,

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
-from swarmbo.plotting.gif import write_gif
+from swarmbo.plotting.frames import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
 from swarmbo.plotting.regret import scale_regret
@@ -32,13 +32,13 @@ _DPI = 100
 def write_animation(
     records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path, max_frames: int | None = None
 ) -> Path:
-    """Write a run as an animated GIF.
+    """Write a run as an animation.
 
     Args:
         records: The rounds of a run, from the first on.
         world: The world of the run, with two axes.
         settings: The belief's settings of the run.
-        path: Where to; the folder is made.
+        path: Where to; its ending, ``.gif`` or ``.mp4``, names the format. The folder is made.
         max_frames: Most frames, >= 2; None takes 50, or 30 with more than eight robots, whose frames are larger. A
             longer run shows every k-th round, and says so; the last round always.
 
@@ -47,6 +47,7 @@ def write_animation(
 
     Raises:
         ShapeError: If the world has another number of axes than two.
+        ConfigError: If MP4 is asked for, and there is no encoder.
     """
     world.require_plane()
     most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
@@ -55,7 +56,7 @@ def write_animation(
     bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]
     robots = [style.agent_colour(index) for index in range(len(agents_of(records)))]
     exact = ["#ffffff", style.INK, style.MUTED, style.BLUE, style.BEST_COLOUR, *robots, *bands]
-    return write_gif(render_frames(records, world, settings, shown, stride), path, exact)
+    return write_frames(render_frames(records, world, settings, shown, stride), path, exact)
 
 
 def render_frames(

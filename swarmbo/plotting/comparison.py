@@ -244,6 +244,7 @@ def write_comparison_figure(
     reference: str,
     path: Path,
     cumulated: Sequence[Difference] = (),
+    dpi: int = 150,
 ) -> Path:
     """Write ``comparison_figure`` to a file.
 
@@ -252,7 +253,8 @@ def write_comparison_figure(
         differences: Of all methods but the reference.
         reference: The method that the others are compared to.
         path: Where to; its ending names the format.
-        cumulated: Likewise of regret cumulated over all measurements.
+        cumulated: The same of regret cumulated over all measurements.
+        dpi: Dots per inch.
 
     Returns:
         The path.
@@ -260,7 +262,7 @@ def write_comparison_figure(
     Raises:
         ShapeError: If there are no curves.
     """
-    return style.save(comparison_figure(curves, differences, reference, cumulated), path)
+    return style.save(comparison_figure(curves, differences, reference, cumulated), path, dpi)
 
 
 def _look(index: int) -> tuple[str, str]:

@@ -13,12 +13,15 @@ from swarmbo.boundary.files import replacing
 _MIXED_COLOURS = 112
 
 
-def write_gif(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, exact: Sequence[str]) -> Path:
-    """Write frames that last 9 s together, within 0.13 to 0.45 s each; the last one stays for 3 s.
+def write_gif(
+    frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, pause_ms: Sequence[int], exact: Sequence[str]
+) -> Path:
+    """Write frames as an animation that repeats.
 
     Args:
         frames: RGB pictures of one size, at least one.
-        path: Where to; the folder is made.
+        path: Where to.
+        pause_ms: How long each is shown.
         exact: Colours that must not be averaged away.
 
     Returns:
@@ -27,15 +30,13 @@ def write_gif(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path,
     pictures = [Image.fromarray(frame) for frame in frames]
     palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], list(dict.fromkeys(exact)))
     drawn = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    pause = int(np.clip(9000 / len(drawn), 130, 450))
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         drawn[0].save(
             file,
             "GIF",
             save_all=True,
             append_images=drawn[1:],
-            duration=[*[pause] * (len(drawn) - 1), 3000],
+            duration=list(pause_ms),
             loop=0,
             optimize=False,
         )

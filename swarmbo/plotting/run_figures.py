@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from swarmbo.belief import ExactGPSettings
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
@@ -12,6 +14,7 @@ from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.error_traffic import error_traffic_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
+from swarmbo.plotting.formats import Formats
 from swarmbo.plotting.history import World
 from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.traffic import total_traffic, traffic_figure
@@ -26,11 +29,13 @@ def write_figures(
     folder: Path,
     fused: bool = False,
     views: AgentViews | None = None,
+    formats: Formats | None = None,
 ) -> list[Path]:
     """Write the figures of a run: ``regret.png``, ``traffic.png`` if there was any, and what suits its world.
 
     Of agents in a plane these are ``belief.png`` and ``run.gif``. Of agents that set the variables of one function they
-    are ``variables.png`` and, where its factors are told or were learned, ``factor_graph.png``.
+    are ``variables.png`` and, where its factors are told or were learned, ``factor_graph.png``. Names end as the
+    formats do.
 
     Args:
         records: The rounds of the run, from the first on; it need not be complete.
@@ -40,29 +45,39 @@ def write_figures(
         fused: Whether each agent had a belief of its own. Maps then show the exact belief of all measurements pooled,
             and say so; ``agents.png`` and, where errors are logged, ``error_traffic.png`` are added.
         views: What each agent then believed after a round, where that is known.
+        formats: What figures and animation are written as; None: as PNG and GIF.
 
     Returns:
         The files written; none if there are no rounds.
+
+    Raises:
+        ConfigError: If the animation cannot be encoded.
     """
     if not records:
         return []
+    formats, written = formats or Formats(), list[Path]()
+
+    def write(name: str, figure: Figure) -> None:
+        written.append(style.save(figure, folder / f"{name}.{formats.figures}", formats.dpi))
+
     belief = settings if world.has_map else None
     told = replace(world, name=f"{world.name} · belief by all data pooled".lstrip(" ·")) if fused else world
-    written = [] if belief is None else [style.save(belief_map_figure(records, told, belief), folder / "belief.png")]
-    written.append(style.save(regret_figure(records, world), folder / "regret.png"))
+    if belief is not None:
+        write("belief", belief_map_figure(records, told, belief))
+    write("regret", regret_figure(records, world))
     if total_traffic(records).messages:
-        written.append(style.save(traffic_figure(records), folder / "traffic.png"))
+        write("traffic", traffic_figure(records))
     if world.variables:
-        written.append(style.save(variables_figure(records, world), folder / "variables.png"))
+        write("variables", variables_figure(records, world))
     if graphs := _graphs(world, records[-1].round):
-        written.append(style.save(factor_graph_figure(graphs), folder / "factor_graph.png"))
+        write("factor_graph", factor_graph_figure(graphs))
     if fused and belief is not None:
-        written.append(style.save(agent_maps_figure(records, world, belief, views), folder / "agents.png"))
+        write("agents", agent_maps_figure(records, world, belief, views))
     is_scored = any(record.score is not None and record.score.map_rmse is not None for record in records)
     if fused and settings is not None and is_scored:
-        written.append(style.save(error_traffic_figure(records, world, settings), folder / "error_traffic.png"))
+        write("error_traffic", error_traffic_figure(records, world, settings))
     if belief is not None:
-        written.append(write_animation(records, told, belief, folder / "run.gif"))
+        written.append(write_animation(records, told, belief, folder / f"run.{formats.animation}"))
     return written
 
 

@@ -79,6 +79,11 @@ RC: dict[Any, Any] = {
 }
 
 
+_FILES: dict[Any, Any] = {
+    "pdf.fonttype": 42,  # letters as letters, which publishers ask for
+    "svg.hashsalt": "swarmbo",  # names of parts are drawn at random without it
+}
+
 MEAN_COLOURS: Colormap = mpl.colormaps["viridis"]
 STD_COLOURS: Colormap = LinearSegmentedColormap.from_list("slate", ["#ffffff", "#c3ccd6", "#8492a3", "#4a586b"])
 
@@ -104,10 +109,25 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
 
 
 def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
-    """Write a figure, whole or not at all; the bytes depend only on what it shows."""
+    """Write a figure, whole or not at all; the bytes depend only on what it shows.
+
+    Args:
+        figure: What to write.
+        path: Where to; its ending names the format. The folder is made.
+        dpi: Dots per inch, of pictures in it where the format is one of lines.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
-        figure.savefig(file, format=path.suffix[1:] or "png", dpi=dpi, bbox_inches="tight", pad_inches=0.12)
+    written_as = path.suffix[1:].lower() or "png"
+    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with replacing(path) as file, mpl.rc_context(_FILES):
+        figure.savefig(
+            file,
+            format=written_as,
+            dpi=dpi,
+            bbox_inches="tight",
+            pad_inches=0.12,
+            metadata=undated.get(written_as),
+        )
     return path
 
 

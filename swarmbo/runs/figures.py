@@ -13,7 +13,7 @@ from swarmbo.belief.fusion.settings import FusedSettings
 from swarmbo.boundary.values import said
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.graph import FactorGraph
-from swarmbo.plotting import World
+from swarmbo.plotting import Formats, World
 from swarmbo.records import RoundRecord
 from swarmbo.runs.film import write_film
 from swarmbo.runs.folder import RunFolder
@@ -73,21 +73,23 @@ def _graph_of(record: WorldRecord) -> FactorGraph | None:
     return FactorGraph.from_scopes(record.scopes, owners=record.owners, variable_owners=owners)
 
 
-def draw_run(path: Path) -> list[Path]:
+def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     """Draw a run, complete or not, into its folder ``figures``.
 
     Args:
         path: The folder of the run.
+        formats: What figures and animation are written as; None: as PNG and GIF.
 
     Returns:
         The files written; none before the first round is logged. What is there then is noted in ``figures.json``.
 
     Raises:
         RunFolderError: If no run lies there, it is damaged, or the figures cannot be written.
+        ConfigError: If the animation cannot be encoded.
     """
     folder = RunFolder.open(path)
     try:
-        return _draw(folder)
+        return _draw(folder, formats or Formats())
     except SwarmboError:
         raise
     except _MISFITS as error:
@@ -98,7 +100,7 @@ def draw_run(path: Path) -> list[Path]:
         ) from error
 
 
-def _draw(folder: RunFolder) -> list[Path]:
+def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     records = folder.records()
     if not records:
         return []
@@ -112,12 +114,13 @@ def _draw(folder: RunFolder) -> list[Path]:
     prior = belief.prior if fused else belief
     try:
         settings = prior if isinstance(prior, ExactGPSettings) else None
-        files = plotting.write_figures(records, world, settings, into, fused, views_of(folder) if fused else None)
-        film = write_film(folder, records, into / "run.gif") if world.variables else None
+        views = views_of(folder) if fused else None
+        files = plotting.write_figures(records, world, settings, into, fused, views, formats)
+        film = write_film(folder, records, into / f"run.{formats.animation}") if world.variables else None
     except OSError as error:
         raise RunFolderError(f"{into}: figures cannot be written: {error.strerror or error}") from error
     files = files if film is None else [*files, film]
-    folder.write_json(_NOTE, _Drawn(len(records), [file.name for file in files]))
+    folder.write_json(_NOTE, _Drawn(len(records), [file.name for file in files], formats.dpi))
     return files
 
 
@@ -134,11 +137,12 @@ def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def is_drawn(path: Path) -> bool:
+def is_drawn(path: Path, formats: Formats | None = None) -> bool:
     """Whether the figures of a run are there, of all its rounds: whoever is killed while drawing leaves some out.
 
     Args:
         path: The folder of the run.
+        formats: What they must have been written as; None: as anything.
 
     Raises:
         RunFolderError: If no run lies there, or it is damaged.
@@ -147,6 +151,8 @@ def is_drawn(path: Path) -> bool:
     try:
         drawn = msgspec.json.decode(folder.read_sealed(_NOTE), type=_Drawn)
     except (FileNotFoundError, ValueError):
+        return False
+    if formats is not None and not drawn.is_as(formats):
         return False
     there = all((path / "figures" / name).is_file() for name in drawn.files)
     return there and drawn.records == len(folder.lines())
@@ -166,7 +172,14 @@ class _Drawn(msgspec.Struct, frozen=True):
     Args:
         records: Lines of the log that they show.
         files: Their names.
+        dpi: Dots per inch.
     """
 
     records: int
     files: list[str]
+    dpi: int = Formats.dpi
+
+    def is_as(self, formats: Formats) -> bool:
+        """Whether all that was drawn is in these formats."""
+        ends = {Path(name).suffix[1:] for name in self.files}
+        return self.dpi == formats.dpi and ends <= {formats.figures, formats.animation}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from swarmbo.errors import ConfigError
 from swarmbo.plotting import style
-from swarmbo.plotting.gif import write_gif
+from swarmbo.plotting.frames import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.world import is_filmed, make_environment
@@ -25,7 +25,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
     Args:
         folder: Of the run, complete or not.
         records: Its rounds.
-        path: Where to.
+        path: Where to; its ending names the format.
 
     Returns:
         The path; None where the world cannot be made, or does not say that it can be filmed, by ``metadata["film"]`` of
@@ -50,7 +50,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
         if record.round in shown:
             frames.append(env.render())
     env.close()
-    return write_gif(frames, path, _COLOURS) if frames else None
+    return write_frames(frames, path, _COLOURS) if frames else None
 
 
 def _shown(records: Sequence[RoundRecord]) -> set[int]:

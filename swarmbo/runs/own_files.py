@@ -12,16 +12,8 @@ LOCK = ".lock"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 
 _FILES = ("rounds.jsonl", "timings.jsonl", "summary.json", "world.json", "world.npz", "checkpoint.json", "figures.json")
-_FIGURES = (
-    "belief.png",
-    "regret.png",
-    "traffic.png",
-    "variables.png",
-    "factor_graph.png",
-    "agents.png",
-    "error_traffic.png",
-    "run.gif",
-)
+_FIGURES = ("belief", "regret", "traffic", "variables", "factor_graph", "agents", "error_traffic")
+_DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")
 
 
 def own_files(run: Path) -> Iterator[Path]:
@@ -29,7 +21,7 @@ def own_files(run: Path) -> Iterator[Path]:
     for end in ("", PARTIAL):
         yield from (run / f"{name}{end}" for name in _FILES)
         yield from run.glob(CHECKPOINTS + end)
-        yield from (run / "figures" / f"{name}{end}" for name in _FIGURES)
+        yield from (run / "figures" / f"{name}{end}" for name in _DRAWN)
     yield run / (SCENARIO + PARTIAL)
 
 

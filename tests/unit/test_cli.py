@@ -240,6 +240,23 @@ def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
 
 
+def test_formats_of_figures_are_chosen_by_every_command_that_draws(invoke, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    monkeypatch.setenv("PATH", "")
+    refused = invoke("run", "camel", "--set", "rounds=2", "--out", "here", "--format", "mp4", status=2)
+    assert "no encoder of MP4" in refused.stderr
+    assert not (tmp_path / "here").exists(), "refused before anything is run"
+    invoke("sweep", "camel", "--set", "rounds=2", "--seeds", 1, "--quiet", "--format", "svg")
+    (run,) = (tmp_path / "runs" / "camel").glob("*/*")
+    assert {path.suffix for path in (run / "figures").iterdir()} == {".svg"}
+    assert "regret.pdf" in invoke("plot", run, "--format", "pdf", "--dpi", 40).stdout
+    invoke("run", "camel", "--set", "rounds=2", "--out", run, "--quiet")
+    assert (run / "figures" / "regret.png").is_file(), "what is complete is drawn in the format of the call"
+    for asked, name in ((["table.pdf"], "table.pdf"), (["table", "--format", "svg"], "table.svg"), (["t"], "t.png")):
+        assert invoke("compare", "runs", "--figure", *asked).stdout.splitlines()[-1] == name
+        assert (tmp_path / name).stat().st_size > 1000
+
+
 def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_path):
     small = ["--seeds", 2, "--out", "out", *SMALL]
     (tmp_path / "blocked").write_text("")

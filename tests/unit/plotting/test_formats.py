@@ -1,0 +1,120 @@
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from swarmbo.errors import ConfigError
+from swarmbo.plotting import Formats, mp4, regret_figure, style, write_figures
+from swarmbo.plotting.frames import write_frames
+from swarmbo.runs.own_files import own_files
+
+MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
+
+@pytest.mark.parametrize("name", ["pdf", "svg"])
+def test_all_figures_of_a_run_are_written_in_the_format_that_is_asked_for(run, tmp_path, name):
+    made = run(rounds=2, failing=2.0)
+    written = write_figures(
+        made.records, made.world, made.settings, tmp_path / "figures", formats=Formats.of([name], dpi=50)
+    )
+    assert [path.name for path in written] == [f"belief.{name}", f"regret.{name}", f"traffic.{name}", "run.gif"]
+    assert all(path.read_bytes().startswith(MAGIC[name]) for path in written[:-1])
+    assert set(written) <= set(own_files(tmp_path)), "what --force may delete"
+
+
+@pytest.mark.parametrize("name", ["png", "pdf", "svg"])
+def test_a_figure_is_written_to_the_same_bytes_at_any_time(run, tmp_path, name, monkeypatch):
+    made, written = run(rounds=2, failing=2.0), list[bytes]()
+    for number in range(2):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(10**9 + number))
+        path = style.save(regret_figure(made.records, made.world), tmp_path / f"regret.{name}")
+        written.append(path.read_bytes())
+    assert written[0] == written[1]
+
+
+def test_dots_per_inch_scale_a_figure(tmp_path):
+    sizes = list[int]()
+    for dpi in (50, 100):
+        figure = style.new_figure(4, 2)
+        figure.subplots()
+        with Image.open(style.save(figure, tmp_path / f"{dpi}.png", dpi)) as picture:
+            sizes.append(picture.width)
+    assert sizes[1] == pytest.approx(2 * sizes[0], abs=2)
+
+
+@pytest.mark.parametrize(
+    ("names", "dpi", "said"),
+    [
+        (["jpeg"], None, "got 'jpeg'; wanted one of png, pdf, svg, gif, mp4"),
+        (["png", "pdf"], None, "got png and pdf; wanted one of them"),
+        (["gif", "mp4"], None, "got gif and mp4; wanted one of them"),
+        ([], 5, "got 5; wanted 20 to 1200 dots per inch"),
+        ([], 10**6, "wanted 20 to 1200"),
+    ],
+)
+def test_formats_that_do_not_exist_are_refused_in_one_line(names, dpi, said):
+    with pytest.raises(ConfigError, match=said):
+        Formats.of(names, dpi)
+
+
+def test_one_format_of_figures_and_one_of_the_animation_may_be_named(monkeypatch):
+    monkeypatch.setattr(mp4.shutil, "which", lambda name: f"/bin/{name}")
+    assert Formats.of(["mp4", "svg"], 300) == Formats("svg", "mp4", 300)
+
+
+def without_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)  # as if it were not installed
+
+
+def test_without_an_encoder_mp4_is_refused_before_anything_is_run(monkeypatch):
+    without_package(monkeypatch)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigError, match=r"no encoder of MP4 here; `pip install \"swarmbo\[mp4\]\"`"):
+        Formats.of(["mp4"])
+
+
+FRAMES = [np.full((3, 5, 3), level, dtype=np.uint8) for level in (0, 90, 255)]
+
+
+def fake_encoder(folder, monkeypatch, body):
+    """A program in the encoder's place."""
+    without_package(monkeypatch)
+    program = folder / "ffmpeg"
+    program.write_text(f"#!{sys.executable}\nimport sys\n{body}\n", encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a program is no script there")
+def test_the_encoder_is_given_every_frame_and_the_last_one_for_three_seconds(tmp_path, monkeypatch):
+    keeps = "open(sys.argv[-1], 'wb').write(' '.join(sys.argv).encode() + b'|' + sys.stdin.buffer.read())"
+    fake_encoder(tmp_path, monkeypatch, keeps)
+    command, _, pictures = write_frames(FRAMES, tmp_path / "new" / "run.mp4", []).read_bytes().partition(b"|")
+    assert b"-s 5x3 -r 1000/450 " in command  # of three frames each takes the longest pause
+    shown = np.frombuffer(pictures, dtype=np.uint8).reshape(-1, 3, 5, 3)
+    assert shown[:, 0, 0, 0].tolist() == [0, 90, *[255] * 7]  # 3 s / 0.45 s
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["run.mp4"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a program is no script there")
+@pytest.mark.parametrize("body", ["sys.exit('no such codec')", "sys.stderr.write('wrote nothing')"])
+def test_an_encoder_that_fails_is_told_and_leaves_nothing(tmp_path, monkeypatch, body):
+    fake_encoder(tmp_path, monkeypatch, body)
+    with pytest.raises(ConfigError, match=r"ffmpeg failed: (no such codec|wrote nothing)"):
+        write_frames(FRAMES, tmp_path / "new" / "run.mp4", [])
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_film_can_be_decoded_again(tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    frames = [np.full((31, 45, 3), level, dtype=np.uint8) for level in (0, 90, 255)]
+    path = write_frames(frames, tmp_path / "run.mp4", [])
+    raw = [mp4.encoder(), "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
+    told = subprocess.run(raw, capture_output=True, check=True).stdout
+    middle = np.frombuffer(told, dtype=np.uint8).reshape(-1, 32, 46)[:, 15, 20]
+    assert middle == pytest.approx([0, 90, *[255] * 7], abs=4)
+    assert write_frames(frames, tmp_path / "again.mp4", []).read_bytes() == path.read_bytes()
