@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
 from swarmbo.metrics import map_rmse
@@ -27,8 +29,10 @@ from swarmbo.plotting.surface import (
 )
 from swarmbo.records import RoundRecord
 
-MOST_AGENTS = 6
-_NARROW = 1.9  # inches: of a map over which a title does not fit in one line
+MOST_AGENTS = 4
+_WIDTH = 7.4  # inches: of a column of text; a figure that is wider is made smaller there, and its letters too
+_BESIDE = 1.45  # inches: of the colour bar and of labels
+_LETTERS = 8.0  # points
 _RESOLUTION = 72  # of a map an inch or two wide
 _READING: dict[str, Any] = {
     "marker": "o",
@@ -97,14 +101,15 @@ def plot_view_errors(
             ax.plot(places, heights, marker, color=colour, markersize=5.5, label=label)
     if pooled is not None:
         ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
-    ax.set_xticks(places, [agent.removeprefix(f"{role}_") for agent in own], rotation=90 if len(own) > 30 else 0)
+    ax.set_xticks(places, [agent.removeprefix(f"{role}_") for agent in own], rotation=90 if len(own) > 24 else 0)
     ax.set_xlim(-0.6, len(own) - 0.4)
+    ax.margins(y=0.08)
     ax.set_ylim(bottom=0.0)
     ax.grid(visible=False, axis="x")
     ax.set_xlabel(role)
     ax.set_ylabel(style.with_unit("map RMSE", unit))
     ax.set_title(f"Map error of every {role}")
-    ax.legend(loc="center left", bbox_to_anchor=(1.005, 0.5))
+    ax.legend(loc="lower right", bbox_to_anchor=(1.01, 0.99), ncols=3, borderaxespad=0.2, columnspacing=1.2)
     return ax
 
 
@@ -124,8 +129,8 @@ def agent_maps_figure(
             is of the last round, and says that this is missing.
 
     Returns:
-        A figure with two maps for each of up to 6 agents, evenly picked, one of the pooled data and one of the truth;
-        below them, where the truth is known, the error of every agent.
+        A figure as wide as a column of text, with two maps for each of up to 4 agents, evenly picked, one of the pooled
+        data and one of the truth; below them, where the truth is known, the error of every agent.
 
     Raises:
         ShapeError: If the world has another number of axes than two.
@@ -135,15 +140,16 @@ def agent_maps_figure(
     maps = _Maps.of(until, world.at(until[-1].round), settings, views)
     width, height = world.domain.high - world.domain.low
     aspect = float(np.clip(height / width, 0.3, 3.5))
-    side = min(2.35 / aspect**0.5, 2.6)
+    side = min((_WIDTH - _BESIDE) / (len(maps.chosen) + 1), 2.2)
     has_truth = maps.pooled_error is not None
-    tall, low = 2 * (side * aspect + 0.85), 2.7
+    headline = fill(_headline(records, until, maps), 92)
+    tall, low = 2 * (side * aspect + 0.75), 2.4
     with style.applied():
-        heights = [0.35, tall, *([low] if has_truth else [])]
-        figure = style.new_figure((len(maps.chosen) + 1) * (side + 0.12) + 1.6, sum(heights))
+        heights = [0.12 + 0.18 * (headline.count("\n") + 1), tall, *([low] if has_truth else [])]
+        figure = style.new_figure(_WIDTH, sum(heights))
         parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-        parts[0].text(0.01, 0.4, _headline(records, until, maps), fontsize=12.5, va="center")
-        maps.draw(parts[1], is_narrow=side < _NARROW)
+        parts[0].text(0.01, 0.5, headline, fontsize=9.5, va="center")
+        maps.draw(parts[1])
         if has_truth:
             plot_view_errors(parts[2].subplots(), maps.own_errors, maps.fused_errors, maps.pooled_error, world.unit)
     return figure
@@ -162,7 +168,7 @@ class _Maps:
         fused: Means of what they believe; None where it is not known.
         pooled: Mean by all data; None before any.
         own_errors: Of every agent; None where it or the truth is not known.
-        fused_errors: Likewise, as logged where no view can be rebuilt; empty where they are not known.
+        fused_errors: The same of fused beliefs, as logged where no view can be rebuilt; empty where they are not known.
         pooled_error: Of all data.
     """
 
@@ -217,25 +223,24 @@ class _Maps:
         everything = np.concatenate(values) if values else np.zeros(1)
         return float(everything.min()), float(everything.max())
 
-    def draw(self, figure: SubFigure, *, is_narrow: bool) -> None:
+    def draw(self, figure: SubFigure) -> None:
         """Two rows of maps, with one colour bar."""
-        and_then = "\n" if is_narrow else ", "
         columns = len(self.chosen) + 1
         grid, limits = figure.add_gridspec(2, columns), self.limits
         panels: list[Axes] = []
         for column, agent in enumerate(self.chosen):
             ax = figure.add_subplot(grid[0, column])
-            self._map(ax, self.own[agent], f"{agent}{and_then}own data", self.own_errors[agent], limits)
+            self._map(ax, self.own[agent], f"{agent}\nown data", self.own_errors[agent], limits)
             ax.scatter(*measurements(records_of(self.records, agent))[0].T, **_READING)
             panels.append(ax)
             if self.fused is not None:
                 below = figure.add_subplot(grid[1, column])
-                self._map(below, self.fused[agent], f"{agent}{and_then}fused", self.fused_errors.get(agent), limits)
+                self._map(below, self.fused[agent], f"{agent}\nfused", self.fused_errors.get(agent), limits)
                 panels.append(below)
         if self.fused is None:
             style.say(figure.add_subplot(grid[1, :-1]), NO_VIEWS)
         pooled, truth = figure.add_subplot(grid[0, -1]), figure.add_subplot(grid[1, -1])
-        self._map(pooled, self.pooled, f"all data{and_then}pooled", self.pooled_error, limits)
+        self._map(pooled, self.pooled, "all data\npooled", self.pooled_error, limits)
         self._truth(truth, limits)
         for ax in [*panels, pooled, truth]:
             ax.label_outer(remove_inner_ticks=True)
@@ -250,25 +255,32 @@ class _Maps:
         error: float | None,
         limits: tuple[float, float],
     ) -> None:
-        ax.set_title(title if error is None else f"{title}\nRMSE {error:.3g}", fontsize=9.5)
+        ax.set_title(title if error is None else f"{title}\nRMSE {error:.3g}", fontsize=_LETTERS, pad=4)
         if mean is None:
-            ax.text(0.5, 0.5, "no reading", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
+            ax.text(0.5, 0.5, "no measurement", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
         else:
             plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
             level = self.world.level
             if level is not None and mean.min() < level < mean.max():
                 ax.contour(self.lattice.x, self.lattice.y, self.lattice.image(mean), levels=[level], **_LEVEL)
+        self._frame(ax)
+
+    def _frame(self, ax: Axes) -> None:
         frame_map(ax, self.world)
+        ax.tick_params(labelsize=_LETTERS - 1)
+        ax.xaxis.set_major_locator(MaxNLocator(2))
+        for label in (ax.xaxis.label, ax.yaxis.label):
+            label.set_fontsize(_LETTERS)
 
     def _truth(self, ax: Axes, limits: tuple[float, float]) -> None:
         if self.world.points is None or self.world.values is None:
             style.say(ax, "the truth\nis not known")
             return
-        ax.set_title("truth", fontsize=9.5)
+        ax.set_title("truth", fontsize=_LETTERS, pad=4)
         plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
         if self.world.level is not None:
             plot_level(ax, self.world, self.world.level)
-        frame_map(ax, self.world)
+        self._frame(ax)
 
 
 def _mean(belief: ExactGP | None, lattice: Lattice) -> Float[np.ndarray, " m"] | None:
@@ -285,4 +297,4 @@ def _headline(records: Sequence[RoundRecord], until: Sequence[RoundRecord], maps
     which = "" if n == len(maps.chosen) else f" · maps of {len(maps.chosen)} of {team}, evenly picked"
     name = f"{maps.world.name} · " if maps.world.name else ""
     level = "" if maps.world.level is None else f" · line: level {maps.world.level:g} {maps.world.unit}".rstrip()
-    return f"{name}{when}{which} · dots: readings{level}"
+    return f"{name}{when}{which} · dots: measurements{level}"

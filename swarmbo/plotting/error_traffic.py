@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +16,7 @@ from swarmbo.plotting.agent_maps import error_of, records_of
 from swarmbo.plotting.history import World, agents_of, belief_after
 from swarmbo.records import RoundRecord, Score
 
+_SEEN = 0.005  # of the axis: a band that is narrower is hidden by the line in it
 MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for every agent
 
 
@@ -97,8 +99,12 @@ def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit
         markersize=2.6,
         label="own data alone, mean over agents",
     )
-    ax.fill_between(at, low, high, color=style.BLUE, alpha=0.22, linewidth=0, label="fused, best to worst agent")
-    ax.plot(at, mean, "o-", color=style.BLUE, markersize=3.2, label="fused, mean over agents")
+    is_seen = bool(np.nanmax(high - low, initial=0.0) > _SEEN * np.nanmax(high, initial=0.0))
+    if is_seen:
+        look: dict[str, Any] = {"facecolor": style.SKY, "alpha": 0.5, "edgecolor": style.BLUE, "linewidth": 0.8}
+        ax.fill_between(at, low, high, label="fused, best to worst agent", **look)
+    label = "fused, mean over agents" if is_seen else "fused, all agents alike"
+    ax.plot(at, mean, "o-", color=style.BLUE, markersize=3.2, label=label)
     ax.plot(
         at[is_pooled],
         traces.pooled[is_pooled],

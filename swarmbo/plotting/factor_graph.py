@@ -57,21 +57,23 @@ def plot_factor_graph(
     is_in_rows = positions is None and float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
     size = float(np.clip(9000 / max(crowd, 1), 280 if is_in_rows else 130, 620))
     colours = {agent: style.agent_colour(index) for index, agent in enumerate(agents or graph.agents)}
+    short = {"variable": short_names(graph.variables)[1], "factor": short_names(graph.factors)[1]}
     nodes = [("variable", name, "o", colours[graph.variable_owner(name)]) for name in graph.variables]
     nodes += [("factor", name, "s", colours[graph.owner(name)]) for name in graph.factors]
     for kind, name, marker, colour in nodes:
         x, y = places[kind, name]
-        is_inside = len(name) <= 3 and size > 250
+        shown, is_inside = short[kind].get(name, name), size > 250
+        is_inside = is_inside and len(shown) <= 3
         face, edge = (colour, "white") if kind == "factor" else ("white", colour)
         ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, facecolor=face, edgecolor=edge)
         ax.annotate(
-            name,
+            shown,
             (x, y),
             xytext=(0, 0 if is_inside else 0.62 * np.sqrt(size)),
             textcoords="offset points",
             ha="center",
             va="center" if is_inside else "bottom",
-            fontsize=8.5 if is_inside else 7.5,
+            fontsize=min(8.5, 1.25 * np.sqrt(size) / max(len(shown), 2)) if is_inside else 7.5,
             color=_legible_on(colour) if is_inside and kind == "factor" else style.INK,
             bbox=None if is_inside else {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
             zorder=3,
@@ -80,6 +82,28 @@ def plot_factor_graph(
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_axis_off()
     return ax
+
+
+def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """What many names have in common up to an underscore, and each name's end, where all ends are numbers.
+
+    Args:
+        names: Of variables, or of factors.
+
+    Returns:
+        The common beginning, and the ends by name; both empty where names are not of this kind.
+
+    Example:
+        >>> short_names(["power_0", "power_11"])
+        ('power_', {'power_0': '0', 'power_11': '11'})
+        >>> short_names(["left", "right_1"])
+        ('', {})
+    """
+    ends = {name: name.rpartition("_")[2] for name in names}
+    starts = {name.removesuffix(end) for name, end in ends.items()}
+    if len(starts) != 1 or "" in starts or not all(end.isdecimal() for end in ends.values()):
+        return "", {}
+    return starts.pop(), ends
 
 
 def factor_graph_figure(
@@ -106,9 +130,14 @@ def factor_graph_figure(
             inches = 1.0 if width < 12 else 12.0 / width
             figure.set_size_inches(max(4.5, inches * width), max(2.0, inches * sum(heights) + 0.8))
             grid.set_height_ratios(heights)
+        variables, factors = (
+            dict.fromkeys(name for graph in by_title.values() for name in getattr(graph, kind))
+            for kind in ("variables", "factors")
+        )
+        mark: dict[str, Any] = {"linestyle": "none", "color": style.MUTED}
         handles = [
-            Line2D([], [], marker="o", linestyle="none", markerfacecolor="white", color=style.MUTED, label="variable"),
-            Line2D([], [], marker="s", linestyle="none", color=style.MUTED, label="factor"),
+            Line2D([], [], marker="o", markerfacecolor="white", label=_kind("variable", list(variables)), **mark),
+            Line2D([], [], marker="s", label=_kind("factor", list(factors)), **mark),
             *(
                 Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent)
                 for index, agent in enumerate(agents)
@@ -120,6 +149,12 @@ def factor_graph_figure(
             ncols=max(2, min(len(handles), int(figure.get_figwidth() / 1.2))),
         )
     return figure
+
+
+def _kind(kind: str, names: Sequence[str]) -> str:
+    """``variable``, or ``variable power_…`` where nodes show the numbers of such names."""
+    start, _ = short_names(names)
+    return f"{kind} {start}…" if start else kind
 
 
 def _legible_on(colour: str) -> str:
@@ -156,7 +191,7 @@ def _laid_out_part(part: FactorGraph) -> dict[tuple[str, str], Position]:
     for index, factor in enumerate(part.factors):
         scope = [("variable", variable) for variable in part.scope(factor)]
         drawn.add_edges_from((("factor", factor), variable) for variable in scope)
-        # Scopes in order are where layouts of chains come from; above and below by turns, so that none lies on another.
+        # Scopes in order are where layouts of chains come from; above and below alternately, so none lies on another.
         side = 0.6 if index % 2 else -0.6
         start["factor", factor] = (float(np.mean([start[variable][0] for variable in scope])) + 0.01 * index, side)
     if len(drawn) < 2:

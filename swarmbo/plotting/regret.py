@@ -17,6 +17,7 @@ _FEWEST_TO_CUT = 8  # measurements
 _CUT = 4.0  # times the range of the others
 _FAINT = "#aab4be"
 _MEASUREMENTS = "measurements"
+_NEAR_ZERO = 100.0  # times: as much smaller than the best at first the best at last is, where the scale is logarithmic
 
 
 def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "", moves: bool = False) -> Axes:
@@ -96,7 +97,7 @@ def plot_level_score(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
 
 
 def plot_declined(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw how many agents measured in each round, and how many did without.
+    """Draw how many agents measured in each round, and how many declined to.
 
     Args:
         ax: Where to draw.
@@ -109,7 +110,7 @@ def plot_declined(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
     without = np.array([sum(sample.declined for sample in record.samples) for record in records])
     ax.bar(rounds, measured, width=0.8, color=style.SKY, label="measured")
-    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="did without")
+    ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="declined")
     ax.set_title("Energy")
     ax.set_ylabel("agents")
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -126,8 +127,9 @@ def plot_best(
 ) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
-    Where the worst third of the measurements would take nearly all of the axis, it ends above them, and triangles on
-    its edge stand for them.
+    Where the best so far ends a hundred times nearer to zero than it once was, as that of a function with the maximum
+    zero does, the scale is logarithmic on both sides of zero. Else, where the worst third of the measurements would
+    take nearly all of the axis, it ends above them, and triangles on its edge stand for them.
 
     Args:
         ax: Where to draw.
@@ -168,11 +170,12 @@ def plot_best(
         ax.plot(rounds, maxima[rounds], label="true maximum", drawstyle="steps-post", **truth)
     elif maximum is not None:
         ax.axhline(maximum, label="true maximum", **truth)
-    if taken:
-        _leave_out_the_worst_third(ax, np.array(taken), maximum)
-    bottom, top = ax.get_ylim()
-    if maximum is not None and top < maximum + 0.02 * (top - bottom):
-        ax.set_ylim(bottom, maximum + 0.05 * (maximum - bottom))
+    if not _scale_towards_zero(ax, best):
+        if taken:
+            _leave_out_the_worst_third(ax, np.array(taken), maximum)
+        bottom, top = ax.get_ylim()
+        if maximum is not None and top < maximum + 0.02 * (top - bottom):
+            ax.set_ylim(bottom, maximum + 0.05 * (maximum - bottom))
     ax.set_title("Found")
     ax.set_ylabel(style.with_unit("value", unit))
     _legend_above(ax)
@@ -190,7 +193,7 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
         world: The world of the run.
 
     Returns:
-        A figure of one panel to four.
+        A figure of one panel to four; four stand in two rows.
     """
     panels: list[Callable[[Axes], Axes]] = []
     if world.goal == "peak":
@@ -206,8 +209,10 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
         panels.append(lambda ax: plot_declined(ax, records))
     panels = panels or [lambda ax: plot_best(ax, records, world.maximum, world.unit)]
     with style.applied():
-        figure = style.new_figure((6.4, 9.6, 13.2, 17.0)[len(panels) - 1], 4.1)
-        for ax, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        figure = style.new_figure(*((6.4, 4.1), (9.6, 4.1), (13.2, 4.1), (9.6, 8.0))[len(panels) - 1])
+        rows = 1 if len(panels) < 4 else 2
+        axes = figure.subplots(rows, len(panels) // rows, squeeze=False).ravel()
+        for ax, draw in zip(axes, panels, strict=True):
             draw(ax)
     return figure
 
@@ -235,6 +240,19 @@ def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
     else:
         ax.set_ylim(0.0, 1.08 * positive.max())
     return ax
+
+
+def _scale_towards_zero(ax: Axes, best: Float[np.ndarray, " n"]) -> bool:
+    """Make the scale logarithmic where values approach zero over orders of magnitude; whether they do."""
+    sizes = np.abs(best[np.isfinite(best)])
+    if not len(sizes) or not sizes.max() > _NEAR_ZERO * sizes[-1]:
+        return False
+    smallest = sizes[sizes > 0].min()
+    threshold = 10.0 ** np.floor(np.log10(max(smallest, 1e-6 * sizes.max())))
+    style.set_log(ax, "symlog", linthresh=threshold, linscale=0.5)
+    bottom, top = ax.dataLim.intervaly
+    ax.set_ylim(1.6 * bottom if bottom < 0 else -threshold, 1.6 * top if top > threshold else 1.5 * threshold)
+    return True
 
 
 def _leave_out_the_worst_third(ax: Axes, taken: Float[np.ndarray, "n 2"], maximum: float | None) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
+from matplotlib.patheffects import AbstractPathEffect
 
+from swarmbo import look
 from swarmbo_envs.fields.field import Field
 
 _PIXELS_PER_INCH = 100
@@ -23,18 +24,19 @@ class FieldPicture:
 
     def __init__(self, field: Field, limits: tuple[float, float] | None = None) -> None:
         self._field = field
-        self._figure = Figure(figsize=_size_in_inches(field), dpi=_PIXELS_PER_INCH, layout="constrained")
-        self._canvas = FigureCanvasAgg(self._figure)
-        self.axes = self._figure.subplots()
         size, largest = (field.high - field.low).max(), np.abs(field.low).max()
         self._unit_m, self._unit = (1000.0, "km") if size >= 5000 else (1.0, "m")
         self._origin = field.low if largest > 100 * size else np.zeros(2)
-        bar = self._figure.colorbar(self._draw_field(*(limits or (None, None))), ax=self.axes, shrink=0.85, pad=0.02)
         is_said = field.unit.lower() in ("", field.quantity.lower())  # "pH (pH)" says nothing more
         label = (field.unit or field.quantity) if is_said else f"{field.quantity} ({field.unit})"
-        bar.set_label(
-            label, parse_math=False
-        )  # users' names are shown as they are, whatever a dollar in them could mean
+        with look.applied():
+            self._figure = Figure(figsize=_size_in_inches(field), dpi=_PIXELS_PER_INCH, layout="constrained")
+            self._canvas = FigureCanvasAgg(self._figure)
+            self.axes = self._figure.subplots()
+            self.axes.grid(visible=False)
+            image = self._draw_field(*(limits or (None, None)))
+            bar = self._figure.colorbar(image, ax=self.axes, shrink=0.85, pad=0.02)
+            bar.set_label(label)
         bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
 
     def to_axes(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
@@ -53,7 +55,6 @@ class FieldPicture:
         axes.set_xlim(west - margin, east + margin)
         axes.set_ylim(south - margin, north + margin)
         axes.set_aspect("equal")
-        axes.tick_params(labelsize=8)
         for spine in axes.spines.values():
             spine.set_visible(False)
         self._canvas.draw()
@@ -69,7 +70,7 @@ class FieldPicture:
     def _draw_field(self, low: float | None, high: float | None) -> Any:
         """The field as an image, or as coloured sites where nothing lies between them."""
         field = self._field
-        colours: dict[str, Any] = {"cmap": "viridis", "vmin": low, "vmax": high}
+        colours: dict[str, Any] = {"cmap": look.MEAN_COLOURS, "vmin": low, "vmax": high}
         if field.sites_only:
             east, north = self.to_axes(field.sites).T
             values = field.value(field.sites)
@@ -79,13 +80,13 @@ class FieldPicture:
         return self.axes.imshow(field.raster, origin="lower", extent=extent, interpolation="bilinear", **colours)
 
 
-def outline(width: float) -> list[Any]:
+def outline(width: float) -> list[AbstractPathEffect]:
     """Path effects that keep a mark readable on any colour.
 
     Args:
-        width: Of the black line around it, in points.
+        width: Of the dark line around it, in points.
     """
-    return [withStroke(linewidth=width, foreground="black")]
+    return look.cased(width, look.INK)
 
 
 def _size_in_inches(field: Field) -> tuple[float, float]:

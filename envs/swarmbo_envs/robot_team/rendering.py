@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.markers import MarkerStyle
 from matplotlib.transforms import Affine2D
 
+from swarmbo import look
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.picture import FieldPicture, outline
 from swarmbo_envs.robot_team.episode import Episode
 
-_ROBOT_COLOURS = ["#d62728", "#ff9f1c", "#e83fb8", "#f4f1de", "#ff6b35", "#c77dff", "#ffd60a", "#9b2226"]
 _ARROW = np.array([(1.0, 0.0), (-0.8, 0.7), (-0.4, 0.0), (-0.8, -0.7), (1.0, 0.0)])  # points along the heading
 
 
@@ -48,17 +48,17 @@ def _draw_links(axes: Axes, episode: Episode, links: "nx.Graph[str]", to_axes: A
 
 def _draw_robots(axes: Axes, episode: Episode, to_axes: Any) -> None:
     for robot, (pose, trail) in enumerate(zip(episode.poses, episode.trails, strict=True)):
-        colour = _ROBOT_COLOURS[robot % len(_ROBOT_COLOURS)]
+        colour = look.agent_colour(robot)
         axes.plot(*to_axes(trail).T, color=colour, linewidth=1.5, zorder=3, path_effects=outline(2.5))
         samples = episode.samples[episode.samples[:, 0] == robot]
         failed = np.isnan(samples[:, 3])
         axes.scatter(
-            *to_axes(samples[~failed, 1:3]).T, s=16, color=colour, edgecolors="black", linewidths=0.6, zorder=4
+            *to_axes(samples[~failed, 1:3]).T, s=16, color=colour, edgecolors=look.INK, linewidths=0.6, zorder=4
         )
-        axes.scatter(*to_axes(samples[failed, 1:3]).T, s=22, color="black", marker="x", linewidths=1.2, zorder=4)
+        axes.scatter(*to_axes(samples[failed, 1:3]).T, s=22, color=look.INK, marker="x", linewidths=1.2, zorder=4)
         here = to_axes(pose[None, :2])[0]
         arrow = MarkerStyle(_ARROW, transform=Affine2D().rotate(float(pose[2])))
-        axes.plot(*here, marker=arrow, markersize=15, color=colour, markeredgecolor="black", zorder=5)
+        axes.plot(*here, marker=arrow, markersize=15, color=colour, markeredgecolor=look.INK, zorder=5)
         axes.annotate(
             str(robot),
             here,

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 
+from swarmbo import look
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.radio import distances, path_loss_db
@@ -21,10 +21,6 @@ _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
 _DISTURBERS = {"audible": "access points that the serving one hears (dashed)", "all": "all others (dashed: audible)"}
 _SINR_DB = (-20.0, 40.0)
-_POINT_COLOURS = [
-    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b"),
-    *("#e377c2", "#bcbd22", "#17becf", "#7f7f7f", "#f4b6c2", "#3b3b98"),
-]
 
 
 def frame(
@@ -42,22 +38,25 @@ def frame(
     Returns:
         Red, green and blue from 0 to 255.
     """
-    figure = Figure(figsize=(12.0, 6.4), dpi=100, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes: Any = figure.subplot_mosaic([["map", "powers"], ["map", "users"], ["map", "total"]], width_ratios=[1.25, 1.0])
-    capacities = network.user_capacities(episode.powers[None])[0]
-    _draw_map(figure, axes["map"], topology, hears, network, episode)
-    _draw_powers(axes["powers"], episode, settings)
-    _draw_users(axes["users"], network, capacities)
-    _draw_total(axes["total"], episode, settings)
-    left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
-    axes["map"].set_title(
-        f"round {episode.round} of {settings.max_cycles}: capacity {capacities.sum():,.0f} Mbit/s for "
-        f"{network.n_users.sum()} users{left}\ninterference from {_DISTURBERS[settings.interference]}",
-        fontsize=10,
-        loc="left",
-    )
-    canvas.draw()
+    with look.applied():
+        figure = Figure(figsize=(12.0, 6.4), dpi=100, layout="constrained")
+        canvas = FigureCanvasAgg(figure)
+        parts: Any = [["map", "powers"], ["map", "users"], ["map", "total"]]
+        axes: Any = figure.subplot_mosaic(parts, width_ratios=[1.25, 1.0])
+        capacities = network.user_capacities(episode.powers[None])[0]
+        _draw_map(figure, axes["map"], topology, hears, network, episode)
+        _draw_powers(axes["powers"], episode, settings)
+        _draw_users(axes["users"], network, capacities)
+        _draw_total(axes["total"], episode, settings)
+        left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
+        figure.suptitle(
+            f"round {episode.round} of {settings.max_cycles} · capacity {capacities.sum():,.0f} Mbit/s for "
+            f"{network.n_users.sum()} users{left} · interference from {_DISTURBERS[settings.interference]}",
+            x=0.01,
+            ha="left",
+            fontsize=10.5,
+        )
+        canvas.draw()
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
@@ -98,22 +97,24 @@ def _draw_map(
         sinr,
         origin="lower",
         extent=(low[0], high[0], low[1], high[1]),
-        cmap="viridis",
+        cmap=look.MEAN_COLOURS,
         norm=Normalize(*_SINR_DB),
         interpolation="bilinear",
     )
     bar = figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02, extend="both")
-    bar.set_label("SINR from the nearest access point (dB)")
+    bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+    ax.set_title("SINR from the nearest access point (dB)")
+    ax.grid(visible=False)
     points, users = topology.access_points, episode.users
     for i, j in zip(*np.nonzero(np.triu(hears)), strict=True):
         ax.plot(*points[[i, j]].T, color="white", lw=0.8, ls=(0, (4, 3)), alpha=0.7, zorder=2)
     for u in np.flatnonzero(network.present):
-        ax.plot(*np.stack([users[u], points[network.serving[u]]]).T, color="black", lw=0.8, alpha=0.7, zorder=3)
-    colours = np.array([_POINT_COLOURS[i % len(_POINT_COLOURS)] for i in range(len(points))])
+        ax.plot(*np.stack([users[u], points[network.serving[u]]]).T, color=look.INK, lw=0.8, alpha=0.7, zorder=3)
+    colours = np.array([look.agent_colour(i) for i in range(len(points))])
     here = network.present
     ax.scatter(*users[here].T, s=26, c=colours[network.serving[here]], edgecolors="white", linewidths=0.7, zorder=4)
-    ax.scatter(*users[~here].T, s=26, color="black", marker="x", linewidths=1.2, zorder=4)
-    ax.scatter(*points.T, s=120, c=colours, marker="^", edgecolors="black", linewidths=1.0, zorder=5)
+    ax.scatter(*users[~here].T, s=26, color=look.INK, marker="x", linewidths=1.2, zorder=4)
+    ax.scatter(*points.T, s=120, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0, zorder=5)
     for i, (place, power) in enumerate(zip(points, episode.powers, strict=True)):
         ax.annotate(
             f"{i}: {power:.0f} dBm",
@@ -124,21 +125,21 @@ def _draw_map(
             color="white",
             weight="bold",
             fontsize=8,
-            path_effects=[withStroke(linewidth=2.2, foreground="black")],
+            path_effects=look.cased(2.2, look.INK),
             zorder=6,
         )
     ax.set(xlabel="east (m)", ylabel="north (m)", xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
-    ax.tick_params(labelsize=8)
 
 
 def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
     low, high = settings.power_dbm
     numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)  # so that the least power has a bar too
-    colours = [_POINT_COLOURS[i % len(_POINT_COLOURS)] for i in numbers]
+    colours = [look.agent_colour(i) for i in range(len(numbers))]
     ax.bar(numbers, episode.powers - foot, bottom=foot, color=colours)
-    ax.set(ylabel="power (dBm)", ylim=(foot, high), xlabel="access point")
+    ax.set_title("Power (dBm)")
+    ax.set(ylim=(foot, high), xlabel="access point")
     ax.set_yticks(np.linspace(low, high, 4))
-    _tidy(ax, numbers)
+    _number(ax, numbers)
 
 
 def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"]) -> None:
@@ -148,32 +149,31 @@ def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"])
         group = np.flatnonzero(network.present & (network.serving == i))
         group = group[np.argsort(-capacities[group], kind="stable")]
         at = place + np.arange(len(group))
-        ax.bar(at, capacities[group], color=_POINT_COLOURS[i % len(_POINT_COLOURS)], width=0.85)
+        ax.bar(at, capacities[group], color=look.agent_colour(i), width=0.85)
         centres.append(place + max(len(group) - 1, 0) / 2.0)
         place += max(len(group), 1) + 1.0
-    ax.set(ylabel="user's capacity (Mbit/s)", xlabel="users by access point", xlim=(-1.0, place - 1.0))
-    _tidy(ax, centres)
+    ax.set_title("Capacity of each user (Mbit/s)")
+    ax.set(xlabel="users by access point", xlim=(-1.0, place - 1.0))
+    _number(ax, centres)
 
 
 def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
     rounds = np.arange(1, len(episode.totals) + 1)
-    ax.plot(rounds, episode.totals, "o", ms=3, color="#7f7f7f", label="this round")
+    ax.plot(rounds, episode.totals, "o", ms=3, color=look.MUTED, label="this round")
     if len(rounds):
         if not settings.changes:
-            ax.plot(rounds, np.fmax.accumulate(episode.totals), color="#1f77b4", label="best so far")
-        ax.legend(loc="lower right", fontsize=8)
+            ax.plot(
+                rounds, np.fmax.accumulate(episode.totals), color=look.BLUE, drawstyle="steps-post", label="best so far"
+            )
+        ax.legend(loc="lower right")
     utility = Utility(settings.utility, settings.rate_mbps or 0.0)
-    what = utility.label or f"network's {settings.objective}"
-    ax.set(
-        ylabel=f"{what} ({utility.unit})",
-        xlabel="round",
-        xlim=(0, settings.max_cycles),
-    )
-    _tidy(ax)
+    what = utility.label or f"sum {settings.objective}"
+    ax.set_title(f"{what[0].upper()}{what[1:]} ({utility.unit})")
+    ax.set(xlabel="round", xlim=(0, settings.max_cycles))
 
 
-def _tidy(ax: Axes, centres: Any = None) -> None:
-    if centres is not None and len(centres) <= 40:
+def _number(ax: Axes, centres: Any) -> None:
+    """Access points by number, where there is room for them."""
+    if len(centres) <= 40:
         ax.set_xticks(centres, [str(i) for i in range(len(centres))])
-    ax.tick_params(labelsize=8)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(visible=False, axis="x")

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from swarmbo import look
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, references
@@ -209,6 +210,18 @@ def test_pictures_change_with_powers_and_fit_any_topology(topology):
     assert first.shape == second.shape == (640, 1200, 3)
     assert first.dtype == np.uint8
     assert (first != second).mean() > 0.01
+
+
+def test_each_of_twelve_access_points_is_seen_in_a_colour_of_its_own_at_the_least_power_too():
+    env = wlan_power_v0.parallel_env(render_mode="rgb_array")
+    env.reset(seed=0)
+    env.step({agent: [1.0] for agent in env.agents})
+    bars = env.render()[:215, 700:].reshape(-1, 3)
+    colours = {look.agent_colour(number) for number in range(12)}
+    assert len(colours) == 12
+    for colour in colours:
+        wanted = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+        assert (bars == wanted).all(axis=1).sum() > 50, colour
 
 
 def test_text_says_what_the_network_gets(capsys):

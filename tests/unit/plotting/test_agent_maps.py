@@ -1,3 +1,5 @@
+import itertools
+
 import msgspec
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ def neighbours_views(made, number, last=-1):
 
 
 def headline_of(figure):
-    return figure.subfigs[0].texts[0].get_text()
+    return figure.subfigs[0].texts[0].get_text().replace("\n", " ")
 
 
 def titles_of(figure):
@@ -39,7 +41,7 @@ def titles_of(figure):
 
 def errors_in(figure):
     """Errors by title of the maps, and by label of the panel below."""
-    by_map = {t.split("\n")[0]: float(t.split("RMSE ")[1]) for t in titles_of(figure) if "RMSE " in t}
+    by_map = {" ".join(t.split("\n")[:2]): float(t.split("RMSE ")[1]) for t in titles_of(figure) if "RMSE " in t}
     (panel,) = [ax for ax in figure.axes if ax.get_title(loc="left").startswith("Map error of every")]
     return by_map, {line.get_label(): line.get_ydata() for line in panel.lines}
 
@@ -51,8 +53,8 @@ def test_agents_have_a_map_of_their_own_data_and_one_of_what_they_believe(run):
     own = {agent: error(exact(made, {agent}), made.world) for agent in agents}
     fused = {agent: error(views.views.by_agent[agent], made.world) for agent in agents}
     pooled = error(exact(made, set(agents)), made.world)
-    wanted = {"all data, pooled": pooled}
-    wanted |= {f"{a}, own data": e for a, e in own.items()} | {f"{a}, fused": e for a, e in fused.items()}
+    wanted = {"all data pooled": pooled}
+    wanted |= {f"{a} own data": e for a, e in own.items()} | {f"{a} fused": e for a, e in fused.items()}
     assert by_map == pytest.approx(wanted, rel=6e-3)
     np.testing.assert_allclose(by_agent["own data alone"], list(own.values()))
     np.testing.assert_allclose(by_agent["fused"], list(fused.values()))
@@ -65,8 +67,8 @@ def test_views_of_an_earlier_round_are_drawn_beside_the_data_of_that_round(run):
     figure = agent_maps_figure(made.records, made.world, made.settings, views)
     by_map, _ = errors_in(figure)
     agents = agents_of(made.records)
-    assert by_map["all data, pooled"] == pytest.approx(error(exact(made, set(agents), -3), made.world), rel=6e-3)
-    assert by_map[f"{agents[1]}, fused"] == pytest.approx(
+    assert by_map["all data pooled"] == pytest.approx(error(exact(made, set(agents), -3), made.world), rel=6e-3)
+    assert by_map[f"{agents[1]} fused"] == pytest.approx(
         error(exact(made, {agents[1], agents[2]}, -3), made.world), rel=6e-3
     )
     assert "round 2, the last that can be rebuilt (the log goes to 4)" in headline_of(figure)
@@ -81,15 +83,15 @@ def test_without_views_the_figure_says_so(run):
     assert "fused" not in by_agent
 
 
-def test_of_many_agents_six_have_maps_and_all_have_errors(run):
+def test_of_many_agents_four_have_maps_and_all_have_errors(run):
     made = run(robots=9, rounds=2)
     figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made, 2))
     by_map, by_agent = errors_in(figure)
     agents = agents_of(made.records)
-    assert len(by_map) == 13
-    assert {f"{agents[0]}, fused", f"{agents[-1]}, own data"} <= set(by_map)
+    assert len(by_map) == 9
+    assert {f"{agents[0]} fused", f"{agents[-1]} own data"} <= set(by_map)
     assert len(by_agent["fused"]) == len(by_agent["own data alone"]) == 9
-    assert "maps of 6 of 9 robots" in headline_of(figure)
+    assert "maps of 4 of 9 robots" in headline_of(figure)
 
 
 def test_an_agent_without_readings_has_a_note_and_no_error_of_its_own(run):
@@ -105,7 +107,7 @@ def test_an_agent_without_readings_has_a_note_and_no_error_of_its_own(run):
         for record in made.records
     ]
     figure = agent_maps_figure(records, made.world, made.settings, None)
-    assert "no reading" in [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert "no measurement" in [text.get_text() for ax in figure.axes for text in ax.texts]
     assert np.isnan(errors_in(figure)[1]["own data alone"]).tolist() == [False, True, False, False]
 
 
@@ -116,6 +118,19 @@ def test_without_truth_there_are_maps_and_no_errors(run):
     titles = titles_of(figure)
     assert len(titles) == 9
     assert not any("RMSE" in title or "error" in title for title in titles)
+
+
+@pytest.mark.parametrize("robots", [1, 2, 9])
+def test_the_figure_is_as_wide_as_a_column_and_nothing_lies_over_anything_else(run, robots):
+    made = run(robots=robots, rounds=2)
+    figure = agent_maps_figure(made.records, made.world, made.settings, neighbours_views(made, 1))
+    assert figure.get_figwidth() < 7.5  # inches: A4 less its margins
+    figure.canvas.draw()
+    drawn = figure.canvas.get_renderer()
+    titles = [ax._left_title.get_window_extent(drawn) for ax in figure.axes if ax.get_title(loc="left")]
+    titles += [text.get_window_extent(drawn) for text in figure.subfigs[0].texts]
+    assert not [pair for pair in itertools.combinations(titles, 2) if pair[0].overlaps(pair[1])]
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in titles)
 
 
 def test_one_scale_holds_for_all_maps(run):

@@ -80,3 +80,11 @@ def test_of_a_long_run_beliefs_are_rebuilt_for_some_rounds_and_the_last(run, mon
     plot_errors(ax, traces, traces.rounds)
     (pooled,) = [line for line in ax.lines if line.get_label() == "all data pooled"]
     np.testing.assert_array_equal(pooled.get_xdata(), [0, 3, 6])
+
+
+def test_agents_that_all_know_the_same_have_no_band_and_are_said_to(run):
+    made = run(rounds=1, failing=0.0)
+    for errors, is_alike in (([[3.0, 3.0], [1.0, 1.0 + 1e-9]], True), ([[3.0, 3.0], [1.0, 1.1]], False)):
+        ax = error_traffic_figure(with_views(made, errors), made.world, made.settings).axes[0]
+        labels = {line.get_label() for line in ax.lines}
+        assert ("fused, all agents alike" in labels) == is_alike == (not ax.collections)

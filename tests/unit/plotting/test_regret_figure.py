@@ -1,3 +1,4 @@
+import msgspec
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -127,3 +128,46 @@ def test_an_axis_that_shows_everything_is_left_alone(outcomes):
     assert bottom < min(outcomes)
     assert top > 3.0
     assert not [line for line in ax.get_lines() if line.get_label() == "_below"]
+
+
+def records_with(best):
+    """A run of one function whose best measurement so far is told."""
+    found = [Recommendation([0.5], value, 0.0) for value in best]
+    told = [Evaluation([0.5], value) for value in best]
+    return [
+        RoundRecord(i, [], joint=t, best=b, recommendation=b) for i, (t, b) in enumerate(zip(told, found, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("best", "scale"),
+    [
+        ([-1e5, -3e3, -40.0, -0.9], "symlog"),  # Powell
+        ([-1e5, -3e3, -40.0, 0.7], "symlog"),  # the same with noise
+        ([-1e5, -3e3, 0.0, 0.0], "symlog"),  # its maximum was found
+        ([2037.0, 2640.0, 2809.3, 2809.4], "linear"),  # a WLAN: the scale of zero says nothing
+        ([0.05, 1.0, 3.1, 3.2], "linear"),  # Hartmann
+        ([-0.001, 0.5, 1.8, 2.0], "linear"),  # begins at zero by chance
+        ([0.0, 0.0], "linear"),
+    ],
+)
+def test_what_was_found_has_a_logarithmic_scale_where_it_approaches_zero_over_orders_of_magnitude(best, scale):
+    ax = axes()
+    plot_best(ax, records_with(best), maximum=max(*best, 0.0))
+    assert ax.get_yscale() == scale
+    low, high = ax.get_ylim()
+    assert low < min(best) <= max(*best, 0.0) < high or scale == "linear"
+    ax.figure.canvas.draw()
+
+
+def test_four_panels_stand_in_two_rows(run):
+    made = run()
+    declined = [
+        msgspec.structs.replace(
+            record, samples=[msgspec.structs.replace(one, measurement=None, declined=True) for one in record.samples]
+        )
+        for record in made.records
+    ]
+    figure = regret_figure(declined, made.world)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["Found", "Regret", "Map error", "Energy"]
+    assert figure.get_figwidth() < 10
