@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from threadpoolctl import threadpool_limits
 
-from swarmbo.acquisition import DECHBO, Auto, DuMBO, ExpectedImprovement, JointAcquisition, Thompson
+from swarmbo.acquisition import DECHBO, Acquisition, Auto, DuMBO, ExpectedImprovement, Thompson
 from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation
@@ -45,7 +45,7 @@ GRAPHS: dict[str, dict[str, list[str]]] = {
     "3 x 3 grid of pairs": PAIRS_OF_GRID,
     "chain of 4 quadruples": {f"f{i}": [f"x{3 * i + j}" for j in range(4)] for i in range(4)},
 }
-ACQUISITIONS: dict[str, tuple[JointAcquisition, tuple[int, ...]]] = {  # and numbers of evaluations
+ACQUISITIONS: dict[str, tuple[Acquisition, tuple[int, ...]]] = {  # and numbers of evaluations
     "auto": (Auto(), (40, 100)),
     "DEC-HBO": (DECHBO(), (40, 100)),
     "DuMBO": (DuMBO(), (40, 100)),

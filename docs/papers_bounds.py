@@ -8,7 +8,7 @@ Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/papers_bounds.py
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from swarmbo.acquisition import DECHBO, AddGPUCB, DuMBO, JointAcquisition
+from swarmbo.acquisition import DECHBO, Acquisition, AddGPUCB, DuMBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model import JointSituation, Learned
@@ -53,9 +53,9 @@ def drawn(graph: FactorGraph, U: np.ndarray, rng: np.random.Generator) -> np.nda
     return total
 
 
-def methods(graph: FactorGraph) -> dict[str, JointAcquisition]:
+def methods(graph: FactorGraph) -> dict[str, Acquisition]:
     """The papers' bounds that a graph allows, by name."""
-    kinds: dict[str, JointAcquisition] = {
+    kinds: dict[str, Acquisition] = {
         "DEC-HBO, practical": DECHBO(),
         "DEC-HBO, theory": DECHBO(beta="theory"),
         "DuMBO, practical": DuMBO(),
@@ -77,7 +77,7 @@ def trial(graph: FactorGraph, t: int, seed: int, *, fitted: bool) -> tuple[dict[
     now = JointSituation(
         graph, Domain(np.zeros(n), np.ones(n)), history, np.zeros((0, n)), "total", None, 1, None, seed
     )
-    model = JointAcquisition().learn(now, SETTINGS, None if fitted else Learned(truth(graph), fitted_at=t))
+    model = Acquisition().learn(now, SETTINGS, None if fitted else Learned(truth(graph), fitted_at=t))
     mean, std = model.posterior(U[t:])
     bounds = {name: total_value(kind.local_functions(now, model), U[t:]) for name, kind in methods(graph).items()}
     bounds["mu + 2 sigma"] = mean + 2.0 * std

@@ -60,7 +60,7 @@ class Team(AskTell):
         belief: What the team thinks: a kind's name, its settings, or a table. So are the next three. Each by default
             what suits the problem: ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``db-gp-ucb`` and
             ``exact`` in a field.
-        acquisition: What a query is worth; of a function also an instance of your own subclass of ``JointAcquisition``.
+        acquisition: What a query is worth; of a function also an instance of your own subclass of ``Acquisition``.
         coordination: How the agents agree on it; also an object of your own, see ``swarmbo.deciding.setup.Maximiser``.
         transport: How messages travel.
         seed: Drives everything random, >= 0.

@@ -1,10 +1,15 @@
 """What a query is worth, as local functions over the scopes of a factor graph."""
 
+from swarmbo.acquisition.acquisition import Acquisition as Acquisition
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB as AddGPUCB
 from swarmbo.acquisition.auto import Auto as Auto
 from swarmbo.acquisition.belief_functions import BeliefFunctions as BeliefFunctions
 from swarmbo.acquisition.box_functions import BoxFunctions as BoxFunctions
 from swarmbo.acquisition.chain import chains as chains, shortest_path_order as shortest_path_order
+from swarmbo.acquisition.chain_acquisition import (
+    ChainAcquisition as ChainAcquisition,
+    local_acquisition as local_acquisition,
+)
 from swarmbo.acquisition.db_gp_ucb import DBGPUCB as DBGPUCB
 from swarmbo.acquisition.dec_hbo import DECHBO as DECHBO
 from swarmbo.acquisition.dumbo import DuMBO as DuMBO
@@ -12,14 +17,8 @@ from swarmbo.acquisition.egp import EGPEI as EGPEI, EGPTS as EGPTS
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement as ExpectedImprovement
 from swarmbo.acquisition.in_turn import choose_in_turn as choose_in_turn
 from swarmbo.acquisition.information import Information as Information
-from swarmbo.acquisition.joint_acquisition import JointAcquisition as JointAcquisition
-from swarmbo.acquisition.local_problem import (
-    ChainAcquisition as ChainAcquisition,
-    LocalProblem as LocalProblem,
-    local_acquisition as local_acquisition,
-    worth_of as worth_of,
-)
-from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth
+from swarmbo.acquisition.local_problem import LocalProblem as LocalProblem
+from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth, Worth as Worth
 from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta as beta
 from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation

@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
+from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.additive_schedules import BetaName, group_beta, practical_beta
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.groupings import check_disjoint, graph_of_groups, random_groups
@@ -20,7 +20,7 @@ from swarmbo.settings import Count, Positive, ProperFraction
 
 
 @kind("acquisition", FUNCTION)
-class AddGPUCB(JointAcquisition, frozen=True, tag="add-gp-ucb"):
+class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     """Sum over disjoint groups of mu_j + sqrt(beta) sigma_j (Kandasamy et al. 2015, eq. (9) and algorithm 1).
 
     With ``groups = "learned"`` the scopes of the team's graph are not used. Every ``learn_every`` evaluations the

@@ -6,11 +6,11 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.acquisition.split_improvements import SplitImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
@@ -40,7 +40,7 @@ _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a l
 
 
 @kind("acquisition", FUNCTION)
-class Auto(JointAcquisition, frozen=True, tag="auto"):
+class Auto(Acquisition, frozen=True, tag="auto"):
     """Outcomes made easier to model, a trust region around the incumbent, and a rule that suits what is observed.
 
     | what is observed | models, chosen by evidence | rule | box |

@@ -2,7 +2,7 @@
 
 import math
 
-from swarmbo.acquisition.local_problem import ChainAcquisition
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.situation import Situation

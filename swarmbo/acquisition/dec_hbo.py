@@ -3,6 +3,7 @@
 import math
 from typing import Annotated, Literal
 
+from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.additive_schedules import (
     ContinuousBetaName,
     continuous_beta,
@@ -12,7 +13,6 @@ from swarmbo.acquisition.additive_schedules import (
 )
 from swarmbo.acquisition.averaged_bounds import AveragedBounds, Sampled, sampled_beliefs
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
@@ -21,7 +21,7 @@ from swarmbo.settings import Positive, ProperFraction, within
 
 
 @kind("acquisition", FUNCTION)
-class DECHBO(JointAcquisition, frozen=True, tag="dec-hbo"):
+class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     """Sum over factors of mu_i + sqrt(beta) sigma_i (Hoang et al. 2018, eq. (2)).
 
     The sum of the sigma_i is at least the standard deviation of the sum, so this explores more than GP-UCB would. The

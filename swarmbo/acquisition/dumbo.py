@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.additive_schedules import BetaName, finite_beta, practical_beta
 from swarmbo.acquisition.belief_functions import BeliefFunctions
 from swarmbo.acquisition.box_functions import Received
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
@@ -87,7 +87,7 @@ class NeighbourhoodBounds(BeliefFunctions):
 
 
 @kind("acquisition", FUNCTION)
-class DuMBO(JointAcquisition, frozen=True, tag="dumbo"):
+class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     """mu + sqrt(beta) sum_i sqrt(sum over k in N_i of sigma_k² / |N_k|²) (Bardou et al. 2024, eqs. (8) and (9)).
 
     On a complete graph of factors the root is that of the sum of all variances; on disjoint factors it is Add-GP-UCB's

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from swarmbo.acquisition.expected_improvement import ExpectedImprovement, LogImprovements
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.acquisition.acquisition import Acquisition
+from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.model.ensemble_model import EnsembleModel
 from swarmbo.belief.model.incumbents import starting_points
@@ -15,7 +15,7 @@ from swarmbo.rng import stream
 
 
 @kind("acquisition", FUNCTION)
-class EGPTS(JointAcquisition, frozen=True, tag="egp-ts"):
+class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
     """Thompson sampling from an ensemble: draw a member by weight, then a function from its posterior.
 
     Source: Lu, Polyzos, Li & Giannakis 2022, eqs. (8) and (9) and algorithm 1; it wants ``belief = "ensemble"``, where
@@ -50,7 +50,7 @@ class EGPTS(JointAcquisition, frozen=True, tag="egp-ts"):
 
 
 @kind("acquisition", FUNCTION)
-class EGPEI(ExpectedImprovement, frozen=True, tag="egp-ei"):
+class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
     """Expected improvement under one model of an ensemble, drawn by weight.
 
     Source: Lu, Polyzos, Li & Giannakis 2022, appendix E: the rule is that of ``expected-improvement``, for the exact
@@ -71,7 +71,7 @@ class EGPEI(ExpectedImprovement, frozen=True, tag="egp-ei"):
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:
         """The factors' log expected improvements under the drawn member."""
-        return super().local_functions(situation, require_ensemble(model, "egp-ei"))
+        return LogImprovements.over_incumbent(require_ensemble(model, "egp-ei").belief)
 
 
 def require_ensemble(model: Model, kind: str) -> EnsembleModel:

@@ -1,4 +1,4 @@
-"""Expected improvement over the incumbent, factor by factor."""
+"""Expected improvement over the incumbent: of a function factor by factor, in a field agent by agent."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,16 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.belief_functions import BeliefFunctions
 from swarmbo.acquisition.box_functions import Received
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition
+from swarmbo.acquisition.joint_improvement import JointImprovement
 from swarmbo.acquisition.log_improvement import log_improvement
+from swarmbo.acquisition.situation import Situation
+from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
-from swarmbo.registry import FUNCTION, kind
+from swarmbo.registry import FIELD, FUNCTION, kind
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,6 +31,11 @@ class LogImprovements(BeliefFunctions):
     """
 
     reference: Float[np.ndarray, " n"]
+
+    @classmethod
+    def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
+        """On the whole unit cube, over the best of what was evaluated."""
+        return cls.on_cube(belief, reference=incumbent(belief))
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's log expected improvement; the improvement is in the unit the belief is about."""
@@ -48,17 +56,25 @@ class LogImprovements(BeliefFunctions):
         return value, by_mean[..., None] * moments.dmean + (0.5 * by_std / std)[..., None] * moments.dvar
 
 
-@kind("acquisition", FUNCTION)
-class ExpectedImprovement(JointAcquisition, frozen=True, tag="expected-improvement"):
-    """Sum over factors of the log expected improvement of f_i(x_i) over f_i at the incumbent.
+@kind("acquisition", FIELD, FUNCTION)
+class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improvement"):
+    """Expected improvement over the best known value, in a field or of a function.
 
-    With one factor this is log expected improvement. With several it is a heuristic that splits: every factor asks for
-    an improvement of its own share, where the expected improvement of the sum would let one pay for another. The
-    incumbent is the evaluated point with the largest posterior mean; where factors are observed one by one, it is put
-    together from the best point of each connected part.
+    In a field it is that of the batch: E[max(f(x_1), …, f(x_N), best) - best], with the largest posterior mean over
+    all measured places as the best. It splits exactly into what each agent adds to its successors in the chain, of
+    which it sees the next B (``joint_improvement``). Where measurements have a price, one is worth it if it adds more.
+
+    Of a function it is a sum over factors, of the log expected improvement of f_i(x_i) over f_i at the incumbent. With
+    one factor this is log expected improvement. With several it is a heuristic that splits: every factor asks for an
+    improvement of its own share, where the expected improvement of the sum would let one pay for another. The incumbent
+    is the evaluated point with the largest posterior mean; where factors are observed one by one, it is put together
+    from the best point of each connected part.
+
+    The settings are those of ``ChainAcquisition``, for fields; nothing is set for functions.
 
     Source:
-        Mockus et al. 1978, Jones et al. 1998, for expected improvement; Ament et al. 2023 for its logarithm.
+        Mockus et al. 1978, Jones et al. 1998, for expected improvement; Ginsbourger et al. 2010 for that of a batch;
+        Ament et al. 2023 for its logarithm.
 
     Example:
         >>> import swarmbo as sb
@@ -67,8 +83,16 @@ class ExpectedImprovement(JointAcquisition, frozen=True, tag="expected-improveme
         >>> team.attach(x[:, None], -((x - 0.44) ** 2))  # 0.4 is the best yet, the maximum is next to it
         >>> bool(abs(team.ask().point["x"] - 0.44) < 0.03)
         True
+        >>> field, line = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition="expected-improvement"), x[:, None]
+        >>> field.attach(line[::2], [0.0, 1.0, 1.0, 0.0, 0.0, 0.0])  # as much at 0.2 as at 0.4
+        >>> sorted(round(float(place[0]), 1) for place in field.ask({"a": line, "b": line}).points.values())
+        [0.3, 0.4]
     """
+
+    def worth(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
+        """Improvements on the largest posterior mean where somebody has measured."""
+        return JointImprovement(situation.best_measured())
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:
         """The factors' log expected improvements."""
-        return LogImprovements.on_cube(model.belief, reference=incumbent(model.belief))
+        return LogImprovements.over_incumbent(model.belief)

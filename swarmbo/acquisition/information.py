@@ -5,7 +5,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.local_problem import ChainAcquisition
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
 from swarmbo.registry import FIELD, kind

@@ -1,10 +1,14 @@
-"""What one measurement is worth by itself, in the unit of the field."""
+"""What one measurement is worth by itself, and given those of others, in the unit of the field."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
+
+from swarmbo.acquisition.markov import Block, conditional_variances
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
@@ -14,9 +18,70 @@ def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     return mean
 
 
+class Worth(ABC):
+    """The rule by which places are ranked and batches valued, from what is believed of them jointly.
+
+    The value of a batch is a sum with a term for each agent: what its place is worth given those of its successors.
+    ``idle`` is what it is worth not to measure: a measurement is declined if it brings no more than this and its price.
+    """
+
+    idle: float
+    in_order: ClassVar[bool] = False  # whether shortlists are sorted by rank, so that agreements break ties by it
+
+    @abstractmethod
+    def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """What places are worth one by one."""
+
+    @abstractmethod
+    def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
+        """What the first agent's candidates are worth less a price, given each choice of its successors' candidates.
+
+        Args:
+            block: What is believed of them. Successors that decline change nothing.
+            price: Of a measurement, in the unit of the field; who declines pays none, and has ``idle``.
+
+        Returns:
+            One axis per agent.
+        """
+
+    def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """By what single places are ordered: as by ``single``, and in finer steps where that would round."""
+        return self.single(mean, var)
+
+    def of_first(
+        self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
+    ) -> float:
+        """What the first of some places is worth given the others.
+
+        Args:
+            mean: Of all of them.
+            cov: Their covariance, without noise.
+            to_the_letter: With the noise of others as the rule's source has it, where that is another.
+        """
+        return float(self.table(Block.of_single(mean, cov), 0.0).item())
+
+    def best(
+        self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"], price: float | None = None
+    ) -> int | None:
+        """The place that is worth most by itself; None where declining is worth more.
+
+        Args:
+            mean: Of at least one place.
+            var: Likewise.
+            price: Of a measurement, in the unit of the field; None for an agent that measures in any case.
+        """
+        chosen = int(self.rank(mean, var).argmax())
+        if (
+            price is not None
+            and self.single(mean[chosen : chosen + 1], var[chosen : chosen + 1])[0] - price <= self.idle
+        ):
+            return None
+        return chosen
+
+
 @dataclass(frozen=True)
-class LocalWorth:
-    """The rule by which places are ranked.
+class LocalWorth(Worth):
+    """What is expected somewhere, and what is learned there.
 
     A single place is worth merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by what the place
     tells beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi), Psi the conditional variance of its
@@ -59,16 +124,20 @@ class LocalWorth:
         """Variance of the noise in what neighbours measure."""
         return self.noise_variance if self.neighbours_noise is None else self.neighbours_noise
 
-    def best(
-        self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"], price: float | None = None
-    ) -> int | None:
-        """The place that is worth most by itself; None where declining is worth more.
+    def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
+        """w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB) - price."""
+        # who declines changes no conditional variance: it has no covariance, whatever its own variance
+        variances = [block.variances[0]] + [
+            np.where(there, var + self.told_noise, self.noise_variance)
+            for var, there in zip(block.variances[1:], block.measures[1:], strict=True)
+        ]
+        merit = np.where(block.measures[0], self.merit(block.means[0]) - price, self.idle)
+        return block.on_axes(merit, 0) + self.gain(conditional_variances(block.covariances, variances))
 
-        Args:
-            mean: Of at least one place.
-            var: Likewise.
-            price: Of a measurement, in the unit of the field; None for an agent that measures in any case.
-        """
-        worth = self.single(mean, var)
-        chosen = int(worth.argmax())
-        return None if price is not None and worth[chosen] - price <= self.idle else chosen
+    def of_first(
+        self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
+    ) -> float:
+        """The same of one choice; to the letter others measure with the noise that Psi is scaled by."""
+        told = cov[1:, 1:] + (self.noise_variance if to_the_letter else self.told_noise) * np.eye(len(mean) - 1)
+        var = cov[0, 0] - cov[0, 1:] @ np.linalg.solve(told, cov[1:, 0])
+        return float(self.merit(mean[:1])[0] + self.gain(var))

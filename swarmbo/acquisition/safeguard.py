@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.local_worth import Worth
 from swarmbo.belief import PlaceBelief
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes, multicast_traffic
@@ -54,7 +54,7 @@ class Safeguard:
     chains: tuple[tuple[str, ...], ...]
     order: int
     beliefs: Mapping[str, PlaceBelief]
-    worths: Mapping[str, LocalWorth]
+    worths: Mapping[str, Worth]
     prices: Mapping[str, float]
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
     shared: bool
@@ -137,11 +137,9 @@ class Safeguard:
         moments: "_Moments",
     ) -> float:
         """The local acquisition of an agent that measures, given where some others do."""
-        worth = self.worths[agent]
         mean, cov = moments.of(self.beliefs[agent], [place, *ahead])
-        told = cov[1:, 1:] + (worth.noise_variance if sight.to_the_letter else worth.told_noise) * np.eye(len(ahead))
-        var = cov[0, 0] - cov[0, 1:] @ np.linalg.solve(told, cov[1:, 0])
-        return float(worth.merit(mean[:1])[0] + worth.gain(var)) - self.prices.get(agent, 0.0)
+        value = self.worths[agent].of_first(mean, cov, sight.to_the_letter)
+        return value - self.prices.get(agent, 0.0)
 
 
 class _Moments:

@@ -8,15 +8,14 @@ that the list is dense where the promise is highest). The place of highest UCB i
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.local_worth import Worth
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.views import JointMoments
 
 
-def shortlist(
-    belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, worth: LocalWorth
-) -> Int[np.ndarray, " s"]:
-    """Indices of the shortlisted places, in the order in which they were picked.
+def shortlist(belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, worth: Worth) -> Int[np.ndarray, " s"]:
+    """Indices of the shortlisted places, in the order in which they were picked; all of them in their own order, unless
+    the rule wants it otherwise.
 
     Args:
         belief: With posterior mean and covariance.
@@ -25,16 +24,17 @@ def shortlist(
         worth: What a place is good for.
     """
     if len(places) <= size:
-        return np.arange(len(places))
+        listed = np.arange(len(places))
+        return listed[np.argsort(-worth.rank(*belief.posterior(places)), kind="stable")] if worth.in_order else listed
     cache = belief.posterior_cache(places)
     spread = greedy_batch(cache, belief.noise_variance, size - size // 2, worth)
-    upper = worth.single(cache.mean, cache.var)
+    upper = worth.rank(cache.mean, cache.var)
     upper[spread] = -np.inf
     dense = np.argsort(-upper, kind="stable")[: size // 2]
     return np.concatenate([spread, dense])
 
 
-def greedy_batch(cache: JointMoments, noise_variance: float, size: int, worth: LocalWorth) -> Int[np.ndarray, " s"]:
+def greedy_batch(cache: JointMoments, noise_variance: float, size: int, worth: Worth) -> Int[np.ndarray, " s"]:
     """Pick places one by one, each as if those before it had been measured (GP-BUCB's rule, Desautels et al. 2014).
 
     Args:
@@ -48,7 +48,7 @@ def greedy_batch(cache: JointMoments, noise_variance: float, size: int, worth: L
     """
     everywhere = np.arange(len(cache.mean))
     var = cache.var.copy()
-    score = worth.single(cache.mean, var)
+    score = worth.rank(cache.mean, var)
     rows = np.empty((size, len(var)))  # of the Cholesky factor of the picks' covariance, extended pick by pick
     picks: list[int] = []
     for n in range(size):
@@ -57,6 +57,6 @@ def greedy_batch(cache: JointMoments, noise_variance: float, size: int, worth: L
         row = cache.cov(everywhere[pick : pick + 1], everywhere)[0] - rows[:n, pick] @ rows[:n]
         rows[n] = row / np.sqrt(max(var[pick], 0.0) + noise_variance)
         var = np.maximum(var - rows[n] ** 2, 0.0)
-        score = worth.single(cache.mean, var)
+        score = worth.rank(cache.mean, var)
         score[picks] = -np.inf
     return np.array(picks)

@@ -34,6 +34,8 @@ class Situation:
         prices: What a measurement costs agents that may decline it, in the unit of the field; others measure in any
             case.
         level: The level that the world is watched for; None where there is none.
+        measured: Where measurements were made (m, d), as far as whoever looks at the situation knows.
+        measured_by: The same for agents with beliefs of their own.
         required: How likely measurements must be to succeed, by what each agent knows of failures; agents that know of
             none are missing.
     """
@@ -50,6 +52,8 @@ class Situation:
     seed: int
     prices: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
     level: float | None = None
+    measured: Float[np.ndarray, "m d"] | None = None
+    measured_by: Mapping[str, Float[np.ndarray, "m d"]] = field(default_factory=lambda: dict[str, np.ndarray]())
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
 
     def likely(self) -> "Situation":
@@ -75,11 +79,17 @@ class Situation:
     def seen_by(self, agent: str) -> "Situation":
         """The same with what an agent believes itself; this one where all share a belief."""
         own = view_of(self.belief, agent)
-        return self if own is self.belief else replace(self, belief=own)
+        return self if own is self.belief else replace(self, belief=own, measured=self.measured_by.get(agent))
 
     def best_mean(self) -> float:
         """The largest posterior mean over everything that anybody can measure in this round."""
         return max(float(self.belief.posterior_mean(self.candidates[agent]).max()) for agent in self.movers)
+
+    def best_measured(self) -> float:
+        """The largest posterior mean over all places that were measured; before that, over what is in reach."""
+        if self.measured is None or not len(self.measured):
+            return self.best_mean()
+        return float(self.belief.posterior_mean(np.unique(self.measured, axis=0)).max())
 
     @property
     def moment(self) -> Moment:

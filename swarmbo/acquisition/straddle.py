@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.information import information_scale
-from swarmbo.acquisition.local_problem import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
 from swarmbo.errors import ConfigError

@@ -1,7 +1,7 @@
 """Which acquisitions can work on scopes that are learned."""
 
+from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import OutcomeMode
 from swarmbo.belief.structure import RandomBlocks, SampledStructure
@@ -10,7 +10,7 @@ from swarmbo.errors import ConfigError
 _AT = "$.belief.structure"
 
 
-def check_structure(settings: AdditiveGPSettings, acquisition: JointAcquisition, outcomes: OutcomeMode) -> None:
+def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outcomes: OutcomeMode) -> None:
     """Refuse a structure to be learned where that makes no sense.
 
     Raises:

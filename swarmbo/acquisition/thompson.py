@@ -1,19 +1,24 @@
-"""Thompson sampling: maximise a function drawn from the posterior, which splits exactly into one per factor."""
+"""Thompson sampling: maximise what is drawn from the posterior; of a function it splits exactly into one per factor."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition
+from swarmbo.acquisition.field_draw import FieldDraw
+from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.situation import Situation
+from swarmbo.belief import PlaceBelief, Views, view_of
 from swarmbo.belief.features.feature_sample import FeatureSample
 from swarmbo.belief.gp.path_sample import PathSample
 from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
-from swarmbo.registry import FUNCTION, kind
+from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Even
 
@@ -41,16 +46,24 @@ class SampledFunctions(BoxFunctions):
         return self.sample.value_and_gradient(stack, U)
 
 
-@kind("acquisition", FUNCTION)
-class Thompson(JointAcquisition, frozen=True, tag="thompson"):
-    """Additive Thompson sampling (Thompson 1933) by pathwise conditioning (Wilson et al. 2020, eq. (9)).
+@kind("acquisition", FIELD, FUNCTION)
+class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
+    """Thompson sampling (Thompson 1933): what was drawn from the posterior is maximised.
 
-    Every factor draws from a stream of its own, so its owner can draw alone; what ties the factors together is one
-    number per observation that each of them tells the others. A query asked while others are out draws anew, which
-    is what makes the points of a batch differ.
+    In a field each agent draws the field at all places that it can reach, jointly, from a stream of its own, and is
+    worth what its draw says of its place: draws that differ are what spreads a batch (Kandasamy et al. 2018). What is
+    left to agree on is that no two go to one place. Where measurements have a price, one is worth it if the draw is
+    above the best known value by more than that.
+
+    Of a function there is one joint draw of all factors, by pathwise conditioning (Wilson et al. 2020, eq. (9)). Every
+    factor draws from a stream of its own, so its owner can draw alone; what ties the factors together is one number per
+    observation that each of them tells the others. A query asked while others are out draws anew, which is what makes
+    the points of a batch differ.
 
     Args:
-        n_features: Random features of each factor's prior draw, an even number >= 2.
+        n_features: Of a function: random features of each factor's prior draw, an even number >= 2.
+
+    The other settings are those of ``ChainAcquisition``, for fields.
 
     Example:
         >>> import swarmbo as sb
@@ -61,7 +74,22 @@ class Thompson(JointAcquisition, frozen=True, tag="thompson"):
         True
     """
 
+    for_functions: ClassVar[tuple[str, ...]] = ("n_features",)
+
     n_features: Even = 512
+
+    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+        """What was drawn, and nothing for what is learned; idle agents are worth the best known value."""
+        idle = situation.best_measured() if situation.prices else 0.0
+        return LocalWorth(0.0, 0.0, situation.belief.prior_variance, idle=idle)
+
+    def valued_by(self, situation: Situation) -> PlaceBelief:
+        """A draw for each agent that has somewhere to go."""
+        draws: dict[str, PlaceBelief] = {}
+        for agent in situation.movers:
+            rng = stream(situation.seed, "thompson", agent=agent, round=situation.round)
+            draws[agent] = FieldDraw.of(view_of(situation.belief, agent), situation.candidates[agent], rng)
+        return Views(draws, next(iter(draws))) if draws else situation.belief
 
     def local_functions(self, situation: JointSituation, model: Model) -> SampledFunctions:
         """A draw for this round."""

@@ -1,6 +1,6 @@
 """One agent after the other."""
 
-from swarmbo.acquisition import ChainAcquisition, Decision, Situation, choose_in_turn, worth_of
+from swarmbo.acquisition import Acquisition, Decision, Situation, choose_in_turn
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
@@ -26,9 +26,9 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
         False
     """
 
-    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
+    def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose in turn, by what the acquisition says of single places."""
-        points = choose_in_turn(situation, worth_of(acquisition, situation))
+        points = choose_in_turn(situation, acquisition.alone(situation))
         routes = Routes(situation.agents, situation.links)
         traffic = Traffic()
         for n, sender in enumerate(situation.movers):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swarmbo.acquisition import ChainAcquisition, Decision, Situation, worth_of
+from swarmbo.acquisition import Acquisition, Decision, Situation
 from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
@@ -24,13 +24,11 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
         True
     """
 
-    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
+    def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose by mean + sqrt(beta) std, or what else the acquisition says a place is worth."""
-        worth = worth_of(acquisition, situation)
-        points: dict[str, np.ndarray] = {}
+        choose, points = acquisition.alone(situation), dict[str, np.ndarray]()
         for agent in situation.movers:
-            mean, var = view_of(situation.belief, agent).posterior(situation.candidates[agent])
-            chosen = worth.best(mean, var, situation.prices.get(agent))
+            chosen = choose(agent, view_of(situation.belief, agent), situation.candidates[agent])
             if chosen is not None:
                 points[agent] = situation.candidates[agent][chosen]
         return Decision(points, SolveReport(status="not_needed"))

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import ChainAcquisition, Decision, Situation
+from swarmbo.acquisition import Acquisition, Decision, Situation
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
@@ -30,7 +30,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
         True
     """
 
-    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
+    def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Follow the way-points; the acquisition is not looked at."""
         if situation.domain.n_dims != 2:
             raise ConfigError(

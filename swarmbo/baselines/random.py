@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import ChainAcquisition, Decision, Situation
+from swarmbo.acquisition import Acquisition, Decision, Situation
 from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.records import SolveReport
@@ -28,7 +28,7 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
         True
     """
 
-    def decide(self, situation: Situation, acquisition: ChainAcquisition) -> Decision:
+    def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose with one named random stream per agent and round; the acquisition is not looked at."""
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:

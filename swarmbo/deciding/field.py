@@ -17,6 +17,7 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field_belief import (
     TeamBelief,
     empty_belief,
+    known_places,
     measured_places,
     required_of,
     saved_belief,
@@ -108,6 +109,7 @@ class FieldLearner:
         fitted = self.fitted(log)
         after = replace(fitted, belief=fitted.belief.at(now))
         belief = with_pending(after.belief, log, now)
+        measured, measured_by = known_places(after.belief, problem.box.n_dims)
         situation = Situation(
             agents=agents,
             candidates=candidates,
@@ -121,6 +123,8 @@ class FieldLearner:
             seed=setup.seed,
             prices=prices,
             level=offers.level,
+            measured=measured,
+            measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),
         )
         decision = decide(situation, setup.acquisition, setup.coordination, setup.transport)

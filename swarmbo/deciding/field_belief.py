@@ -195,3 +195,13 @@ def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
 def measured_places(belief: TeamBelief, n_dims: int) -> Float[np.ndarray, "n d"]:
     """Where the team has measured (n, d), physical; of several beliefs where its spokesman has."""
     return (belief.places if isinstance(belief, FusedBelief) else belief.X)[:, :n_dims]
+
+
+def known_places(
+    belief: TeamBelief, n_dims: int
+) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
+    """Where the team has measured, as far as its spokesman knows; and as each agent with a belief of its own does."""
+    if not isinstance(belief, FusedBelief):
+        return belief.X[:, :n_dims], {}
+    by_agent = {agent: belief.reports(agent)[0][:, :n_dims] for agent in belief.agents}
+    return by_agent[belief.spokesman], by_agent

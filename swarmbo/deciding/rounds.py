@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import (
+    Acquisition,
     BoxFunctions,
     ChainAcquisition,
     Decision,
-    JointAcquisition,
     LocalProblem,
     Situation,
 )
@@ -95,7 +95,7 @@ def decide(
 def learned_model(
     situation: JointSituation,
     belief: JointBelief,
-    acquisition: JointAcquisition,
+    acquisition: Acquisition,
     previous: Learned | None,
     last: Model | None,
 ) -> Model:
@@ -118,7 +118,7 @@ def learned_model(
 def decide_joint(
     situation: JointSituation,
     model: Model,
-    acquisition: JointAcquisition,
+    acquisition: Acquisition,
     coordination: Maximiser | JointPolicy,
     transport: InProcess,
 ) -> tuple[Float[np.ndarray, " n"], SolveReport]:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from msgspec import UNSET
 from numpy.typing import ArrayLike
 
-from swarmbo.acquisition import EGPEI, EGPTS, ChainAcquisition, Decision, JointAcquisition
+from swarmbo.acquisition import EGPEI, EGPTS, Acquisition, ChainAcquisition, Decision
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.structure_check import check_structure
 from swarmbo.belief import ExactGPSettings
@@ -29,7 +29,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.own_code import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
-from swarmbo.registry import FIELD, FUNCTION, SLOTS, Slot, Team, is_kind, name_of, settings_of
+from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
@@ -121,7 +121,8 @@ class Role:
     Args:
         methods: What it must have of its own, and the arguments of each.
         enough: How many of them.
-        base: What it must derive from.
+        base: What it must derive from. Its own methods do not count.
+        abstract: Classes derived from that whose methods do not count either.
         in_words: The same in words.
     """
 
@@ -129,6 +130,7 @@ class Role:
     in_words: str
     base: type = object
     enough: int = 1
+    abstract: tuple[type, ...] = ()
 
     def require(self, own: type, name: str, at: str) -> None:
         """Refuse a class that is none.
@@ -142,7 +144,8 @@ class Role:
             ConfigError: If it derives from something else, lacks a method, or one takes other arguments.
         """
         there = {method: getattr(own, method) for method in self.methods if callable(getattr(own, method, None))}
-        there = {method: taken for method, taken in there.items() if taken is not getattr(self.base, method, None)}
+        for base in (self.base, *self.abstract):
+            there = {method: taken for method, taken in there.items() if taken is not getattr(base, method, None)}
         if not issubclass(own, self.base) or len(there) < self.enough:
             raise ConfigError(f"got {name}; wanted {self.in_words}", at=at)
         for method, taken in there.items():
@@ -155,13 +158,15 @@ class Role:
 ROLES: Mapping[tuple[Slot, Team], Role] = {
     ("acquisition", FIELD): Role(
         {"worth": ("situation", "n_agents"), "local_problem": ("situation",)},
-        "your subclass of swarmbo.ChainAcquisition, with worth(situation, n_agents) or local_problem(situation)",
-        base=ChainAcquisition,
+        "your subclass of swarmbo.ChainAcquisition with worth(situation, n_agents), or of swarmbo.Acquisition with "
+        "local_problem(situation)",
+        base=Acquisition,
+        abstract=(ChainAcquisition,),
     ),
     ("acquisition", FUNCTION): Role(
         {"local_functions": ("situation", "model")},
-        "your subclass of swarmbo.JointAcquisition, with local_functions(situation, model)",
-        base=JointAcquisition,
+        "your subclass of swarmbo.Acquisition, with local_functions(situation, model)",
+        base=Acquisition,
     ),
     ("coordination", FIELD): Role(
         {"solve": ("graph", "tables", "links"), "decide": ("situation", "acquisition")},
@@ -213,14 +218,14 @@ def part(slot: Slot, given: object, team: Team) -> Any:
     return given
 
 
-def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> None:
+def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
     """Refuse an acquisition that can't read a belief.
 
     Raises:
         ConfigError: If it needs an ensemble and there is none, or makes models of its own of what must be one.
     """
     if isinstance(belief, EnsembleSettings):
-        if type(acquisition).learn is not JointAcquisition.learn:
+        if type(acquisition).learn is not Acquisition.learn:
             raise ConfigError(
                 f"got {name_of(acquisition)!r}, which makes models of its own, with belief = 'ensemble'; wanted one "
                 "that reads the belief: 'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'",
@@ -229,6 +234,24 @@ def check_belief_fits(belief: JointBelief, acquisition: JointAcquisition) -> Non
     elif isinstance(belief, AdditiveGPSettings) and isinstance(acquisition, EGPTS | EGPEI):
         got = f"got {name_of(belief)!r} with acquisition {name_of(acquisition)!r}"
         raise ConfigError(f"{got}; wanted 'ensemble'", at="$.belief.kind")
+
+
+def check_of_account(acquisition: Acquisition, team: Team) -> None:
+    """Refuse settings that would change nothing.
+
+    Args:
+        acquisition: Whose.
+        team: What they are of.
+
+    Raises:
+        ConfigError: If one of an acquisition for both kinds of team is set that only the other kind looks at.
+    """
+    for field in acquisition.for_fields if team == FUNCTION else acquisition.for_functions:
+        got, names = getattr(acquisition, field), acquisition.__struct_fields__
+        if got != acquisition.__struct_defaults__[names.index(field) - len(names)]:
+            raise ConfigError(
+                f"got {got!r}, which changes nothing for {TEAMS[team]}; leave it out", at=f"$.acquisition.{field}"
+            )
 
 
 def to_plain(part: object) -> Any:
@@ -329,6 +352,7 @@ class Setup:
         parts: dict[str, Any] = {
             slot: part(slot, DEFAULT_KINDS[team][slot] if given[slot] is UNSET else given[slot], team) for slot in SLOTS
         }
+        check_of_account(parts["acquisition"], team)
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
             if isinstance(parts["belief"], AdditiveGPSettings):

@@ -1,5 +1,6 @@
 """Acquisitions, planners, solvers and beliefs that swarmbo does not know are accepted by teams in a field."""
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -29,6 +30,23 @@ class BestMean(sb.ChainAcquisition, frozen=True):
 class Relay(sb.ChainAcquisition, frozen=True):
     def local_problem(self, situation):
         return sb.DBGPUCB().local_problem(situation)
+
+
+class Best(sb.Acquisition, frozen=True):
+    """All that a base asks for: a problem of whoever is in the situation."""
+
+    def local_problem(self, situation):
+        graph = sb.FactorGraph.from_scopes({agent.upper(): [agent] for agent in situation.movers})
+        places = {agent: situation.candidates[agent] for agent in situation.movers}
+        tables = {agent.upper(): situation.belief.posterior_mean(places[agent]) for agent in situation.movers}
+        return sb.acquisition.LocalProblem(graph, tables, places)
+
+
+class Joint(Best, frozen=True):
+    """Not what a baseline needs: of everybody, whoever is in the situation."""
+
+    def local_problem(self, situation):
+        return super().local_problem(dataclasses.replace(situation, agents=("a", "b"), candidates=PLACES))
 
 
 class Leftmost:
@@ -92,6 +110,24 @@ def test_settings_of_an_own_acquisition_matter_under_every_way_to_agree():
         for transport in ("in-process", {"kind": "in-process", "as_agents": True}):
             bold = played(acquisition=BestMean(bonus=30.0), coordination=coordination, transport=transport)[1]
             assert bold != played(acquisition=BestMean(), coordination=coordination, transport=transport)[1]
+
+
+@pytest.mark.parametrize("coordination", ["exact", "greedy", "independent"])
+def test_an_own_acquisition_that_only_has_a_problem_runs_under_baselines_too(coordination):
+    team = team_of(acquisition=Best(), coordination=coordination)
+    team.attach(LINE, -((LINE[:, 0] - 0.25) ** 2))
+    points = {agent: float(x[0]) for agent, x in team.ask(PLACES).points.items()}
+    means = dict(zip(LINE[:, 0].tolist(), team.belief.posterior_mean(LINE).tolist(), strict=True))
+    first, second = sorted(means, key=means.__getitem__, reverse=True)[:2]
+    assert points == {"a": first, "b": second if coordination == "greedy" else first}
+    mine, known = (played(acquisition=rule, coordination=coordination)[1] for rule in (Relay(), sb.DBGPUCB()))
+    assert len(mine) == len(known)
+
+
+def test_a_problem_that_is_not_of_one_agent_alone_is_refused_by_baselines():
+    words = r"Joint\.local_problem\(\) returned \('a', 'b'\); wanted a problem of 'a' alone"
+    with pytest.raises(ShapeError, match=words):
+        team_of(acquisition=Joint(), coordination="greedy").ask(PLACES)
 
 
 def test_own_solver_is_given_tables_and_links_and_decides_as_what_it_calls():
@@ -249,8 +285,8 @@ class SaysPrior(Says):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"acquisition": Junk()}, r"test_own_field_kinds:Junk\.worth\(\) returned 3\.0; wanted a LocalWorth"),
-        ({"acquisition": Junk(), "coordination": "greedy"}, r"Junk\.worth\(\) returned 3\.0; wanted a LocalWorth"),
+        ({"acquisition": Junk()}, r"test_own_field_kinds:Junk\.worth\(\) returned 3\.0; wanted a Worth"),
+        ({"acquisition": Junk(), "coordination": "greedy"}, r"Junk\.worth\(\) returned 3\.0; wanted a Worth"),
         (
             {"acquisition": JunkProblem()},
             r"JunkProblem\.local_problem\(\) returned 'problem'; wanted a LocalProblem",

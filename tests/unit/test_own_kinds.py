@@ -18,7 +18,7 @@ class Twin(AddGPUCB, frozen=True, tag="twin"):
     """Add-GP-UCB under another name."""
 
 
-class Fixed(sb.JointAcquisition, frozen=True):
+class Fixed(sb.Acquisition, frozen=True):
     weight: float = 3.0
 
     def local_functions(self, situation, model):

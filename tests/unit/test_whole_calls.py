@@ -88,7 +88,7 @@ def test_a_question_that_ends_in_any_exception_leaves_a_joint_team_where_it_was(
 
 @pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt])
 def test_a_users_own_acquisition_that_raises_changes_nothing(error):
-    class Raises(sb.JointAcquisition, frozen=True, tag="raises"):
+    class Raises(sb.Acquisition, frozen=True, tag="raises"):
         def local_functions(self, situation, model):
             raise error
 

@@ -4,12 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.dec_hbo import DECHBO
 from swarmbo.acquisition.dumbo import DuMBO
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
-from swarmbo.acquisition.joint_acquisition import JointAcquisition
 from swarmbo.acquisition.thompson import Thompson
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import Learned, Model
@@ -35,7 +35,7 @@ BELIEF = AdditiveGPSettings(max_iterations=20)
 OVERLAPPING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
 
 
-def functions_of(kind: JointAcquisition, situation) -> BoxFunctions:
+def functions_of(kind: Acquisition, situation) -> BoxFunctions:
     return kind.local_functions(situation, kind.learn(situation, BELIEF, None))
 
 
@@ -158,7 +158,7 @@ def test_a_setting_out_of_range_is_named(table, field) -> None:
 def test_a_base_without_functions_says_so(situation_of) -> None:
     situation = situation_of(t=2)
     with pytest.raises(NotImplementedError, match="what agents maximise"):
-        JointAcquisition().local_functions(situation, JointAcquisition().learn(situation, BELIEF, None))
+        Acquisition().local_functions(situation, Acquisition().learn(situation, BELIEF, None))
 
 
 def test_functions_without_exchange_publish_nothing(situation_of) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.acquisition import JointAcquisition
+from swarmbo.acquisition import Acquisition
 from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.model import structured
 from swarmbo.belief.model.structured import in_structure, learn_model
@@ -139,7 +139,7 @@ def test_scopes_chosen_without_data_are_chosen_again_with_the_first() -> None:
     assert (blind.structure.chosen_at, seeing.structure.chosen_at) == (0, 1)
 
 
-class Spy(JointAcquisition, frozen=True, tag="spy"):
+class Spy(Acquisition, frozen=True, tag="spy"):
     """Keeps what it was given to learn from."""
 
     seen: list[Any] = msgspec.field(default_factory=list[Any])

@@ -1,0 +1,252 @@
+"""Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.acquisition import Acquisition, Chooser
+from swarmbo.acquisition.chain import chains
+from swarmbo.acquisition.in_turn import choose_in_turn
+from swarmbo.acquisition.local_problem import LocalProblem
+from swarmbo.acquisition.local_worth import Worth
+from swarmbo.acquisition.markov import Block
+from swarmbo.acquisition.safeguard import Safeguard
+from swarmbo.acquisition.shortlist import shortlist
+from swarmbo.acquisition.situation import Situation
+from swarmbo.acquisition.territory import divide, seat, shares_factor
+from swarmbo.belief import PlaceBelief, Views, view_of
+from swarmbo.graph import FactorGraph
+from swarmbo.own_code import checked_as
+from swarmbo.settings import require, within
+
+
+class ChainAcquisition(Acquisition, frozen=True):
+    """Base of acquisitions that split over a chain of agents by the Markov approximation (Daxberger & Low 2017).
+
+    Agent n owns block n of the batch, and its local function is what its place is worth given those of the next B
+    agents of the chain. Subclasses say by ``worth`` what that is: with a ``LocalWorth`` it is
+    w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB), Psi_n|nB the conditional variance of its scaled residual.
+
+    An agent whose measurement has a price may decline: then w_n is what idleness is worth, its place tells nobody
+    anything, and any place is worth w_n less the price.
+
+    Args:
+        markov_order: B, how many agents further along the chain a local acquisition sees, >= 0. With 0 agents only
+            keep out of each other's places.
+        noise_ratio_floor: The gain is computed as if the noise variance were at least this share of the prior
+            variance, 0 to 100. With a good sensor log(1 + variance/noise) hardly tells a place that is nearly known
+            from one that is unknown; the floor keeps the difference. 0 is the paper's rule. Of no account without
+            an information term.
+        candidates: Length of an agent's shortlist, 1 to 4096.
+        table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
+            root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
+            what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> class BestMean(sb.ChainAcquisition, frozen=True):  # goes where most is expected, and learns by the way
+        ...     def worth(self, situation, n_agents=None):
+        ...         belief = situation.belief
+        ...         return sb.LocalWorth(sqrt_beta=0.0, bonus=0.0, noise_variance=belief.noise_variance)
+        >>> line = np.linspace(0.0, 1.0, 21)[:, None]
+        >>> team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=BestMean())
+        >>> team.attach(line, -((line[:, 0] - 0.2) ** 2))
+        >>> team.ask({"a": line}).points["a"].round(2).tolist()
+        [0.2]
+    """
+
+    for_fields: ClassVar[tuple[str, ...]] = ("markov_order", "noise_ratio_floor", "candidates", "table_entries")
+
+    markov_order: int = 2
+    noise_ratio_floor: Annotated[float, within(0, 100)] = 1.0
+    candidates: Annotated[int, within(1, 4096)] = 64
+    table_entries: Annotated[int, within(2**10, 2**28)] = 2**18
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self,
+            "markov_order",
+            # from order 8 on no table is large enough, and the power of a huge one would take for ever
+            lambda v: 0 <= v < 8 and (2 * v + 1) ** (v + 1) <= self.table_entries,
+            f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
+        )
+
+    def worth(self, situation: Situation, n_agents: int | None = None) -> Worth:
+        """What a place is good for in a round.
+
+        Args:
+            situation: What is known.
+            n_agents: How many measure; by default all that have somewhere to go.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what a place is worth")
+
+    def valued_by(self, situation: Situation) -> PlaceBelief:
+        """What places are valued by: what agents believe, unless a subclass draws something else from that.
+
+        Args:
+            situation: What is known.
+        """
+        return situation.belief
+
+    def alone(self, situation: Situation) -> Chooser:
+        """Each takes the place that is worth most by itself; all of its places are looked at.
+
+        Args:
+            situation: What is known.
+        """
+        if type(self).worth is ChainAcquisition.worth:  # it says what agents agree on, in a way of its own
+            return super().alone(situation)
+        choose, valued = _by_worth(worth_of(self, situation), situation), self.valued_by(situation)
+        if valued is situation.belief:
+            return choose  # by what it is told that an agent believes, the choices of others included
+        return lambda agent, belief, places: choose(agent, view_of(valued, agent), places)
+
+    def local_problem(self, situation: Situation) -> LocalProblem | None:
+        """The local acquisitions of one round; None if nobody has anywhere to go.
+
+        Two agents never end at one place: within a factor equal places get -inf; agents that share no factor get
+        disjoint shortlists. An agent for which that leaves no place sits the round out; for the others there is always
+        a joint choice without a clash.
+
+        What agents would choose one after the other is where all of it starts: these places are on the shortlists of
+        those who would choose them and of nobody else that shares no factor with them, and an agent takes those who
+        share no factor with it to measure there. So the best joint choice is worth no less by these tables, and agents
+        don't crowd whom they can't see.
+        """
+        order, valued = self.markov_order, replace(situation, belief=self.valued_by(situation))
+        picks = choose_in_turn(valued, _by_worth(worth_of(self, situation), situation))
+        # who measures in any case must have a place, or they are not the same agents that measure
+        in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
+        groups, places = self._territories(situation, in_turn or {})
+        if not groups:
+            return None
+        arity = min(order + 1, max(map(len, groups)))
+        size = min(max(self.candidates, 2 * order + 1), int(round(self.table_entries ** (1 / arity), 9)))
+        shared = worth_of(self, situation, len(places))
+        seen = {agent: situation.seen_by(agent) for agent in places}  # each by what it believes itself
+        worths = {agent: shared if s is situation else worth_of(self, s, len(places)) for agent, s in seen.items()}
+        views = {agent: view_of(valued.belief, agent) for agent in places}
+        beliefs = _with_the_unseen(views, groups, order, picks)
+        shortlists = {
+            agent: _listed(beliefs[agent], own, size, worths[agent], (in_turn or {}).get(agent))
+            for agent, own in places.items()
+        }
+        for agent in shortlists.keys() & situation.prices.keys():
+            shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
+        scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
+        owners = {f"w_{agent}": agent for agent in places}
+        graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
+        tables = {
+            factor: local_acquisition(
+                beliefs[scope[0]],
+                [shortlists[agent] for agent in scope],
+                worths[scope[0]],
+                situation.prices.get(scope[0], 0.0),
+            )
+            for factor, scope in scopes.items()
+        }
+        safeguard = Safeguard(
+            chains=tuple(groups),
+            order=order,
+            beliefs={agent: views[agent] for agent in situation.movers if agent in views},
+            worths=worths,
+            prices=situation.prices,
+            in_turn=in_turn,
+            shared=not isinstance(valued.belief, Views),
+        )
+        return LocalProblem(graph, tables, shortlists, safeguard)
+
+    def _territories(
+        self, situation: Situation, claims: Mapping[str, Float[np.ndarray, " d"]]
+    ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
+        """The chains, and for each robot in them the places it may bargain for, at least one."""
+        agents = situation.movers
+        while True:
+            links = None if situation.links is None else situation.links.subgraph(agents)
+            groups = chains(agents, situation.positions, links)
+            places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims)
+            seated, idle = seat(agents, places, enough=2 * self.markov_order + 1, claims=claims)
+            if not idle:
+                return groups, places
+            agents = tuple(seated)  # a chain without the idle ones is another chain
+
+
+def worth_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Worth:
+    """What an acquisition says that places are good for, if it does: it may be a user's own.
+
+    Raises:
+        ShapeError: If it says something else.
+    """
+    return checked_as(Worth, acquisition.worth(situation, n_agents), acquisition, "worth")
+
+
+def _by_worth(worth: Worth, situation: Situation) -> Chooser:
+    def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
+        return worth.best(*belief.posterior(places), situation.prices.get(agent))
+
+    return choose
+
+
+def _with_the_unseen(
+    beliefs: Mapping[str, PlaceBelief],
+    groups: Sequence[Sequence[str]],
+    order: int,
+    picks: Mapping[str, Float[np.ndarray, " d"]],
+) -> dict[str, PlaceBelief]:
+    """What each agent believes once those that it shares no factor with have measured where they would in turn."""
+    agents, shares = [agent for group in groups for agent in group], shares_factor(groups, order)
+    given = dict(beliefs)
+    for n, agent in enumerate(agents):
+        unseen = [picks[other] for m, other in enumerate(agents) if not shares[n, m] and other in picks]
+        if unseen:
+            given[agent] = beliefs[agent].condition_on_pending(np.array(unseen))
+    return given
+
+
+def _listed(
+    belief: PlaceBelief,
+    places: Float[np.ndarray, "k d"],
+    size: int,
+    worth: Worth,
+    pick: Float[np.ndarray, " d"] | None,
+) -> Float[np.ndarray, "s d"]:
+    """The shortlist of places, with the one that the agent would choose in turn."""
+    chosen = shortlist(belief, places, size, worth)
+    if pick is not None:
+        at = np.flatnonzero((places == pick).all(axis=1))[:1]
+        if not np.isin(at, chosen).all():
+            chosen = np.concatenate([chosen[:-1], at])
+    return places[chosen]
+
+
+def local_acquisition(
+    belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], worth: Worth, price: float = 0.0
+) -> np.ndarray:
+    """Table of w_n over options of agent n and its successors: what its place is worth given theirs, less the price.
+
+    Args:
+        belief: The team's, or agent n's own.
+        options: Candidates of agent n, then of each successor, in physical units; a last row of NaN is to decline.
+        worth: What a place is good for.
+        price: Of a measurement of agent n, in the unit of the outcome.
+
+    Returns:
+        One axis per agent; -inf where two of them would be at one place. Where agent n declines, what idleness is
+        worth.
+
+    Source:
+        Daxberger & Low 2017, eqs. (3) and (5).
+    """
+    table = worth.table(Block.of(belief, options), price)
+    for i in range(len(options)):
+        for j in range(i + 1, len(options)):
+            clash = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1)
+            shape = [1] * len(options)
+            shape[i], shape[j] = clash.shape
+            table = np.where(clash.reshape(shape), -np.inf, table) if clash.any() else table
+    return table

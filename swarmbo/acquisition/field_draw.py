@@ -1,0 +1,104 @@
+"""A field drawn at some places from what an agent believes, to be looked at as if it were certain."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.belief import PlaceBelief
+from swarmbo.belief.gp.cholesky import factorise
+
+_MOST = 1024  # places of a draw: it costs their number cubed, a tenth of a second for so many
+
+
+@dataclass(frozen=True, eq=False)
+class _Certain:
+    """Drawn values as moments: means without variance."""
+
+    mean: Float[np.ndarray, " m"]
+
+    @property
+    def var(self) -> Float[np.ndarray, " m"]:
+        return np.zeros(len(self.mean))
+
+    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
+        return np.zeros((len(self.mean[rows]), len(self.mean[cols])))
+
+
+@dataclass(frozen=True, eq=False)
+class FieldDraw:
+    """A belief that takes one draw of the field for the truth. Make one with ``of``.
+
+    Means are the drawn values; -inf at places that were left out of the draw, NaN where it was not asked for.
+
+    Args:
+        belief: What it was drawn from.
+        values: By place, as bytes.
+    """
+
+    belief: PlaceBelief
+    values: Mapping[bytes, float]
+
+    @classmethod
+    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], rng: np.random.Generator) -> "FieldDraw":
+        """A joint draw at places.
+
+        Args:
+            belief: From which.
+            places: Where (k, d), physical, k >= 1. Of more than 1,024 different ones as many are drawn at, picked at
+                random: a draw costs their number cubed.
+            rng: Of the draw.
+
+        Example:
+            >>> from swarmbo.belief import ExactGP, ExactGPSettings
+            >>> from swarmbo.spaces import Domain
+            >>> belief = ExactGP.create(ExactGPSettings(), Domain(np.zeros(1), np.ones(1))).update([[0.5]], [3.0])
+            >>> drawn = FieldDraw.of(belief, np.array([[0.1], [0.9]]), np.random.default_rng(0))
+            >>> mean, var = drawn.posterior(np.array([[0.9], [0.1]]))
+            >>> bool(mean[0] != mean[1]), var.tolist()
+            (True, [0.0, 0.0])
+        """
+        places = np.unique(places, axis=0)
+        listed, values = places, dict.fromkeys((place.tobytes() for place in places), -np.inf)
+        if len(places) > _MOST:
+            listed = places[np.sort(rng.choice(len(places), _MOST, replace=False))]
+        cache, every = belief.posterior_cache(listed), np.arange(len(listed))
+        root, _ = factorise(cache.cov(every, every))
+        drawn = cache.mean + root @ rng.standard_normal(len(listed))
+        return cls(belief, values | dict(zip((place.tobytes() for place in listed), drawn.tolist(), strict=True)))
+
+    @property
+    def n_data(self) -> int:
+        """Number of outcomes that the draw knows of."""
+        return self.belief.n_data
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit."""
+        return self.belief.noise_variance
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the field before any data, in the square of the outcome's unit."""
+        return self.belief.prior_variance
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Drawn values, and no variance."""
+        return self.posterior_mean(X), np.zeros(len(X))
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Drawn values."""
+        return np.array([self.values.get(place.tobytes(), np.nan) for place in X])
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> _Certain:
+        """Drawn values, and no covariance."""
+        return _Certain(self.posterior_mean(X))
+
+    def at(self, moment: float) -> "FieldDraw":
+        """Itself: a draw is of one moment."""
+        return self
+
+    def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "FieldDraw":
+        """Itself: nothing is left to be known."""
+        return self
