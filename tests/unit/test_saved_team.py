@@ -146,7 +146,7 @@ OWN = """
 import swarmbo as sb
 from swarmbo.settings import Settings
 
-class Shifted(sb.JointAcquisition, frozen=True):
+class Shifted(sb.Acquisition, frozen=True):
     shift: float = 1.0
     def local_functions(self, situation, model):
         return sb.Thompson().local_functions(situation, model)
