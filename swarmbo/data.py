@@ -1,7 +1,7 @@
 """What was evaluated, and what came of it: one table for every kind of team."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -15,11 +15,15 @@ class News:
         point: Where it was really made (n,), physical; NaN for variables of agents that took no part.
         total: Outcome of the sum of all channels; NaN if it failed, None if nobody told it.
         factors: Outcomes of channels that were told; NaN if one failed.
+        total_noise: Standard deviation of the noise of the total, >= 0; NaN where nobody says.
+        noise: Of outcomes of channels, where somebody says.
     """
 
     point: Float[np.ndarray, " n"]
     total: float | None
     factors: Mapping[str, float]
+    total_noise: float = np.nan
+    noise: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,8 @@ class Dataset:
             measured where they started. None: all after the first ``initial`` of the situation.
         awaited: Outcomes of channels (t, k) that are still to come, of evaluations that were told in part; None: none.
         taken: Which channels (t, k) took part in each evaluation, and were not given up; None: all.
+        noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN where
+            nobody says, None: nowhere. It takes the place of the noise that is fitted.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
@@ -56,6 +62,7 @@ class Dataset:
     chosen: Bool[np.ndarray, " t"] | None = None
     awaited: Bool[np.ndarray, "t k"] | None = None
     taken: Bool[np.ndarray, "t k"] | None = None
+    noise_std: Float[np.ndarray, "t c"] | None = None
 
     @classmethod
     def empty(cls, n_variables: int, n_channels: int) -> "Dataset":
@@ -70,6 +77,7 @@ class Dataset:
             chosen=none,
             awaited=nothing.astype(bool),
             taken=nothing.astype(bool),
+            noise_std=np.zeros((0, 1 + n_channels)),
         )
 
     def __len__(self) -> int:
@@ -84,6 +92,12 @@ class Dataset:
         return unknown
 
     @property
+    def known_noise(self) -> Float[np.ndarray, "t c"]:
+        """A copy of ``noise_std``, NaN throughout where that is None."""
+        unknown = np.full((len(self), 1 + self.factors.shape[1]), np.nan)
+        return unknown if self.noise_std is None else self.noise_std.copy()
+
+    @property
     def n_known(self) -> int:
         """Number of evaluations with at least one outcome."""
         return int((np.isfinite(self.totals) | np.isfinite(self.factors).any(axis=1)).sum())
@@ -95,7 +109,12 @@ class Dataset:
     def begins_with(self, other: "Dataset") -> bool:
         """Whether these are others and what came since."""
         mine = self.take(slice(len(other)))
-        pairs = ((mine.X, other.X), (mine.totals, other.totals), (mine.factors, other.factors))
+        pairs = (
+            (mine.X, other.X),
+            (mine.totals, other.totals),
+            (mine.factors, other.factors),
+            (mine.known_noise, other.known_noise),
+        )
         return len(mine) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     def then(self, other: "Dataset") -> "Dataset":
@@ -107,4 +126,9 @@ class Dataset:
     def with_sums(self) -> "Dataset":
         """The same with totals that follow from the outcomes of all channels."""
         sums = self.factors.sum(axis=1)  # NaN unless all are known
-        return replace(self, totals=np.where(np.isnan(self.totals), sums, self.totals))
+        is_sum = np.isnan(self.totals) & ~np.isnan(sums)
+        noise = self.noise_std
+        if noise is not None:  # of independent noises the variances add up
+            noise = noise.copy()
+            noise[is_sum, 0] = np.sqrt((noise[is_sum, 1:] ** 2).sum(axis=1))
+        return replace(self, totals=np.where(is_sum, sums, self.totals), noise_std=noise)

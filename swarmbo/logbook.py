@@ -11,7 +11,7 @@ from swarmbo.data import Dataset
 from swarmbo.errors import UnknownQueryError
 from swarmbo.problem import Problem
 
-_NUMBERS = ("X", "totals", "factors", "moments")
+_NUMBERS = ("X", "totals", "factors", "moments", "noise_std")
 _FLAGS = ("attached", "chosen", "taken")
 
 
@@ -153,25 +153,34 @@ class Logbook:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
         return query
 
-    def with_total(self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None) -> "Logbook":
+    def with_total(
+        self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None, noise_std: float = np.nan
+    ) -> "Logbook":
         """Close a query with the outcome of the sum of all channels.
 
         Args:
             query_id: Of an open query.
             total: NaN if it failed.
             point: Where it was really evaluated.
+            noise_std: Standard deviation of its noise; NaN where nobody says.
 
         Raises:
             UnknownQueryError: If it is not open.
         """
         row, history = self._row(self.query(query_id), point)
-        totals = history.totals.copy()
-        totals[row] = total
+        totals, noise = history.totals.copy(), history.known_noise
+        totals[row], noise[row, 0] = total, noise_std
         failures = self.failures + int(np.isnan(total))
-        return replace(self, history=replace(history, totals=totals), failures=failures)._closed([query_id])
+        history = replace(history, totals=totals, noise_std=noise)
+        return replace(self, history=history, failures=failures)._closed([query_id])
 
     def with_factors(
-        self, query_id: str, outcomes: Mapping[str, float], *, point: Float[np.ndarray, " n"] | None = None
+        self,
+        query_id: str,
+        outcomes: Mapping[str, float],
+        *,
+        point: Float[np.ndarray, " n"] | None = None,
+        noise_std: Mapping[str, float] | None = None,
     ) -> "Logbook":
         """Note outcomes of some channels; the query stays open until all are told.
 
@@ -180,16 +189,18 @@ class Logbook:
             outcomes: By channel; NaN if it failed.
             point: Where it was really evaluated, NaN for variables that are as asked. What a channel that was told
                 before reads stays.
+            noise_std: Standard deviation of their noise, by channel, where somebody says.
 
         Raises:
             UnknownQueryError: If the query is not open, or a channel is unknown or was told before.
         """
         query = self.query(query_id, outcomes)
         row, history = self._row(query, point)
-        told, channels = history.factors.copy(), self.problem.channels
+        told, noise, channels = history.factors.copy(), history.known_noise, self.problem.channels
         for channel, outcome in outcomes.items():
-            told[row, channels.index(channel)] = outcome
-        history = replace(history, factors=told)
+            column = channels.index(channel)
+            told[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
+        history = replace(history, factors=told, noise_std=noise)
         left = tuple(channel for channel in query.waits if channel not in outcomes)
         failures = sum(bool(np.isnan(outcome)) for outcome in outcomes.values())
         log = replace(self, history=self._summed(history), failures=self.failures + failures)
@@ -203,6 +214,7 @@ class Logbook:
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
         moments: Float[np.ndarray, " t"] | float | None = None,
+        noise_std: Float[np.ndarray, "t c"] | None = None,
         *,
         attached: bool = True,
         chosen: bool = False,
@@ -214,12 +226,13 @@ class Logbook:
             totals: Outcomes of the sum (t,); NaN where not known.
             factors: Outcomes by channel (t, k); NaN where not known.
             moments: The round of each; the coming one if nobody says.
+            noise_std: Of each outcome (t, 1 + k), as in ``Dataset``.
             attached: Whether somebody brought them; then a row without any outcome is one failure. If not, agents
                 measured in a world, and each of them that took part and has no outcome failed.
             chosen: Whether a method chose them.
         """
         rounds = np.broadcast_to(np.asarray(self.round if moments is None else moments, dtype=float), len(X))
-        added = self._rows(X, totals, factors, rounds, attached=attached, chosen=chosen)
+        added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=chosen)
         unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
         failures = self.failures + int(unknown.sum())
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
@@ -290,6 +303,7 @@ class Logbook:
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
         moments: Float[np.ndarray, " t"],
+        noise_std: Float[np.ndarray, "t c"] | None = None,
         *,
         attached: bool,
         chosen: bool,
@@ -303,4 +317,5 @@ class Logbook:
             chosen=np.full(len(X), chosen),
             awaited=np.zeros(factors.shape, dtype=bool),
             taken=self.problem.taken(X),
+            noise_std=np.full((len(X), 1 + factors.shape[1]), np.nan) if noise_std is None else noise_std,
         )

@@ -90,7 +90,7 @@ def test_log_posterior_with_gradient_against_finite_differences(benchmark):
     prior = HyperparameterPrior.of(belief.settings, belief.graph.factors, (4,) * 6, "hierarchical", [1e-3])
     z = (belief.totals - belief.totals.mean()) / belief.totals.std()
     log_posterior = LogPosterior(
-        prior, ["matern52"] * 6, belief.scopes, belief.domain.to_unit(belief.X), z, np.zeros(100)
+        prior, ["matern52"] * 6, belief.scopes, belief.domain.to_unit(belief.X), z, np.full(100, np.nan)
     )
     by_difference_s = 32 * seconds(lambda: log_posterior.evidence(prior.centre), number=20)
     benchmark(lambda: log_posterior(prior.centre))

@@ -109,7 +109,7 @@ def case_of(seed, way, kernels, t, cut):
     if way == "per-factor":
         totals[:] = np.nan
     factors[rng.random((t, k)) < 0.2], totals[rng.random(t) < 0.2] = np.nan, np.nan
-    noise = scale**2 * np.where(rng.random(t) < 0.5, 0.0, np.exp(rng.normal(size=t) - 4.0))
+    noise = scale**2 * np.where(rng.random((t, 1 + k)) < 0.5, np.nan, np.exp(rng.normal(size=(t, 1 + k)) - 4.0))
     own = Domain(domain.low[order], domain.high[order])
     belief = AdditiveGP.create(AdditiveGPSettings(), graph, own).with_hyperparameters(h)
     for rows in (slice(0, cut), slice(cut, t)):
@@ -118,13 +118,13 @@ def case_of(seed, way, kernels, t, cut):
         )
     dense = Dense(graph.scopes, domain, h)
     observed, outcomes, noises = [], [], []
-    for x, total, parts, extra in zip(X, totals, factors, noise, strict=True):
+    for x, total, parts, own_noise in zip(X, totals, factors, noise, strict=True):
         told = [(tuple(range(k)), total, True), *(((i,), part, False) for i, part in enumerate(parts))]
-        for held, outcome, is_total in told:
+        for (held, outcome, is_total), variance in zip(told, own_noise, strict=True):
             if not math.isnan(outcome):
                 observed.append((held, x))
                 outcomes.append(outcome)
-                noises.append(dense.noise(held, is_total) + extra)
+                noises.append(dense.noise(held, is_total) if math.isnan(variance) else variance)
     Q = domain.from_unit(rng.random((4, 4)))
     return belief, dense, (observed, outcomes, noises), Q, order
 

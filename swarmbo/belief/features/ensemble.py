@@ -140,6 +140,7 @@ class Ensemble:
         *,
         totals: ArrayLike | None = None,
         factors: ArrayLike | None = None,
+        noise_variance: ArrayLike | float | None = None,
     ) -> "Ensemble":
         """Learn outcome by outcome; hyper-parameters and features stay.
 
@@ -148,6 +149,7 @@ class Ensemble:
             y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
             totals: Totals (n,), together with ``factors`` for mixed outcomes.
             factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
+            noise_variance: As of ``AdditiveGP.update``.
 
         Returns:
             The new belief. NaN means that an outcome was not observed.
@@ -156,7 +158,8 @@ class Ensemble:
             ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
         """
         n, k = self.domain.n_dims, len(self.graph.factors)
-        new = Dataset(*checked_evaluations(X, y, totals, factors, None, n, k)[:3])
+        *told, noise = checked_evaluations(X, y, totals, factors, noise_variance, n, k)
+        new = Dataset(*told, noise_std=np.sqrt(noise))
         parts = [part.updated(of_part(new, self.domain, part.hyper.factors, tied=self.is_tied)) for part in self.parts]
         return replace(self, parts=tuple(parts), data=self.data.then(new))
 
@@ -234,6 +237,7 @@ class Ensemble:
             self.data.X,
             totals,
             self.data.factors,
+            self.data.known_noise**2,
             outcomes=outcomes,
         )
 

@@ -12,4 +12,6 @@ from swarmbo.spaces import Domain
 def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, tied: bool) -> Observations:
     """What was observed of some factors, told by their place among these; totals only where they tie all."""
     totals = data.totals if tied else np.full(len(data), np.nan)
-    return Observations.of(domain.to_unit(data.X), totals, data.factors[:, list(factors)], np.zeros(len(data)))
+    own, variance = list(factors), data.known_noise**2
+    noise = variance[:, [0, *(1 + i for i in own)]]
+    return Observations.of(domain.to_unit(data.X), totals, data.factors[:, own], noise)

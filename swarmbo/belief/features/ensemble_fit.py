@@ -13,7 +13,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit import units
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.belief.gp.observations import TOTAL, standardised_noise
 from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
@@ -50,8 +50,9 @@ def fit_part(
     place = {variable: index for index, variable in enumerate(graph.variables)}
     scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
     totals, told = data.totals if tied else np.full(len(data), np.nan), data.factors[:, list(factors)]
+    noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
     offsets, scales, is_shown = units(totals, told)
-    shapes = _fitted_shapes(settings, graph, domain, factors, Dataset(data.X, totals, told))
+    shapes = _fitted_shapes(settings, graph, domain, factors, Dataset(data.X, totals, told, noise_std=noise))
     members = [_shape(kernel, length, scopes, shapes) for kernel, length in dictionary(settings)]
     part = PartHyperparameters(
         factors=tuple(factors),
@@ -67,8 +68,9 @@ def fit_part(
     rows = feature_rows(bases_of(members, seeds, settings.n_features), scopes, observed.U, observed.channel)
     # the constant of a sum is what totals tell, or outcomes of the one factor there is
     has_constant = k == 1 or bool((observed.channel == TOTAL).all())
+    known = standardised_noise(observed.noise, part.scale)
     fitted = [
-        _fit_variances(settings, member, own @ own.T, z, has_constant=has_constant)
+        _fit_variances(settings, member, own @ own.T, z, known, has_constant=has_constant)
         for member, own in zip(members, rows, strict=True)
     ]
     return msgspec.structs.replace(part, members=tuple(fitted))
@@ -91,7 +93,9 @@ def _fitted_shapes(
                 noise_log_std=settings.noise_log_std,
                 noise_floor=settings.noise_floor,
             )
-            belief = AdditiveGP.create(prior, own, box).update(X, totals=data.totals, factors=data.factors)
+            belief = AdditiveGP.create(prior, own, box)
+            variance = data.known_noise**2
+            belief = belief.update(X, totals=data.totals, factors=data.factors, noise_variance=variance)
             out[kernel, length] = belief.fit(stream(0, "no random starts")).hyperparameters
     return out
 
@@ -120,24 +124,26 @@ def _fit_variances(
     member: Member,
     G: Float[np.ndarray, "t t"],
     z: Float[np.ndarray, " t"],
+    known: Float[np.ndarray, " t"],
     *,
     has_constant: bool,
 ) -> Member:
-    """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + n I), on a grid.
+    """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + D), on a grid.
 
-    One eigendecomposition of G makes each pair cost O(t). The constant c is profiled as in ``gp.evidence``.
+    D is n I, but for outcomes whose noise is known. One eigendecomposition of G makes each pair cost O(t); where noises
+    differ it takes one of D^-1/2 G D^-1/2 for each n, so fewer are tried, and where all are known none but their mean.
     """
-    values, Q = np.linalg.eigh(G)
-    low = np.log(settings.noise_floor)
+    low, n_unknown = np.log(settings.noise_floor), int(np.isnan(known).sum())
     noises = np.exp(np.arange(low, np.log(_NOISE_CEILING), _STEP))
-    precisions = 1.0 / (np.maximum(values, 0.0) * _OUTPUTSCALES[:, None, None] + noises[:, None])  # (s, n, t)
-    turned, ones = z @ Q, Q.sum(axis=0)
-    constants = np.zeros(precisions.shape[:2])
-    if has_constant:
-        constants = precisions @ (ones * turned) / (precisions @ (ones * ones))
-    misfit = precisions @ turned**2 - 2.0 * constants * (precisions @ (ones * turned))
-    misfit += constants**2 * (precisions @ ones**2)
-    density = 0.5 * np.log(precisions).sum(axis=2) - 0.5 * misfit
+    if n_unknown == len(z):
+        density, constants = _log_evidence(G, z, np.ones(len(z)), noises, has_constant=has_constant)
+    else:
+        noises = noises[:: round(1.0 / _STEP)] if n_unknown else np.array([max(known.mean(), settings.noise_floor)])
+        density, constants = np.empty((2, len(_OUTPUTSCALES), len(noises)))
+        for i, noise in enumerate(noises):
+            w, one = np.where(np.isnan(known), noise, known) ** -0.5, np.ones(1)
+            found, at = _log_evidence(w[:, None] * G * w, w * z, w, one, has_constant=has_constant)
+            density[:, i], constants[:, i] = found[:, 0] + np.log(w).sum(), at[:, 0]
     density -= 0.5 * (np.log(_OUTPUTSCALES) / settings.outputscale_log_std)[:, None] ** 2
     density -= 0.5 * (np.log(noises / settings.noise_median) / settings.noise_log_std) ** 2
     s, n = np.unravel_index(int(np.argmax(density)), density.shape)
@@ -147,3 +153,23 @@ def _fit_variances(
         noise_variance=float(noises[n]),
         constant=float(constants[s, n]),
     )
+
+
+def _log_evidence(
+    G: Float[np.ndarray, "t t"],
+    z: Float[np.ndarray, " t"],
+    one: Float[np.ndarray, " t"],
+    noises: Float[np.ndarray, " n"],
+    *,
+    has_constant: bool,
+) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "s n"]]:
+    """Of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, which is profiled as in ``gp.evidence``."""
+    values, Q = np.linalg.eigh(G)
+    precisions = 1.0 / (np.maximum(values, 0.0) * _OUTPUTSCALES[:, None, None] + noises[:, None])  # (s, n, t)
+    turned, ones = z @ Q, (one[:, None] * Q).sum(axis=0)
+    constants = np.zeros(precisions.shape[:2])
+    if has_constant:
+        constants = precisions @ (ones * turned) / (precisions @ (ones * ones))
+    misfit = precisions @ turned**2 - 2.0 * constants * (precisions @ (ones * turned))
+    misfit += constants**2 * (precisions @ ones**2)
+    return 0.5 * np.log(precisions).sum(axis=2) - 0.5 * misfit, constants

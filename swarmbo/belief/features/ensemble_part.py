@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from swarmbo.belief.features.ensemble_settings import Member, PartHyperparameters
 from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.features.feature_models import FeatureModels
-from swarmbo.belief.gp.observations import TOTAL, Observations
+from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise
 from swarmbo.belief.gp.path_sample import PriorDraw
 
 
@@ -50,15 +50,16 @@ class EnsemblePart:
         """
         own, all_bases = tuple(map(tuple, scopes)), tuple(map(tuple, bases))
         rows = feature_rows(all_bases, own, data.U, data.channel)
-        noise = np.array([member.noise_variance for member in hyper.members])
-        models = FeatureModels.given(rows, _standardised(hyper, data), noise)
-        return cls(hyper, own, all_bases, models)
+        noise, ratios = np.array([member.noise_variance for member in hyper.members]), _noise_ratios(hyper, data)
+        models = FeatureModels.given(rows * ratios[..., None], _standardised(hyper, data) * ratios, noise)
+        return cls(hyper, own, all_bases, models.in_unit_of(ratios))
 
     def updated(self, data: Observations) -> "EnsemblePart":
         """One outcome after the other (Lu et al. 2022, eqs. (10) and (11))."""
-        models, outcomes = self.models, _standardised(self.hyper, data)
+        models, outcomes, ratios = self.models, _standardised(self.hyper, data), _noise_ratios(self.hyper, data)
         for r in range(len(data)):
-            models = models.updated(self._row(data, r), outcomes[:, r])
+            row = self._row(data, r) * ratios[:, r, None]
+            models = models.updated(row, outcomes[:, r] * ratios[:, r]).in_unit_of(ratios[:, r : r + 1])
         return replace(self, models=models)
 
     def awaiting(self, data: Observations) -> "EnsemblePart":
@@ -155,6 +156,17 @@ def feature_rows(
             for m, own in enumerate(bases):
                 rows[m, seen, i * f : (i + 1) * f] = own[i].features(points)
     return rows
+
+
+def _noise_ratios(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:
+    """What brings outcomes, and features with them, to the noise of each member: 1 where nobody says theirs.
+
+    A row of features and its outcome, divided by its own noise and times the member's, say what they said before, and
+    have the one noise that a member knows.
+    """
+    own = np.sqrt(standardised_noise(data.noise, hyper.scale))
+    members = np.sqrt([member.noise_variance for member in hyper.members])
+    return np.where(np.isnan(own), 1.0, members[:, None] / own)
 
 
 def _standardised(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.features.information import Information, information_of
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.gp.data import checked_outcomes
+from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP
 from swarmbo.belief.gp.state import read_state, write_state
@@ -97,12 +97,13 @@ class FeatureGP(FieldGP):
         basis = basis_of(h, n_features, seed)
         return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
 
-    def update(self, X: ArrayLike, y: ArrayLike) -> "FeatureGP":
+    def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "FeatureGP":
         """Learn outcomes; points pending are forgotten.
 
         Args:
             X: New points (n, d), physical.
             y: Their outcomes (n,), physical. Leave failed measurements out.
+            noise_variance: As of ``ExactGP.update``.
 
         Returns:
             The new belief; this one where n is 0.
@@ -111,10 +112,10 @@ class FeatureGP(FieldGP):
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
         points = self._points(X)
-        outcomes = checked_outcomes(y, points.shape[0])
+        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
         if outcomes.size == 0:
             return self
-        new = information_of(self.basis, self.hyperparameters, self.domain, points, outcomes)
+        new = information_of(self.basis, self.hyperparameters, self.domain, points, outcomes, noise)
         return replace(self, information=self.information + new, pending=None)
 
     def state_dict(self) -> dict[str, Any]:

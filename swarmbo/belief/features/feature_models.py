@@ -131,6 +131,10 @@ class FeatureModels:
         made = FeatureModels.given(*_condensed(self.store.features[:, :n], outcomes), self.noise)
         return replace(made, log_evidence=self.log_evidence)
 
+    def in_unit_of(self, ratios: Float[np.ndarray, "M r"]) -> "FeatureModels":
+        """The same, its evidence that of outcomes before they were multiplied by ratios."""
+        return replace(self, log_evidence=self.log_evidence + np.log(ratios).sum(axis=1))
+
     def awaiting(self, row: Float[np.ndarray, "M p"]) -> "FeatureModels":
         """A datum to come: it counts in variances, not in means, evidence or draws."""
         v, variance = self._next(row)

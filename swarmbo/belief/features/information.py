@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.belief.gp.observations import standardised_noise
 from swarmbo.belief.gp.spatial import to_unit
 from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
@@ -47,14 +48,19 @@ class Information:
         return cls(np.zeros((n_features, n_features)), np.zeros(n_features), 0.0)
 
     @classmethod
-    def of(cls, Phi: Float[np.ndarray, "n p"], z: Float[np.ndarray, " n"], noise_variance: float) -> "Information":
+    def of(
+        cls, Phi: Float[np.ndarray, "n p"], z: Float[np.ndarray, " n"], noise_variance: float | Float[np.ndarray, " n"]
+    ) -> "Information":
         """That of outcomes.
 
         Args:
             Phi: Features (n, p) of the points.
             z: Outcomes (n,), standardised and less the prior mean.
-            noise_variance: Of the same outcomes, > 0.
+            noise_variance: Of the same outcomes, > 0: one for all, or one each (n,).
         """
+        if isinstance(noise_variance, np.ndarray):  # in units of its own noise each outcome has a noise of 1
+            std = np.sqrt(noise_variance)
+            Phi, z, noise_variance = Phi / std[:, None], z / std, 1.0
         return cls(Phi.T @ Phi / noise_variance, Phi.T @ z / noise_variance, float(len(z)))
 
     def __add__(self, other: "Information") -> "Information":
@@ -100,7 +106,20 @@ def information_of(
     domain: Domain,
     X: Float[np.ndarray, "n c"],
     y: Float[np.ndarray, " n"],
+    noise: Float[np.ndarray, " n"] | None = None,
 ) -> Information:
-    """The information of physical outcomes y at physical points X, moments last, about weights of a basis."""
+    """The information of physical outcomes y at physical points X, moments last, about weights of a basis.
+
+    Args:
+        basis: Whose weights.
+        hyperparameters: With the unit of outcomes, and the noise of those that nobody says it of.
+        domain: The box of physical points.
+        X: Points (n, d), physical; with a time axis (n, d + 1).
+        y: Outcomes (n,), physical.
+        noise: Noise variances (n,), physical, NaN where not known; None: none is.
+    """
     h = hyperparameters
-    return Information.of(basis.features(to_unit(domain, X)), (y - h.offset) / h.scale - h.mean, h.noise_variance)
+    variance: float | Float[np.ndarray, " n"] = h.noise_variance
+    if noise is not None and np.isfinite(noise).any():
+        variance = np.where(np.isnan(noise), variance, standardised_noise(noise, h.scale))
+    return Information.of(basis.features(to_unit(domain, X)), (y - h.offset) / h.scale - h.mean, variance)

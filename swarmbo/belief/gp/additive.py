@@ -45,7 +45,7 @@ class AdditiveGP(AdditivePosterior):
         lengthscale: In the unit of the variables, > 0: one for all, ``{variable: length}``, or
             ``{factor: (length, ...)}`` in the order of its scope.
         outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
-        noise_variance: Of each outcome, >= 0, on top of what ``update`` is told.
+        noise_variance: Of each outcome, >= 0, where ``update`` is told no other.
         mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
         time: How outcomes fade with the rounds, of all factors; None for a function that stays as it is.
         standardise: Bring outcomes to mean 0 and variance 1 at each update until the first ``fit``; outputscale and
@@ -189,8 +189,10 @@ class AdditiveGP(AdditivePosterior):
             y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
             totals: Totals (n,), together with ``factors`` for mixed outcomes.
             factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
-            noise_variance: Known variance >= 0 of each point's outcomes (n,), or one for all, on top of the fitted
-                noise, in the square of the outcome's unit.
+            noise_variance: Variance >= 0 of the noise where it is known, in the square of the outcome's unit; it takes
+                the place of the fitted one. One for all, one for each point's outcomes (n,), one for each outcome of a
+                factor (n, k), or (n, 1 + k) with the totals' first. NaN, and by default: the fitted one. A standard
+                deviation below 1e-4 of the scale of outcomes counts as that.
             moments: The round of each evaluation (n,), or one for all; by default the present one. It matters only
                 where outcomes fade.
 
@@ -269,8 +271,10 @@ class AdditiveGP(AdditivePosterior):
         """
         kept = kept_factors(self.graph, graph)
         factors = np.full((len(self.points), len(graph.factors)), np.nan)
+        noise = np.full((len(self.points), 1 + len(graph.factors)), np.nan)
+        noise[:, 0] = self.noise[:, 0]
         for new, old in kept.items():
-            factors[:, new] = self.factors[:, old]
+            factors[:, new], noise[:, 1 + new] = self.factors[:, old], self.noise[:, 1 + old]
         awaited = np.repeat(self.awaited.all(axis=1, keepdims=True), len(graph.factors), axis=1)
         for new, old in kept.items():
             awaited[:, new] = self.awaited[:, old]
@@ -283,6 +287,7 @@ class AdditiveGP(AdditivePosterior):
             hyperparameters=regrouped(self.hyperparameters, self.graph, graph, kept, self.settings.kernel),
             points=self.points[:, order],
             factors=factors,
+            noise=noise,
             pending=self.pending[:, order],
             awaited=awaited,
             base=None,

@@ -109,7 +109,7 @@ def no_data(
         "points": np.zeros((0, n)),
         "totals": np.zeros(0),
         "factors": np.zeros((0, k)),
-        "noise": np.zeros(0),
+        "noise": np.zeros((0, 1 + k)),
         "moments": np.zeros(0),
         "now": 0.0,
         "pending": np.zeros((0, n)),

@@ -76,21 +76,34 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
     return outcomes
 
 
-def checked_noise(noise_variance: ArrayLike | float | None, n_points: int) -> Float[np.ndarray, " n"]:
-    """Known noise variances, one a point; 0 where None is given.
+def checked_noise(
+    noise_variance: ArrayLike | float | None, n_points: int, n_factors: int = 1
+) -> Float[np.ndarray, "n c"]:
+    """Noise variances (n, 1 + k) that are known, the total's first; NaN where they are not.
 
     Args:
-        noise_variance: One for all points, or one each.
-        n_points: Number of points.
+        noise_variance: One for all points; one for each (n,), of all its outcomes; one for each factor's (n, k); or of
+            totals too (n, 1 + k), which come first. NaN is not known, None: none is.
+        n_points: Number of points n.
+        n_factors: Number of factors k.
 
     Raises:
-        ShapeError: If there is not one a point, or one is not a finite number >= 0; it names the row.
+        ShapeError: If the shape is another, or one is not a finite number >= 0; it names the row.
     """
-    noise = _one_each("noise_variance", 0.0 if noise_variance is None else noise_variance, n_points)
-    if not (usable := (noise >= 0.0) & (noise < LARGEST_OUTCOME**2)).all():  # a NaN compares false
-        row = int(np.argmin(usable))
-        raise ShapeError(f"noise_variance[{row}]: got {noise[row]}; wanted a finite number >= 0")
-    return noise
+    given = np.array(np.nan if noise_variance is None else noise_variance, dtype=float)
+    n, k = n_points, n_factors
+    if given.shape not in ((), (n,), (n, k), (n, 1 + k)):
+        wanted = f"({n},)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
+        raise ShapeError(f"noise_variance: got shape {given.shape} for {n} points; wanted {wanted}")
+    if (refused := ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))).any():
+        row = tuple(int(place) for place in np.argwhere(refused)[0])
+        at = "".join(f"[{place}]" for place in row)
+        raise ShapeError(
+            f"noise_variance{at}: got {given[row]}; wanted a finite number >= 0, or NaN for the fitted one"
+        )
+    if given.ndim < 2:
+        return np.broadcast_to(given.reshape(-1, 1), (n, 1 + k)).copy()
+    return given if given.shape[1] == 1 + k else np.column_stack([np.full(n, np.nan), given])
 
 
 def checked_moments(moments: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
@@ -103,19 +116,14 @@ def checked_moments(moments: ArrayLike | float, n_points: int) -> Float[np.ndarr
     Raises:
         ShapeError: If there is not one a point, or one is not finite; it names the row.
     """
-    rounds = _one_each("moments", moments, n_points)
+    rounds = np.array(moments, dtype=float)
+    if rounds.shape not in ((), (n_points,)):
+        raise ShapeError(f"moments: got shape {rounds.shape} for {n_points} points; wanted ({n_points},)")
+    rounds = np.full(n_points, rounds)
     if not (finite := np.isfinite(rounds)).all():
         row = int(np.argmin(finite))
         raise ShapeError(f"moments[{row}]: got {rounds[row]}; wanted a finite number of rounds")
     return rounds
-
-
-def _one_each(name: str, given: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
-    """A copy as floats, one a point, of what may be one number for all."""
-    values = np.array(given, dtype=float)
-    if values.shape not in ((), (n_points,)):
-        raise ShapeError(f"{name}: got shape {values.shape} for {n_points} points; wanted ({n_points},)")
-    return np.full(n_points, values)
 
 
 def checked_evaluations(
@@ -126,15 +134,15 @@ def checked_evaluations(
     noise_variance: ArrayLike | float | None,
     n_dims: int,
     n_factors: int,
-) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, " n"]]:
-    """Copies of points, their totals, their outcomes by factor and their known noise variances.
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, "n c"]]:
+    """Copies of points, their totals, their outcomes by factor and their noise variances as ``checked_noise`` has them.
 
     Args:
         X: Points, one a row.
         y: Totals (n,) or outcomes by factor (n, k), as the number of axes says; None where the next two are given.
         totals: Outcomes of the sum (n,).
         factors: Outcomes by factor (n, k).
-        noise_variance: One for all points, or one each.
+        noise_variance: As ``checked_noise`` takes it.
         n_dims: Number of coordinates d.
         n_factors: Number of factors k.
 
@@ -150,5 +158,5 @@ def checked_evaluations(
         points,
         checked_partial_outcomes("totals", totals, (len(points),)),
         checked_partial_outcomes("factors", factors, (len(points), n_factors)),
-        checked_noise(noise_variance, len(points)),
+        checked_noise(noise_variance, len(points), n_factors),
     )

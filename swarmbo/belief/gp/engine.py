@@ -40,7 +40,7 @@ class ChannelGP(SpatialGP):
         points: Evaluated points (t, n), physical.
         totals: Their outcomes in sum (t,); NaN where not observed.
         factors: Their outcomes by factor (t, k); NaN where not observed.
-        noise: Known noise variances (t,) on top of the fitted one, physical.
+        noise: Noise variances (t, 1 + k) that were told, the total's first, physical; NaN: the fitted one.
         moments: The round of each evaluation (t,); of no account where nothing fades.
         pending: Points (p, n) conditioned on without an outcome.
         pending_moments: The round of each (p,).
@@ -56,7 +56,7 @@ class ChannelGP(SpatialGP):
     points: Float[np.ndarray, "t n"]
     totals: Float[np.ndarray, " t"]
     factors: Float[np.ndarray, "t k"]
-    noise: Float[np.ndarray, " t"]
+    noise: Float[np.ndarray, "t c"]
     moments: Float[np.ndarray, " t"]
     pending: Float[np.ndarray, "p n"]
     pending_moments: Float[np.ndarray, " p"]
@@ -159,7 +159,7 @@ class ChannelGP(SpatialGP):
         points: Float[np.ndarray, "n d"],
         totals: Float[np.ndarray, " n"],
         factors: Float[np.ndarray, "n k"],
-        noise: Float[np.ndarray, " n"],
+        noise: Float[np.ndarray, "n c"],
         moments: Float[np.ndarray, " n"],
         **changes: Any,
     ) -> Self:

@@ -29,7 +29,7 @@ class LogPosterior:
         scopes: Columns of U that each factor sees.
         U: Points (t, n) in the unit cube.
         z: Standardised outcomes (t,).
-        extra_noise: Known variances (t,) on top of the fitted one, standardised.
+        known_noise: Noise variances (t,) that were told, standardised; NaN where theta has it.
         channel: ``TOTAL`` or a factor's index, for each outcome; None if all are totals.
         fading: The kernel over time, and the round (t,) of each outcome; None where nothing fades.
 
@@ -43,11 +43,12 @@ class LogPosterior:
         scopes: Sequence[Sequence[int]],
         U: Float[np.ndarray, "t n"],
         z: Float[np.ndarray, " t"],
-        extra_noise: Float[np.ndarray, " t"],
+        known_noise: Float[np.ndarray, " t"],
         channel: Int[np.ndarray, " t"] | None = None,
         fading: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
     ) -> None:
-        self.prior, self.kernels, self.z, self.extra_noise = prior, tuple(kernels), z, extra_noise
+        self.prior, self.kernels, self.z, self.known_noise = prior, tuple(kernels), z, known_noise
+        self._is_fitted = np.isnan(known_noise)
         t, k = len(z), len(scopes)
         self._cols, self._rows = np.triu_indices(t, 1)  # pairs below the diagonal, column by column
         self._places = self._rows + t * self._cols  # of the pairs in a matrix in Fortran order
@@ -97,7 +98,7 @@ class LogPosterior:
                 for own, output, weights in zip(self._slices, outputscales, slopes, strict=True)
             ]
         )
-        by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal, minlength=len(noises))
+        by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal * self._is_fitted, minlength=len(noises))
         gradient = self.prior.gradient(by_length * inverse_squares, by_time, by_output, by_noise)
         log_prior, prior_gradient = self.prior.log_density(theta)
         return value + log_prior, gradient + prior_gradient
@@ -136,7 +137,8 @@ class LogPosterior:
         t = len(self.z)
         K = np.zeros(t * t)
         K[self._places] = outputscales @ C if left is None else (outputscales @ C) * left
-        K[:: t + 1] = outputscales @ self._holds + noises[self._noise_of] + self.extra_noise
+        noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
+        K[:: t + 1] = outputscales @ self._holds + noise
         return factorise(K.reshape(t, t, order="F"))[0]
 
     def _radial(self, inverse_squares: Float[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray]:

@@ -105,7 +105,7 @@ class ExactGP(ChannelGP, FieldGP):
             points=np.zeros((0, domain.n_dims)),
             totals=none,
             factors=np.zeros((0, 1)),
-            noise=none,
+            noise=np.zeros((0, 2)),
             moments=none,
             pending=np.zeros((0, domain.n_dims)),
             pending_moments=none,
@@ -150,8 +150,9 @@ class ExactGP(ChannelGP, FieldGP):
             X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis they are
                 of the moment ``now``, or state theirs as a last coordinate.
             y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
-            noise_variance: Known variance >= 0 of each outcome (n,), or one for all, on top of the fitted noise, in the
-                square of the outcome's unit; by default 0.
+            noise_variance: Variance >= 0 of the noise of each outcome (n,) where it is known, or one for all, in the
+                square of the outcome's unit; it takes the place of the fitted one. NaN, and by default: the fitted one.
+                A standard deviation below 1e-4 of the scale of outcomes counts as that.
 
         Returns:
             The new belief; this one where n is 0.

@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeAxis,
     TimeCorrelation,
 )
-from swarmbo.belief.gp.observations import TOTAL, Observations
+from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.graph import FactorGraph
@@ -74,14 +74,17 @@ def fit_field(
     if is_informative:
         z = (data.outcome - offset) / scale
         scopes, fading = [range(domain.n_dims)], _fading(settings.time, data)
-        log_posterior = LogPosterior(prior, [settings.kernel], scopes, data.U, z, data.noise / scale**2, fading=fading)
+        log_posterior = LogPosterior(
+            prior, [settings.kernel], scopes, data.U, z, standardised_noise(data.noise, scale), fading=fading
+        )
         starts = [prior.centre, *(prior.sample(rng) for _ in range(settings.restarts))]
         if previous is not None:
             starts.insert(0, warm_start(prior, previous, scale))
         theta, _ = maximise(log_posterior, starts, settings.max_iterations, _FIELD_TOLERANCE)
         mean = float(log_posterior.means(theta)[0])
     fitted = _field_hyperparameters(settings, prior, theta)
-    return msgspec.structs.replace(fitted, mean=mean, offset=offset, scale=scale)
+    noise = _noise_ahead(fitted.noise_variance, data, scale, settings.noise_floor)
+    return msgspec.structs.replace(fitted, noise_variance=noise, mean=mean, offset=offset, scale=scale)
 
 
 def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: float) -> Float[np.ndarray, " p"]:
@@ -99,6 +102,13 @@ def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: flo
         np.array([previous.noise_variance * square]),
         None if previous.time is None else previous.time.lengthscale,
     )
+
+
+def _noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
+    """Standardised noise variance of outcomes to come: as fitted, or where all were told, as these on average."""
+    if not len(data) or np.isnan(data.noise).any():
+        return fitted
+    return max(float(standardised_noise(data.noise, scale).mean()), floor)
 
 
 def _field_hyperparameters(
@@ -185,7 +195,14 @@ def _fit_jointly(
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         channel = data.channel if is_mixed else None
         log_posterior = LogPosterior(
-            prior, kernels, belief.scopes, data.U, z, data.noise / scale**2, channel, _fading(settings.time, data)
+            prior,
+            kernels,
+            belief.scopes,
+            data.U,
+            z,
+            standardised_noise(data.noise, scale),
+            channel,
+            _fading(settings.time, data),
         )
         start = None
         if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
@@ -196,7 +213,18 @@ def _fit_jointly(
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / k)
     hyper = _hyperparameters(settings, factors, prior, theta)
-    return msgspec.structs.replace(hyper, scales=tuple(scales.tolist()), constants=tuple(constants.tolist()))
+    by_channel = [*zip(range(k), hyper.noise_variances, strict=True), (TOTAL, hyper.total_noise_variance)]
+    *noises, of_total = (
+        _noise_ahead(noise, data.of_channel(channel), scale, settings.noise_floor) for channel, noise in by_channel
+    )
+    noises = noises if is_mixed else [of_total] * k
+    return msgspec.structs.replace(
+        hyper,
+        scales=tuple(scales.tolist()),
+        constants=tuple(constants.tolist()),
+        noise_variances=tuple(noises),
+        total_noise_variance=of_total,
+    )
 
 
 def _fit_alone(
@@ -219,7 +247,13 @@ def _fit_alone(
             U, z = data_of.U[:, list(scope)], (data_of.outcome - constant) / scale
             kernels: list[KernelName] = [own.kernel or settings.kernel]
             log_posterior = LogPosterior(
-                prior, kernels, [range(size)], U, z, data_of.noise / scale**2, fading=_fading(settings.time, data_of)
+                prior,
+                kernels,
+                [range(size)],
+                U,
+                z,
+                standardised_noise(data_of.noise, scale),
+                fading=_fading(settings.time, data_of),
             )
             start = None
             if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
@@ -227,7 +261,8 @@ def _fit_alone(
             theta, _ = maximise(log_posterior, _starts(settings, prior, rng, start), settings.max_iterations)
             constant += scale * float(log_posterior.means(theta)[0])
         part = _hyperparameters(settings, [factor], prior, theta)
-        parts.append(msgspec.structs.replace(part, scales=(scale,), constants=(constant,)))
+        noise = _noise_ahead(part.noise_variances[0], data_of, scale, settings.noise_floor)
+        parts.append(msgspec.structs.replace(part, scales=(scale,), constants=(constant,), noise_variances=(noise,)))
     hyper = AdditiveHyperparameters(
         kernels=tuple(part.kernels[0] for part in parts),
         lengthscales=tuple(part.lengthscales[0] for part in parts),

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.kernels import kernel_matrix
 
+LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 
 
@@ -20,7 +21,7 @@ class Observations:
         U: Joint points (r, n) in the unit cube.
         channel: ``TOTAL`` or the index of a factor (r,).
         outcome: In physical units (r,); NaN for points that are pending.
-        noise: Known variance (r,) on top of the fitted one, physical.
+        noise: Variance (r,) of its noise where that was told, physical; NaN where the fitted one is taken.
         moment: The round of each (r,); of no account where nothing fades.
     """
 
@@ -36,14 +37,14 @@ class Observations:
         U: Float[np.ndarray, "t n"],
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
-        noise: Float[np.ndarray, " t"],
+        noise: Float[np.ndarray, "t c"],
         moments: Float[np.ndarray, " t"] | None = None,
     ) -> "Observations":
         """Entries of a table with one row per evaluation: its total first, then factors; NaN was not observed."""
         moments = np.zeros(len(U)) if moments is None else moments
         table = np.concatenate([totals[:, None], factors], axis=1)
         rows, columns = np.nonzero(~np.isnan(table))
-        return cls(U[rows], columns - 1, table[rows, columns], noise[rows], moments[rows])
+        return cls(U[rows], columns - 1, table[rows, columns], noise[rows, columns], moments[rows])
 
     @classmethod
     def pending(
@@ -65,7 +66,8 @@ class Observations:
         moments = np.zeros(len(U)) if moments is None else moments
         total = awaited.all(axis=1, keepdims=True) & in_sum
         rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
-        return cls(U[rows], columns - 1, np.full(len(rows), np.nan), np.zeros(len(rows)), moments[rows])
+        unknown = np.full(len(rows), np.nan)
+        return cls(U[rows], columns - 1, unknown, unknown, moments[rows])
 
     def __len__(self) -> int:
         return len(self.channel)
@@ -99,10 +101,22 @@ class Observations:
         return (self.outcome - constants[self.channel]) / scales[self.channel]
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
-        """Standardised: the fitted ones plus the known ones."""
+        """Standardised: those that were told, else the fitted ones."""
         fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])
         scales = np.array([*hyper.scales, hyper.common_scale])
-        return fitted[self.channel] + self.noise / scales[self.channel] ** 2
+        told = standardised_noise(self.noise, scales[self.channel])
+        return np.where(np.isnan(told), fitted[self.channel], told)
+
+
+def standardised_noise(
+    noise: Float[np.ndarray, " r"], scale: float | Float[np.ndarray, " r"]
+) -> Float[np.ndarray, " r"]:
+    """Noise variances that were told, in the unit of standardised outcomes; NaN stays.
+
+    One below ``LEAST_NOISE`` counts as that: outcomes that are told to be exact would make singular matrices, and
+    models in weights divide by it.
+    """
+    return np.maximum(noise / scale**2, LEAST_NOISE)
 
 
 def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import StateVersionError
 
-_VERSION = 3
+_VERSION = 4  # 4: noise by outcome
 
 
 def write_state(plain: Mapping[str, Any], arrays: Mapping[str, Float[np.ndarray, "..."]]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def learn_ensemble(
         settings,
         situation.graph,
         situation.domain,
-        Dataset(history.X, totals, history.factors),
+        Dataset(history.X, totals, history.factors, noise_std=history.noise_std),
         tied=tied,
         seed=situation.seed,
         previous=None if previous is None else previous.ensemble,

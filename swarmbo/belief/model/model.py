@@ -144,11 +144,11 @@ def learned_belief(
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
-    totals, factors = history.totals, None
+    totals, factors, noise = history.totals, None, history.known_noise[:, 0]
     if graph.scopes != situation.graph.scopes:
         settings = msgspec.structs.replace(settings, factors={})  # those are of factors that this graph has not
     else:
-        factors = history.factors
+        factors, noise = history.factors, history.known_noise
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
     if settings.time is not None and history.moments is None and len(history):
@@ -156,7 +156,8 @@ def learned_belief(
             f"history: got no moments; wanted the rounds ({len(history)},), since the belief has a time axis"
         )
     belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes).at(situation.round)
-    belief = belief.update(history.X, totals=totals, factors=factors, moments=history.moments)
+    variance, moments = noise**2, history.moments
+    belief = belief.update(history.X, totals=totals, factors=factors, noise_variance=variance, moments=moments)
     n = len(situation.history)
     if previous is not None and _fits(previous.hyperparameters, graph):
         belief = belief.with_hyperparameters(previous.hyperparameters)

@@ -46,6 +46,7 @@ def learn_model(
         settings,
         situation.domain.to_unit(history.X),
         history.totals,
+        history.known_noise[:, 0] ** 2,
         stream(situation.seed, "structure", evaluations=n),
         None if previous is None else previous.structure,
         n,
@@ -67,7 +68,8 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
     awaited = None
     if history.awaited is not None:  # then so is the total
         awaited = np.repeat(history.awaited.any(axis=1, keepdims=True), len(graph.factors), axis=1)
-    told = replace(history, factors=unknown, awaited=awaited)
+    noise = np.column_stack([history.known_noise[:, 0], unknown])
+    told = replace(history, factors=unknown, awaited=awaited, noise_std=noise)
     failed = situation.failed  # which of the team's factors did says nothing about these
     if failed is not None:
         failed = np.repeat(failed.any(axis=1, keepdims=True), len(graph.factors), axis=1)

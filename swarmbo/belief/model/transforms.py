@@ -89,7 +89,9 @@ def _model_of_totals(
     if scopes is not None:
         graph, settings = graph_of_groups(graph, scopes), msgspec.structs.replace(settings, lengthscales="shared")
     warp = Warp.fitted(kind, totals, power)
-    warped = replace(situation.history, totals=warp.forward(totals))
+    noise = situation.history.known_noise
+    noise[:, 0] = warp.noise_std(totals, noise[:, 0])
+    warped = replace(situation.history, totals=warp.forward(totals), noise_std=noise)
     belief, learned = learned_belief(situation, graph, warped, settings, previous, ((kind, power),))
     learned = msgspec.structs.replace(learned, warps=((kind, power),), scopes=scopes)
     evidence = belief.log_evidence() + _density(belief, warp, totals, 0)
@@ -111,18 +113,20 @@ def learn_factors(
         first: Evaluations before this one are set aside.
     """
     history = situation.history
-    F = history.factors
+    F, noise = history.factors, history.known_noise
+    N = noise[:, 1:]
     if len(situation.graph.factors) == 1:
+        N = np.where(np.isfinite(F), N, noise[:, :1])
         F = np.where(np.isfinite(F), F, history.totals[:, None])
     alone = replace(situation, outcomes="per-factor")
-    everything = _Data(alone, settings, history.X, F)
+    everything = _Data(alone, settings, history.X, F, N)
     if previous is None or not first:
         model = _learned_factors(everything, previous, is_all=True)
         dropped = previous is not None and not set(previous.splits) <= set(model.splits)
         since = len(history) if dropped else 0 if previous is None else previous.whole_since
         return replace(model, learned=msgspec.structs.replace(model.learned, whole_since=since))
     before = previous.before or previous
-    model = _learned_factors(_Data(alone, settings, history.X[first:], F[first:]), previous, is_all=False)
+    model = _learned_factors(_Data(alone, settings, history.X[first:], F[first:], N[first:]), previous, is_all=False)
     learned = msgspec.structs.replace(
         model.learned, restarted_at=first, before=before, whole_since=previous.whole_since
     )
@@ -171,22 +175,27 @@ def _turned(learned: Learned, factor: str) -> Learned:
 
 @dataclass(frozen=True)
 class _Data:
+    """Outcomes of factors (t, k), and the standard deviations of their noise, NaN where nobody says."""
+
     situation: JointSituation
     settings: AdditiveGPSettings
     X: Float[np.ndarray, "t n"]
     F: Float[np.ndarray, "t k"]
+    noise_std: Float[np.ndarray, "t k"]
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = ()) -> AdditiveGP:
         """Factors as they are, given transformed outcomes of all but some."""
-        graph, columns = self.situation.graph, np.full(self.F.shape, np.nan)
+        graph, columns, noise = self.situation.graph, np.full(self.F.shape, np.nan), self.noise_std.copy()
         for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
             if factor not in without:
                 columns[:, j] = warp.forward(self.F[:, j])
+                noise[:, j] = warp.noise_std(self.F[:, j], noise[:, j])
         settings = self.settings
         if self.situation.structure == "unknown" and settings.lengthscales == "auto":
             # nobody says that all variables belong together: few data tell a common lengthscale, not free ones
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
-        return AdditiveGP.create(settings, graph, self.situation.domain, "per-factor").update(self.X, factors=columns)
+        belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
+        return belief.update(self.X, factors=columns, noise_variance=noise**2)
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
         """Transforms of given kinds, one for each factor."""
@@ -250,7 +259,8 @@ class _Data:
             noise_median=own.noise_median or self.settings.noise_median,
         )
         columns = [graph.variables.index(variable) for variable in parts.variables]
-        belief = AdditiveGP.create(settings, parts, domain).update(self.X[:, columns], totals=self.F[:, j])
+        belief = AdditiveGP.create(settings, parts, domain)
+        belief = belief.update(self.X[:, columns], totals=self.F[:, j], noise_variance=self.noise_std[:, j] ** 2)
         if warm is not None and not is_due:
             return belief.with_hyperparameters(warm)
         rng = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=len(self.situation.history))

@@ -95,6 +95,15 @@ class Warp(msgspec.Struct, frozen=True):
         steepness = np.log(np.maximum(np.abs(gap), 1e-300))
         return np.log(self.power) + (self.power - 1.0) * steepness - np.log(self.spread)
 
+    def noise_std(self, y: Float[np.ndarray, " t"], noise_std: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
+        """Standard deviation of the noise of z(y), to first order (the delta method): that of y times dz/dy.
+
+        Args:
+            y: Outcomes.
+            noise_std: Of their noise, NaN where it is not known; so it is then.
+        """
+        return noise_std * np.exp(self.log_slope(y))
+
     def moments(
         self, mean: Float[np.ndarray, " m"], variance: Float[np.ndarray, " m"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:

@@ -21,6 +21,7 @@ def choose_structure(
     belief: AdditiveGPSettings,
     U: Float[np.ndarray, "t n"],
     totals: Float[np.ndarray, " t"],
+    noise: Float[np.ndarray, " t"],
     rng: np.random.Generator,
     previous: LearnedStructure | None,
     n_evaluations: int,
@@ -32,6 +33,7 @@ def choose_structure(
         belief: Kernel and priors of the fits that evidence needs.
         U: Points (t, n) of the unit cube.
         totals: Their outcomes (t,); those that are not finite are not used.
+        noise: The variance of their noise (t,); NaN where nobody says.
         rng: What is drawn from; a function of the team's seed and the number of evaluations.
         previous: From an earlier call with the same settings; None at first.
         n_evaluations: Those made so far, failed ones included.
@@ -47,7 +49,8 @@ def choose_structure(
         edges = max(1, int(_EDGES * n)) if settings.edges is None else settings.edges
         return _drawn(random_forest(n, edges, rng), n_evaluations)
     told = np.isfinite(totals)
-    evidence = ScopeEvidence(belief, U[told], totals[told], None if previous is None else previous.start)
+    start = None if previous is None else previous.start
+    evidence = ScopeEvidence(belief, U[told], totals[told], start, noise[told])
     samples: list[Scopes] = []
     if isinstance(settings, SampledStructure):
         samples = _sampled(settings, evidence, rng, previous, n)

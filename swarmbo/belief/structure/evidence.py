@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.observations import standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.belief.structure.partitions import Scopes
@@ -75,12 +76,14 @@ class ScopeEvidence:
         U: Points (t, n) of the unit cube.
         totals: Their outcomes (t,), finite. Where they do not vary, all scopes weigh the same.
         start: Where fits begin; None: at the prior's mode and, besides, at short lengthscales.
+        noise: Noise variances (t,) that were told, in the square of the outcome's unit, NaN elsewhere; None: none was.
     """
 
     settings: AdditiveGPSettings
     U: Float[np.ndarray, "t n"]
     totals: Float[np.ndarray, " t"]
     start: StartingPoint | None = None
+    noise: Float[np.ndarray, " t"] | None = None
     _fits: dict[Scopes, ScopeFit] = field(default_factory=dict[Scopes, ScopeFit], init=False)
 
     def __call__(self, scopes: Scopes) -> float:
@@ -107,6 +110,11 @@ class ScopeEvidence:
         mean, scale, varies = standardisation(self.totals)
         return (self.totals - mean) / scale, varies
 
+    def known_noise(self) -> Float[np.ndarray, " t"]:
+        """The noise that was told in the unit of standardised totals; NaN where it was not."""
+        scale = standardisation(self.totals)[1]
+        return np.full(len(self.totals), np.nan) if self.noise is None else standardised_noise(self.noise, scale)
+
     def _fitted(self, scopes: Scopes) -> ScopeFit:
         settings, sizes = msgspec.structs.replace(self.settings, factors={}), [len(scope) for scope in scopes]
         model = "hierarchical" if settings.lengthscales == "auto" else settings.lengthscales
@@ -115,7 +123,7 @@ class ScopeEvidence:
         theta, log_weight = prior.centre, 0.0
         if varies:
             kernels = [settings.kernel] * len(sizes)
-            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, np.zeros(len(z)))
+            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, self.known_noise())
             theta, log_weight = maximise(log_posterior, self._starts(prior, scopes), settings.max_iterations)
         lengthscales, outputscales, noises = prior.unpack(theta)
         parts = tuple(np.split(lengthscales, np.cumsum(sizes)[:-1]))

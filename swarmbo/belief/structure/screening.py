@@ -130,7 +130,8 @@ def promises(
         Rasmussen & Williams 2006, eq. 5.9, for the slope; Lin 1997 for variance components tested by it.
     """
     U, (z, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
-    K = np.eye(len(U)) * fit.noise_variance
+    known = evidence.known_noise()
+    K = np.eye(len(U)) * np.where(np.isnan(known), fit.noise_variance, known)
     for scope, lengths, output in zip(fit.scopes, fit.lengthscales, fit.outputscales, strict=True):
         V = U[:, list(scope)]
         K += kernel_matrix(kernel, V, V, lengths, float(output))

@@ -25,15 +25,15 @@ def log_posterior_of(way, model, kernels, t=14, settings=None, seed=0):
     prior = HyperparameterPrior.of(
         settings or AdditiveGPSettings(), GRAPH.factors, (2, 2, 3), model, [1e-3] if way == "total" else [1e-3] * 4
     )
-    z, U, extra = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, 0.0, 0.1)
-    return LogPosterior(prior, kernels, COLUMNS, U, z, extra, channel), prior
+    z, U, told = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, np.nan, 0.1)
+    return LogPosterior(prior, kernels, COLUMNS, U, z, told, channel), prior
 
 
 def dense_evidence(log_posterior, prior, theta, kernels, way, seed=0, t=14):
     """Log N(z | H c, K) at the best c, with K by loops."""
     rng = np.random.default_rng(seed)
     channel = np.full(t, TOTAL) if way == "total" else rng.integers(TOTAL, 3, size=t)
-    z, U, extra = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, 0.0, 0.1)
+    z, U, told = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, np.nan, 0.1)
     lengths, outputs, noises = prior.unpack(theta)
     starts, radial = (
         [0, 2, 4],
@@ -44,7 +44,8 @@ def dense_evidence(log_posterior, prior, theta, kernels, way, seed=0, t=14):
             "rbf": lambda r: np.exp(-(r**2) / 2),
         },
     )
-    K = np.diag(extra + (noises[0] if way == "total" else noises[np.where(channel == TOTAL, 3, channel)]))
+    fitted = noises[0] if way == "total" else noises[np.where(channel == TOTAL, 3, channel)]
+    K = np.diag(np.where(np.isnan(told), fitted, told))
     for a in range(t):
         for b in range(t):
             for i, columns in enumerate(COLUMNS):
@@ -98,7 +99,7 @@ def test_evidence_of_one_factor_equals_scikit_learns_with_its_gradient():
     rng = np.random.default_rng(0)
     U, y = rng.random((40, 2)), rng.normal(size=40)
     prior = HyperparameterPrior.of(AdditiveGPSettings(), ["f"], [2], "separate", [1e-3])
-    log_posterior = LogPosterior(prior, ["matern52"], [(0, 1)], U, y, np.zeros(40))
+    log_posterior = LogPosterior(prior, ["matern52"], [(0, 1)], U, y, np.full(40, np.nan))
     theta = np.log([0.3, 0.6, 1.4, 0.05])
     mean = float(log_posterior.means(theta)[0])
     oracle = GaussianProcessRegressor(

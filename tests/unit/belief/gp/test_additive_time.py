@@ -258,7 +258,7 @@ def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel
         COLUMNS,
         rng.random((t, 3)),
         rng.normal(size=t),
-        np.zeros(t),
+        np.full(t, np.nan),
         channel,
         (kernel, moments),
     )
@@ -283,7 +283,9 @@ def test_evidence_of_the_fit_equals_that_of_the_belief():
     lengths = np.concatenate([h.lengthscale_array(i) for i in range(3)])
     theta = prior.pack(lengths, np.array(h.outputscales), np.array([h.total_noise_variance]), h.times[0].lengthscale)
     z = (outcomes.sum(axis=1) - outcomes.sum(axis=1).mean()) / h.common_scale
-    log_posterior = LogPosterior(prior, h.kernels, COLUMNS, X, z, np.zeros(15), None, (h.times[0].kernel, moments))
+    log_posterior = LogPosterior(
+        prior, h.kernels, COLUMNS, X, z, np.full(15, np.nan), None, (h.times[0].kernel, moments)
+    )
     assert log_posterior.evidence(theta) == pytest.approx(fitted.log_evidence(), abs=1e-6)
 
 

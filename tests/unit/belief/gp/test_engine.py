@@ -7,6 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation
+from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -41,14 +42,15 @@ def sum_of(way, n=9, seed=3):
 
 @pytest.mark.parametrize("steps", [[25], [10, 1, 14]])
 def test_noise_by_row_equals_scikit_learns_alpha(steps):
-    X, noise = points(25), np.random.default_rng(1).uniform(0.0, 400.0, 25)
-    y = outcomes(X) + np.sqrt(noise) * np.random.default_rng(2).normal(size=25)
+    X, noise = points(25), np.random.default_rng(1).uniform(1.0, 400.0, 25)
+    noise[::4] = np.nan  # theirs is the fitted one
+    y = outcomes(X) + np.sqrt(np.nan_to_num(noise)) * np.random.default_rng(2).normal(size=25)
     belief, done = field_of(X[:0], y[:0]), 0
     for step in steps:
         rows = slice(done, done + step)
         belief, done = belief.update(X[rows], y[rows], noise[rows]), done + step
     kernel = ConstantKernel(1.7) * Matern([0.3, 0.5], nu=2.5)
-    reference = GaussianProcessRegressor(kernel, alpha=1e-3 + noise / 35.0**2, optimizer=None)
+    reference = GaussianProcessRegressor(kernel, alpha=np.where(np.isnan(noise), 1e-3, noise / 35.0**2), optimizer=None)
     reference.fit(BOX.to_unit(X), (y - 290.0) / 35.0 - 0.2)
     places = points(8, seed=5)
     mean, cov = reference.predict(BOX.to_unit(places), return_cov=True)
@@ -60,8 +62,8 @@ def test_noise_by_row_equals_scikit_learns_alpha(steps):
 
 def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
     rng, X = np.random.default_rng(0), points(80)
-    noise = np.where(np.arange(80) % 2, 30.0**2, 0.0)
-    y = outcomes(X) + np.sqrt(noise) * rng.normal(size=80)
+    noise = np.where(np.arange(80) % 2, 30.0**2, np.nan)
+    y = outcomes(X) + np.sqrt(np.nan_to_num(noise)) * rng.normal(size=80)
     empty = ExactGP.create(ExactGPSettings(), BOX)
     told, untold = (empty.update(X, y, known).fit(np.random.default_rng(0)) for known in (noise, None))
     assert told.noise_variance < 0.01 * untold.noise_variance
@@ -71,8 +73,44 @@ def test_a_fit_does_not_take_known_noise_for_noise_of_the_field():
 
 
 def test_noise_that_is_none_is_refused_with_its_row():
-    with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0"):
+    with pytest.raises(ShapeError, match=r"noise_variance\[1\]: got -1.0; wanted a finite number >= 0, or NaN for the"):
         field_of(points(2), np.zeros(2), [0.0, -1.0])
+    with pytest.raises(ShapeError, match=r"noise_variance\[0\]\[2\]: got inf; wanted a finite number >= 0"):
+        sum_of("total").update(points_of_sum(1), np.zeros((1, 3)), noise_variance=[[0.0, 1.0, np.inf]])
+    with pytest.raises(ShapeError, match=r"got shape \(3,\) for 2 points; wanted \(2,\), \(2, 3\) or \(2, 4\)"):
+        sum_of("total").update(points_of_sum(2), np.zeros(2), noise_variance=[0.0, 1.0, 2.0])
+
+
+def points_of_sum(n):
+    return np.random.default_rng(0).random((n, 3))
+
+
+@pytest.mark.parametrize("kind", [ExactGP, FeatureGP])
+def test_a_reading_of_known_noise_weighs_as_many_of_the_fitted_noise_as_it_is_quieter(kind):
+    """m readings of one place and outcome, of noise variance s: the same posterior as one of s / m."""
+    X, y, places, s = points(6), outcomes(points(6)), points(5, seed=3), FIELD.noise_variance * FIELD.scale**2
+    empty = field_of(X[:0], y[:0]) if kind is ExactGP else FeatureGP.create(BOX, FIELD, n_features=200, seed=0)
+    thrice = empty.update(np.repeat(X[:1], 3, axis=0), np.repeat(y[:1], 3)).update(X[1:], y[1:])
+    once = empty.update(X, y, [s / 3.0, *[np.nan] * 5])
+    for a, b in zip(once.joint_posterior(places), thrice.joint_posterior(places), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-6)
+
+
+def test_noise_ahead_is_that_of_readings_on_average_where_all_are_told():
+    X, noise = points(30), np.where(np.arange(30) % 2, 4.0, 16.0)
+    y = outcomes(X) + np.sqrt(noise) * np.random.default_rng(5).normal(size=30)
+    belief = ExactGP.create(ExactGPSettings(), BOX).update(X, y, noise).fit(np.random.default_rng(0))
+    assert belief.noise_variance == pytest.approx(10.0)
+    again = ExactGP.from_state_dict(ExactGPSettings(), BOX, belief.state_dict())
+    for a, b in zip(again.joint_posterior(X[:3]), belief.joint_posterior(X[:3]), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_outcomes_that_are_told_to_be_exact_are_learned_without_jitter():
+    X = np.repeat(points(8), 2, axis=0)
+    belief = field_of(X, outcomes(X), 0.0)
+    assert belief.jitter == 0.0
+    np.testing.assert_allclose(belief.posterior_mean(X), outcomes(X), atol=0.01)
 
 
 @pytest.mark.parametrize("time", [None, TimeCorrelation("matern32", 6.0)])

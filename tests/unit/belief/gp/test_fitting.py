@@ -25,11 +25,11 @@ def sample_field(seed, n, lengthscales, noise_std=0.05, name="matern52"):
 
 
 def log_posterior_of(gp_settings, prior, U, z):
-    return LogPosterior(prior, [gp_settings.kernel], [range(2)], U, z, np.zeros(len(z)))
+    return LogPosterior(prior, [gp_settings.kernel], [range(2)], U, z, np.full(len(z), np.nan))
 
 
 def fit_hyperparameters(gp_settings, U, z, seed=0, previous=None):
-    data = Observations(U, np.zeros(len(z), dtype=int), z, np.zeros(len(z)), np.zeros(len(z)))
+    data = Observations(U, np.zeros(len(z), dtype=int), z, np.full(len(z), np.nan), np.zeros(len(z)))
     return fit_field(gp_settings, SQUARE, data, np.random.default_rng(seed), previous)
 
 

@@ -27,7 +27,9 @@ def belief_of(way, t=6, noise_variance=0.05, seed=0):
         totals[:] = np.nan
     else:
         factors[::2], totals[1::3] = np.nan, np.nan
-    return belief.update(X, totals=totals, factors=factors, noise_variance=0.01)
+    return belief.update(
+        X, totals=totals, factors=factors, noise_variance=np.where(np.arange(len(X)) % 2, 0.01, np.nan)
+    )
 
 
 def streams(seed):
@@ -49,11 +51,13 @@ def joint_moments(belief, U):
     """
     h, domain = belief.hyperparameters, belief.domain
     observed = []
-    for x, total, parts, extra in zip(belief.X, belief.totals, belief.factors, belief.noise, strict=True):
+    for x, total, parts, known in zip(belief.X, belief.totals, belief.factors, belief.noise, strict=True):
         if not np.isnan(total):
-            observed.append(((0, 1, 2), domain.to_unit(x), total, h.total_noise_variance + extra))
+            observed.append(
+                ((0, 1, 2), domain.to_unit(x), total, h.total_noise_variance if np.isnan(known[0]) else known[0])
+            )
         observed += [
-            ((i,), domain.to_unit(x), part, h.noise_variances[i] + extra)
+            ((i,), domain.to_unit(x), part, h.noise_variances[i] if np.isnan(known[1 + i]) else known[1 + i])
             for i, part in enumerate(parts)
             if not np.isnan(part)
         ]
