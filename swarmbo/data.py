@@ -118,8 +118,10 @@ class Dataset:
         return len(mine) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     def then(self, other: "Dataset") -> "Dataset":
-        """These, followed by others; a column that one of them lacks is left out."""
+        """These, followed by others; a column that one of them lacks is left out, but for noise, which is unknown."""
         pairs = {name: (mine, getattr(other, name)) for name, mine in vars(self).items()}
+        if any(noise is not None for noise in pairs["noise_std"]):
+            pairs["noise_std"] = self.known_noise, other.known_noise
         both = {name: np.concatenate(pair) for name, pair in pairs.items() if not any(part is None for part in pair)}
         return Dataset(**both)
 

@@ -37,30 +37,41 @@ def seen(t=14, outcomes="total", seed=0):
     return Dataset(DOMAIN.from_unit(U), totals, none if outcomes == "total" else parts)
 
 
+def with_noise(data, seed=7):
+    """Two of three outcomes have a known noise."""
+    noise = np.exp(np.random.default_rng(seed).normal(size=(len(data), 3)) - 1.0)
+    return replace(data, noise_std=np.where(np.arange(len(data))[:, None] % 3, noise, np.nan))
+
+
 def learn(belief, more):
-    return belief.update(more.X, totals=more.totals, factors=more.factors)
+    return belief.update(more.X, totals=more.totals, factors=more.factors, noise_variance=more.known_noise**2)
 
 
 def fitted(outcomes="total", settings=SMALL, t=14, seed=3):
     return Ensemble.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), tied=outcomes == "total", seed=seed)
 
 
+@pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features(outcomes) -> None:
-    # the oracle goes back to the bases: y ~ N(c, Phi Phi' + s I) member by member, in the unit of the outcomes
+def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features(outcomes, told) -> None:
+    # the oracle goes back to the bases: y ~ N(c, Phi Phi' + D) member by member, in the unit of the outcomes
     known, more = seen(14, outcomes), seen(9, outcomes, seed=1)
+    if told:
+        known, more = with_noise(known), with_noise(more, seed=8)
     belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, known, tied=outcomes == "total", seed=3)
     belief = learn(belief, more)
     U = DOMAIN.to_unit(np.concatenate([known.X, more.X]))
     for part in belief.parts:
         i = part.hyper.factors[0]
-        y = np.concatenate([known.totals, more.totals])
+        y, column = np.concatenate([known.totals, more.totals]), 0 if outcomes == "total" else 1 + i
+        variance = np.concatenate([known.known_noise, more.known_noise])[:, column] ** 2 / part.hyper.scale**2
         if outcomes == "per-factor":
             y = np.concatenate([known.factors, more.factors])[:, i]
         evidence = np.empty(12)
         for m, member in enumerate(part.hyper.members):
             own = [basis.features(U[:, list(s)]) for basis, s in zip(part.bases[m], part.scopes, strict=True)]
-            K = sum(Phi @ Phi.T for Phi in own) + member.noise_variance * np.eye(23)
+            K = sum(Phi @ Phi.T for Phi in own)
+            K += np.diag(np.where(np.isnan(variance), member.noise_variance, variance))
             z = (y - part.hyper.constants(member).sum()) / part.hyper.scale
             evidence[m] = multivariate_normal.logpdf(z, np.zeros(23), K)
         np.testing.assert_allclose(part.models.log_evidence, evidence, rtol=1e-8, atol=1e-8)
@@ -244,16 +255,17 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
     assert np.abs(means - known.factors[:7].T).max() < 1.5
 
 
-@given(st.floats(0.01, 50.0), st.floats(1e-5, 1.0), st.integers(0, 99))
+@given(st.floats(0.01, 50.0), st.floats(1e-5, 1.0), st.integers(0, 99), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed) -> None:
+def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed, told) -> None:
     rng = np.random.default_rng(seed)
     Phi = rng.standard_normal((20, 30)) / np.sqrt(30)
     z = 0.7 + Phi @ rng.standard_normal(30) * np.sqrt(scale) + np.sqrt(noise) * rng.standard_normal(20)
-    got = _fit_variances(SMALL, Member("rbf", ((1.0,),), (1.0,)), Phi @ Phi.T, z, has_constant=True)
+    known = np.where(rng.random(20) < 0.5, noise, np.nan) if told else np.full(20, np.nan)
+    got = _fit_variances(SMALL, Member("rbf", ((1.0,),), (1.0,)), Phi @ Phi.T, z, known, has_constant=True)
 
     def objective(s, n):
-        K = s * Phi @ Phi.T + n * np.eye(20)
+        K = s * Phi @ Phi.T + np.diag(np.where(np.isnan(known), n, known))
         one = np.ones(20)
         c = (one @ np.linalg.solve(K, z)) / (one @ np.linalg.solve(K, one))
         density = multivariate_normal.logpdf(z - c, np.zeros(20), K)
@@ -261,7 +273,8 @@ def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed
 
     best, c = objective(got.outputscale, got.noise_variance)
     assert got.constant == pytest.approx(c, abs=1e-6)
-    for ds, dn in ((0.25, 0), (-0.25, 0), (0, 0.25), (0, -0.25)):
+    step = 1.0 if np.isfinite(known).any() else 0.25  # of noise; fewer are tried where noises differ
+    for ds, dn in ((0.25, 0), (-0.25, 0), (0, step), (0, -step)):
         s, n = got.outputscale * np.exp(ds), got.noise_variance * np.exp(dn)
         if n >= SMALL.noise_floor and 1e-3 < s < 1e3:
             assert objective(s, n)[0] <= best + 1e-6
@@ -329,3 +342,12 @@ def test_settings_out_of_range_are_refused_by_name(wrong, names) -> None:
 def test_a_lengthscale_that_is_no_number_and_no_way_to_fit_is_refused_in_python_too() -> None:
     with pytest.raises(ValueError, match="'fitted' or 'shared'"):
         EnsembleSettings(lengthscales=(0.3, "guessed"))
+
+
+def test_members_whose_outcomes_all_have_a_known_noise_foresee_that_of_the_mean() -> None:
+    data = replace(seen(14), noise_std=np.full((14, 3), 0.5))
+    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, tied=True, seed=3)
+    noises = np.array([member.noise_variance for member in belief.parts[0].hyper.members])
+    np.testing.assert_allclose(noises * belief.parts[0].hyper.scale ** 2, 0.25, rtol=1e-9)
+    chosen = belief.choose([np.random.default_rng(0)])
+    np.testing.assert_array_equal(belief.exact(chosen).noise[:, 0], 0.25)
