@@ -18,6 +18,7 @@ from swarmbo.agent import maximise_with_agents
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec
+from swarmbo.data import News
 from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcessTransport, Routes
@@ -163,9 +164,8 @@ def measured(
         assert team.last_report is not None
         if turn >= INITIAL:
             by_factor = dict(outcome) if kind_of(mode, turn) == "per-factor" else {}
-            told = outcome_traffic(
-                team.graph, team.outcomes, routes, query.point, None if by_factor else outcome, by_factor
-            )
+            news = News(np.array(list(query.point.values())), None if by_factor else outcome, by_factor)
+            told = outcome_traffic(team.graph, team.outcomes, routes, query.point, news)
             assert told.bytes == team.last_sharing.bytes  # the team, which knows no links here, counts no relays
             total = total + team.last_report.traffic + told
             counted.by_kind["draws"] += team.last_report.traffic.bytes

@@ -3,6 +3,7 @@
 These are plain values. Everything that plots or tabulates starts from them, never from live objects.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 from jaxtyping import Float
+from msgspec import UNSET, UnsetType
 from msgspec.structs import astuple
 
 from swarmbo.boundary.html import html_table
@@ -157,6 +159,7 @@ class Sample(msgspec.Struct, frozen=True):
         mean: The belief's prediction at the target before measuring; None where there was none.
         std: The prediction's standard deviation.
         declined: Whether the agent did without a measurement; ``location`` and ``target`` say nothing new then.
+        noise_std: Standard deviation of the noise of its measurement; left out where the world does not say.
     """
 
     agent: str
@@ -168,6 +171,7 @@ class Sample(msgspec.Struct, frozen=True):
     mean: float | None = None
     std: float | None = None
     declined: bool = False
+    noise_std: float | UnsetType = UNSET
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -180,6 +184,8 @@ class Evaluation(msgspec.Struct, frozen=True):
         factors: Outcome of each factor, where they are told one by one; None for one that failed.
         mean: What the team predicted before.
         std: The prediction's standard deviation.
+        noise_std: Standard deviation of the noise of the measurement, or of each factor's outcome; left out where the
+            world does not say.
     """
 
     location: list[float]
@@ -187,6 +193,16 @@ class Evaluation(msgspec.Struct, frozen=True):
     factors: dict[str, float | None] | None = None
     mean: float | None = None
     std: float | None = None
+    noise_std: float | dict[str, float] | UnsetType = UNSET
+
+    @property
+    def known_noise(self) -> float:
+        """Standard deviation of the noise of the measurement; NaN where it is not known."""
+        noise = self.noise_std
+        if isinstance(noise, dict):
+            is_whole = self.factors is not None and set(noise) == set(self.factors)
+            return math.sqrt(math.fsum(std**2 for std in noise.values())) if is_whole else math.nan
+        return math.nan if isinstance(noise, UnsetType) else noise
 
 
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -292,7 +308,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
         if self.joint is not None:
             return [self.joint]
         looked = [sample for sample in self.samples if not sample.declined]
-        return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std) for s in looked]
+        return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std, noise_std=s.noise_std) for s in looked]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,31 @@ def told_number(value: object, what: str) -> float:
     return number
 
 
+def told_noise(value: object, what: str) -> float:
+    """The standard deviation of an outcome's noise that somebody tells; NaN for None, which is not known.
+
+    Raises:
+        ShapeError: If it is anything but a finite number >= 0, or None.
+
+    Example:
+        >>> told_noise(0.5, "'a'"), told_noise(None, "'a'")
+        (0.5, nan)
+    """
+    if value is None:
+        return np.nan
+    if np.isnan(noise := reported_noise(value)):
+        raise ShapeError(
+            f"noise_std of {what}: got {short(value)}; wanted a finite number >= 0, or None where it is not known"
+        )
+    return noise
+
+
+def reported_noise(value: object) -> float:
+    """The same of what a world reports: what is no such number is not known."""
+    noise = reported_number(value)
+    return noise if noise >= 0.0 else np.nan
+
+
 def reported_number(value: object) -> float:
     """The same of what a world reports: what is no number failed too."""
     number = _as_number(value)

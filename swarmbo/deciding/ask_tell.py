@@ -21,14 +21,14 @@ from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.rows import is_table, read_rows
 from swarmbo.deciding.saved import write_state
 from swarmbo.deciding.setup import Setup
-from swarmbo.deciding.told import Outcome, attached, news_of
+from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.logbook import Logbook
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.worlds import Offers, World
 
-STATE_VERSION = 4  # 4: one logbook and one layout for teams of either kind
+STATE_VERSION = 5  # 5: noise by outcome
 
 Places = Mapping[str, ArrayLike]  # (k, d) each
 Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]  # or any frame
@@ -153,6 +153,7 @@ class AskTell(OneAtATime):
         failed: bool = False,
         point: Mapping[str, float] | None = None,
         locations: "Mapping[str, ArrayLike] | None" = None,
+        noise_std: Noise = None,
     ) -> None:
         """Learn the outcome of a query; outcomes of its channels all at once, or some now and the rest later.
 
@@ -163,16 +164,20 @@ class AskTell(OneAtATime):
             failed: Whether what is not told failed.
             point: Of a function: where it was really evaluated, if not at the query's point.
             locations: In a field: where agents really measured (d,), if not at the query's places.
+            noise_std: Standard deviation >= 0 of the noise of what is told, in its unit, where it is known: one number,
+                or a table like that of outcomes. It takes the place of the noise that the belief fits, as BoTorch's
+                ``train_Yvar`` does; outcomes without one keep the fitted noise.
 
         Raises:
             UnknownQueryError: If no such query is out, or it does not wait for a channel: one that is unknown, takes no
                 part or was told before.
             ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
                 variable or is not in bounds.
-            ShapeError: If an outcome is no number, or a location is not a finite (d,) array in or near the box.
+            ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
+                array in or near the box.
         """
         query_id = query_name(query)
-        self._take(query_id, news_of(self._log, query_id, outcome, point, locations, failed=failed))
+        self._take(query_id, news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed))
 
     def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
         """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query.
@@ -187,17 +192,18 @@ class AskTell(OneAtATime):
         places = problem.places(news.point, news.factors)
         own = {c: y for c, y in news.factors.items() if query is not None and c in query.waits}
         if query_id is not None and news.total is not None:
-            log = log.with_total(query_id, news.total, news.point)
+            log = log.with_total(query_id, news.total, news.point, news.total_noise)
         elif query_id is not None:
             point = news.point
             if problem.is_field:
                 point = problem.joint({channel: places[channel] for channel in own})
-            log = log.with_factors(query_id, own, point=point) if own or not is_all else log
+            log = log.with_factors(query_id, own, point=point, noise_std=news.noise) if own or not is_all else log
             log = log.without([query_id]) if is_all else log
         if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
             row = problem.joint({channel: places[channel] for channel in unasked})
             factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
-            log = log.with_evaluations(row[None], np.array([np.nan]), factors, self.round, attached=False)
+            noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
+            log = log.with_evaluations(row[None], np.array([np.nan]), factors, self.round, noise, attached=False)
         self._log = log
 
     @whole_or_not_at_all
@@ -209,6 +215,7 @@ class AskTell(OneAtATime):
         moments: "ArrayLike | float | str | None" = None,
         agents: "str | Sequence[str] | None" = None,
         columns: "Sequence[str] | None" = None,
+        noise_std: "ArrayLike | float | str | Mapping[str, str] | None" = None,
     ) -> None:
         """Learn evaluations that were never asked for: earlier surveys, other instruments, an earlier run.
 
@@ -231,9 +238,12 @@ class AskTell(OneAtATime):
             agents: In a field who made all of them, or each (t,); by default the first agent. Where each agent has a
                 belief of its own, they are given theirs, and the others hear of them when next the agents talk.
             columns: Of a table the columns of the coordinates, where they have other names.
+            noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
+                for each outcome of a factor (t, k); of a table the name of their column, or ``{factor: column}``. NaN,
+                and by default: not known.
 
         Raises:
-            ShapeError: If shapes do not fit, or a location is not finite or nowhere near the box.
+            ShapeError: If shapes do not fit, a location is not finite or nowhere near the box, or a noise is negative.
             ConfigError: If a joint point is not in bounds, or a column or a cell of a table is not what is wanted; it
                 names row and column.
             OSError: If a file cannot be read.
@@ -246,21 +256,28 @@ class AskTell(OneAtATime):
             (1, 1)
         """
         if is_table(points):
-            rows = read_rows(points, self.problem, outcomes, columns, moments if isinstance(moments, str) else None)
+            named = {"moments": moments, "noise_std": noise_std}
+            named = {key: given for key, given in named.items() if isinstance(given, str | Mapping)}
+            rows = read_rows(points, self.problem, outcomes, columns, **named)
             points, outcomes = rows.points, rows.outcomes
             agents = rows.agents if agents is None else agents
-            moments = rows.moments if isinstance(moments, str) else moments
-        elif columns is not None or outcomes is None or isinstance(outcomes, str | Mapping) or isinstance(moments, str):
+            moments = rows.moments if "moments" in named else moments
+            noise_std = rows.noise_std if "noise_std" in named else noise_std
+        elif (
+            columns is not None
+            or outcomes is None
+            or any(isinstance(given, str | Mapping) for given in (outcomes, moments, noise_std))
+        ):
             raise ConfigError(
                 "got an array of points with names of columns, or no outcomes; wanted arrays of both, or "
                 "a table: a list of dicts, a CSV file's path, or a frame",
                 at="$.points",
             )
-        data = attached(points, outcomes, self.problem, moments, agents)
+        data = attached(points, outcomes, self.problem, moments, agents, noise_std)
         self._learner = self._learner.attach(data)
         present = self.round if self.problem.is_field else self._log.round
         rounds = present if data.moments is None else data.moments
-        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, rounds)
+        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, rounds, data.noise_std)
 
     @whole_or_not_at_all
     def refit(self) -> None:

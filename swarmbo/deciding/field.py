@@ -89,8 +89,8 @@ class FieldLearner:
                 continue
             X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, problem.channels.index(agent)]
             X = X if data.moments is None else np.column_stack([X, data.moments[made]])
-            good = np.isfinite(y)
-            belief = with_survey(belief, agent, X[good], y[good], X[~good])
+            good, noise = np.isfinite(y), data.known_noise[made, 1 + problem.channels.index(agent)]
+            belief = with_survey(belief, agent, X[good], y[good], X[~good], noise[good])
         return replace(self, belief=belief)
 
     def fitted(self, log: Logbook) -> "FieldLearner":

@@ -89,13 +89,22 @@ def with_news(
         own = {agent: (place[None], [news.factors[agent]]) for agent, place in good.items()}
         dead = {agent: place[None] for agent, place in places.items() if agent not in good}
         talking = belief.at(moment)
-        sharing = talking.learn(own, links, dead)
+        known = {agent: std**2 for agent, std in news.noise.items() if agent in good}
+        sharing = talking.learn(own, links, dead, known)
         return talking.at(now), sharing
     sharing = reading_traffic(news, problem, Routes(problem.agents, links))
     if not good:
         return belief, sharing
     X, y = np.array(list(good.values())), np.array([news.factors[agent] for agent in good])
-    return belief.at(moment).update(X, y).at(now), sharing
+    noise = np.array([news.noise.get(agent, np.nan) for agent in good])
+    return _updated(belief.at(moment), X, y, noise).at(now), sharing
+
+
+def _updated(
+    belief: ExactGP, X: Float[np.ndarray, "n c"], y: Float[np.ndarray, " n"], noise_std: Float[np.ndarray, " n"]
+) -> ExactGP:
+    """With further outcomes. A belief of a user's own is only told of noise that is known."""
+    return belief.update(X, y) if np.isnan(noise_std).all() else belief.update(X, y, noise_std**2)
 
 
 def with_survey(
@@ -104,6 +113,7 @@ def with_survey(
     X: Float[np.ndarray, "n c"],
     y: Float[np.ndarray, " n"],
     dead: Float[np.ndarray, "f c"],
+    noise_std: Float[np.ndarray, " n"],
 ) -> TeamBelief:
     """What a team believes with measurements that it did not ask for.
 
@@ -113,12 +123,13 @@ def with_survey(
         X: Where (n, d), or (n, d + 1) with the round last.
         y: What (n,), finite.
         dead: Where others failed (f, d), or (f, d + 1).
+        noise_std: Of the noise of each (n,); NaN where nobody says.
     """
     if isinstance(belief, FusedBelief):
-        belief.give(agent, X, y)
+        belief.give(agent, X, y, noise_std**2)
         belief.give_failures(agent, dead)
         return belief
-    return belief.update(X, y) if len(y) else belief
+    return _updated(belief, X, y, noise_std) if len(y) else belief
 
 
 def with_fit(belief: TeamBelief, seed: int) -> TeamBelief:

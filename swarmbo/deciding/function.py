@@ -62,7 +62,7 @@ class FunctionLearner:
         """What telling took; what it says is worked out of the log when it is needed."""
         problem = self.setup.problem
         routes, point = Routes(problem.agents, links), problem.named(news.point)
-        return self, outcome_traffic(problem.graph, problem.outcomes, routes, point, news.total, news.factors)
+        return self, outcome_traffic(problem.graph, problem.outcomes, routes, point, news)
 
     def attach(self, data: Dataset) -> "FunctionLearner":
         """The same: the log has it."""

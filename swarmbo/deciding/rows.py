@@ -27,12 +27,14 @@ class Rows(NamedTuple):
         outcomes: Totals (t,), outcomes by factor (t, k), or in a field measurements (t,).
         agents: In a field who made each, where the table says.
         moments: The round of each, where a column of it was named.
+        noise_std: Standard deviation of the noise of each (t,), or by factor (t, k), where a column of it was named.
     """
 
     points: Float[np.ndarray, "t n"]
     outcomes: Float[np.ndarray, "t *k"]
     agents: Sequence[str] | None
     moments: Float[np.ndarray, " t"] | None
+    noise_std: Float[np.ndarray, "t *k"] | None = None
 
 
 def is_table(points: object) -> bool:
@@ -48,7 +50,12 @@ def is_table(points: object) -> bool:
 
 
 def read_rows(
-    points: object, problem: Problem, outcomes: object = None, columns: object = None, moments: object = None
+    points: object,
+    problem: Problem,
+    outcomes: object = None,
+    columns: object = None,
+    moments: object = None,
+    noise_std: object = None,
 ) -> Rows:
     """The evaluations of a table.
 
@@ -60,6 +67,7 @@ def read_rows(
             by factor, ``{factor: column}``; by default columns named as the factors.
         columns: Other names of the columns of coordinates, in their order.
         moments: The column of rounds.
+        noise_std: The column of standard deviations of noise; for outcomes by factor also ``{factor: column}``.
 
     Raises:
         ConfigError: If a column is missing, or a cell is no number or not in bounds; it names row and column.
@@ -73,12 +81,13 @@ def read_rows(
     names = axes if columns is None else _texts(columns, len(axes))
     X = _places(table, problem, names)
     when = None if moments is None else table.numbers(_text(moments, "$.moments"))
+    noise = None if noise_std is None else _noise(table, problem, noise_std)
     if problem.is_field:
         told = table.outcomes(VALUE if outcomes is None else _text(outcomes, "$.outcomes"))
-        return Rows(X, told, table.texts(AGENT, problem.agents) if AGENT in table.columns else None, when)
+        return Rows(X, told, table.texts(AGENT, problem.agents) if AGENT in table.columns else None, when, noise)
     if outcomes is None and {FACTOR, VALUE} <= set(table.columns) - set(names):
-        return _long(table, problem, X, when)
-    return Rows(X, _outcomes(table, problem, outcomes, names), None, when)
+        return _long(table, problem, X, when, noise)
+    return Rows(X, _outcomes(table, problem, outcomes, names), None, when, noise)
 
 
 def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
@@ -111,13 +120,26 @@ def place_names(n_dims: int) -> tuple[str, ...]:
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
+def _by_factor(named: Mapping[str, object], problem: Problem, at: str) -> list[str]:
+    """The column of each factor."""
+    if set(named) != set(problem.channels):
+        raise ConfigError(f"got columns of {list(named)}; wanted one of {list(problem.channels)}", at=at)
+    return [_text(named[factor], at) for factor in problem.channels]
+
+
+def _noise(table: "_Table", problem: Problem, noise_std: object) -> Float[np.ndarray, "t *k"]:
+    """A column, or one for each factor."""
+    if isinstance(noise_std, Mapping) and not problem.is_field:
+        names = _by_factor(cast(Mapping[str, object], noise_std), problem, "$.noise_std")
+        return np.column_stack([table.numbers(name) for name in names])
+    return table.numbers(_text(noise_std, "$.noise_std"))
+
+
 def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, "t *k"]:
     """Totals, or a column for each factor, as they are named or by their own names."""
     if isinstance(outcomes, Mapping):
-        named = cast(Mapping[str, object], outcomes)
-        if set(named) != set(problem.channels):
-            raise ConfigError(f"got columns of {list(named)}; wanted one of {list(problem.channels)}", at="$.outcomes")
-        return np.column_stack([table.outcomes(_text(named[factor], "$.outcomes")) for factor in problem.channels])
+        names = _by_factor(cast(Mapping[str, object], outcomes), problem, "$.outcomes")
+        return np.column_stack([table.outcomes(name) for name in names])
     if outcomes is not None:
         return table.outcomes(_text(outcomes, "$.outcomes"))
     if all(factor in table.columns for factor in problem.channels):
@@ -129,23 +151,29 @@ def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Seque
     return table.outcomes(found)
 
 
-def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any) -> Rows:
+def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any) -> Rows:
     """Outcomes of one evaluation in several rows, each of a factor, as ``swarmbo export`` writes them."""
     values, factors = table.outcomes(VALUE), table.texts(FACTOR, (*problem.channels, ""))
     if not any(factors):
-        return Rows(X, values, None, when)
+        return Rows(X, values, None, when, noise)
+    if noise is not None and noise.ndim > 1:
+        raise ConfigError("got a table of columns; wanted one: each row is of a factor", at="$.noise_std")
     if not all(factors):
         row = factors.index("")
         raise ConfigError(f"{table.where(row)}, column {FACTOR!r}: got none; wanted one in each row, or in none")
     keys = [(*place, *(() if when is None else (when[row],))) for row, place in enumerate(X.tolist())]
-    firsts, told = list[int](), list[dict[str, float]]()
+    firsts, told = list[int](), list[dict[str, int]]()
     for row, (key, factor) in enumerate(zip(keys, factors, strict=True)):
         if not firsts or key != keys[firsts[-1]] or factor in told[-1]:
             firsts.append(row)
             told.append({})
-        told[-1][factor] = float(values[row])
-    outcomes = np.array([[one.get(factor, np.nan) for factor in problem.channels] for one in told])
-    return Rows(X[firsts], outcomes, None, None if when is None else when[firsts])
+        told[-1][factor] = row
+
+    def by_factor(column: Float[np.ndarray, " r"]) -> Float[np.ndarray, "t k"]:
+        return np.array([[column[one[f]] if f in one else np.nan for f in problem.channels] for one in told])
+
+    noise = None if noise is None else by_factor(noise)
+    return Rows(X[firsts], by_factor(values), None, None if when is None else when[firsts], noise)
 
 
 @dataclass(frozen=True, eq=False)

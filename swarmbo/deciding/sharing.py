@@ -17,8 +17,7 @@ def outcome_traffic(
     outcomes: OutcomeMode,
     routes: Routes,
     point: Mapping[str, float],
-    total: float | None,
-    factors: Mapping[str, float],
+    news: News,
 ) -> Traffic:
     """Traffic after one evaluation, so that every agent can work out by itself what all of those it agrees with know.
 
@@ -26,31 +25,34 @@ def outcome_traffic(
     the values of its own variables, the first one the total with them, and owners the outcomes of single factors if
     there are any. Outcomes by factor leave parts of the graph that share no variable independent: the owner of a factor
     tells its outcome, and where, to the agents of its part. If all of them failed, nobody knows whose fault it was, so
-    that is told like a total.
+    that is told like a total. Where the noise of an outcome is known it goes with it, in nine bytes or ten.
 
     Args:
         graph: Scopes and owners.
         outcomes: What the team observes.
         routes: Who reaches whom; where no relay does, a base station passes it on.
         point: Value of each variable.
-        total: Outcome of the sum, if that was told; NaN if it failed.
-        factors: Outcomes of factors that were told; NaN if one failed.
+        news: What was told.
 
     Example:
+        >>> import numpy as np
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"]})
         >>> point = {"x": 0.1, "y": 0.2, "z": 0.3}
-        >>> outcome_traffic(graph, "total", Routes(graph.agents), point, 1.5, {}).messages
+        >>> place = np.array(list(point.values()))
+        >>> outcome_traffic(graph, "total", Routes(graph.agents), point, News(place, 1.5, {})).messages
         6
-        >>> outcome_traffic(graph, "per-factor", Routes(graph.agents), point, None, {"f": 1.0, "g": 0.5}).messages
+        >>> news = News(place, None, {"f": 1.0, "g": 0.5})
+        >>> outcome_traffic(graph, "per-factor", Routes(graph.agents), point, news).messages
         1
     """
-    traffic = Traffic()
+    traffic, factors, told = Traffic(), news.factors, _with_noise(news)
     failed_as_a_whole = len(factors) == len(graph.factors) and all(math.isnan(value) for value in factors.values())
     if outcomes == "total" or failed_as_a_whole:
         for place, agent in enumerate(graph.agents):
             values = [point[variable] for variable in graph.variables_owned_by(agent)]
-            own = {factor: factors[factor] for factor in graph.factors_owned_by(agent) if factor in factors}
-            content = (agent, values, total if place == 0 else None, own)
+            own = {factor: told[factor] for factor in graph.factors_owned_by(agent) if factor in factors}
+            total = [] if math.isnan(news.total_noise) or place else [news.total_noise]
+            content = (agent, values, news.total if place == 0 else None, own, *total)
             others = [other for other in graph.agents if other != agent]
             traffic += multicast_traffic(routes, agent, others, len(msgspec.msgpack.encode(content)))
         return traffic
@@ -58,7 +60,7 @@ def outcome_traffic(
         for factor in part.factors:
             if factor in factors:
                 owner, values = part.owner(factor), [point[variable] for variable in part.scope(factor)]
-                content = (factor, values, factors[factor])
+                content = (factor, values, told[factor])
                 others = [other for other in part.agents if other != owner]
                 traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode(content)))
     return traffic
@@ -134,7 +136,7 @@ def check_traffic(graph: FactorGraph, routes: Routes, agents: Sequence[str]) -> 
 
 
 def reading_traffic(news: News, problem: Problem, routes: Routes) -> Traffic:
-    """Traffic after a round in a field: who measured tells all others its name, where, and what.
+    """Traffic after a round in a field: who measured tells all others its name, where, what, and its noise if known.
 
     Args:
         news: What agents measured.
@@ -149,9 +151,14 @@ def reading_traffic(news: News, problem: Problem, routes: Routes) -> Traffic:
         >>> reading_traffic(news, field, Routes(["a", "b", "c"]))
         Traffic(messages=2, bytes=62, transmissions=2)
     """
-    traffic = Traffic()
+    traffic, told = Traffic(), _with_noise(news)
     for agent, place in problem.places(news.point, news.factors).items():
         others = [other for other in routes.agents if other != agent]
-        report = msgspec.msgpack.encode((agent, place.tolist(), news.factors[agent]))
+        report = msgspec.msgpack.encode((agent, place.tolist(), told[agent]))
         traffic += multicast_traffic(routes, agent, others, len(report))
     return traffic
+
+
+def _with_noise(news: News) -> dict[str, float | tuple[float, float]]:
+    """Outcomes of channels as they are told: with the standard deviation of their noise where that is known."""
+    return {channel: (y, news.noise[channel]) if channel in news.noise else y for channel, y in news.factors.items()}

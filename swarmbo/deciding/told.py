@@ -8,13 +8,14 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.data import checked_moments
-from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, reported_place, short, table, told_number
+from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, reported_place, short, table, told_noise, told_number
 from swarmbo.data import Dataset, News
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
+Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 
 
 def news_of(
@@ -23,6 +24,7 @@ def news_of(
     outcome: Outcome,
     point: Mapping[str, float] | None,
     locations: Mapping[str, ArrayLike] | None,
+    noise_std: Noise = None,
     *,
     failed: bool,
 ) -> News:
@@ -34,6 +36,8 @@ def news_of(
         outcome: The total of a function, or a table of channels. None, NaN, infinite or beyond 1e60 failed.
         point: Of a function: where it was really evaluated.
         locations: Of a field: where agents really measured.
+        noise_std: Standard deviation of the noise: one for all outcomes that are told, or a table of channels; None
+            where it is not known.
         failed: Whether all that is not told failed.
 
     Raises:
@@ -61,9 +65,10 @@ def news_of(
         total, factors = _outcome_of(outcome, problem)
         rest_failed = failed or not isinstance(outcome, Mapping)
         log.query(query_id, factors)
+    total_noise, noise = _noise_of(noise_std, total, factors)
     if total is None and rest_failed:
         factors = dict.fromkeys(query.waits, np.nan) | factors
-    return News(spot, total, factors)
+    return News(spot, total, factors, total_noise, noise)
 
 
 def attached(
@@ -72,6 +77,7 @@ def attached(
     problem: Problem,
     moments: ArrayLike | float | None = None,
     agents: str | Sequence[str] | None = None,
+    noise_std: ArrayLike | float | None = None,
 ) -> Dataset:
     """Evaluations that a user attaches; NaN for what failed or was not told.
 
@@ -82,9 +88,11 @@ def attached(
         problem: Which.
         moments: The round of each (t,), or one for all.
         agents: In a field who measured all of them, or each (t,); by default the first agent.
+        noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of outcomes;
+            NaN or None where it is not known.
 
     Raises:
-        ShapeError: If shapes do not fit, or a place is not finite or nowhere near the box.
+        ShapeError: If shapes do not fit, a place is not finite or nowhere near the box, or a noise is negative.
         ConfigError: If a joint point is not in bounds, or an agent is unknown.
 
     Example:
@@ -102,6 +110,7 @@ def attached(
     rounds = None if moments is None else checked_moments(moments, len(X))
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
     unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
+    noise = np.full((t, 1 + k), np.nan)
     if problem.is_field:
         y, d = y.reshape(-1), problem.box.n_dims
         if X.shape not in ((len(y), d), (len(y), d + 1)):
@@ -110,9 +119,11 @@ def attached(
             row = int(np.argmin(near))
             raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
         joint = np.full((t, n), np.nan)
+        known = _known_noise(noise_std, y[:, None])[:, 0]
         for row, channel in enumerate(_measurers(problem, agents, t)):
             joint[row, problem.columns(problem.channels[channel])], nothing[row, channel] = X[row, :d], y[row]
-        return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds)
+            noise[row, 1 + channel] = known[row]
+        return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds, noise_std=noise)
     if agents is not None:
         raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
     if X.shape != (t, n) or y.shape not in ((t,), (t, k)):
@@ -122,7 +133,38 @@ def attached(
             raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({t}, {k})")
         y = y[:, None]  # the total is the outcome of the only factor
     X = problem.points(X)
-    return Dataset(X, y, nothing, rounds) if y.ndim == 1 else Dataset(X, unknown, y, rounds)
+    if y.ndim == 1:
+        noise[:, :1] = _known_noise(noise_std, y[:, None])
+        return Dataset(X, y, nothing, rounds, noise_std=noise)
+    noise[:, 1:] = _known_noise(noise_std, y)
+    return Dataset(X, unknown, y, rounds, noise_std=noise)
+
+
+def _known_noise(noise_std: ArrayLike | float | None, y: Float[np.ndarray, "t k"]) -> Float[np.ndarray, "t k"]:
+    """The standard deviation of the noise of attached outcomes; NaN where nobody says."""
+    given, (t, k) = real_array(np.nan if noise_std is None else noise_std), y.shape
+    if given is None or given.shape not in ((), (t,), (t, k)):
+        got = short(noise_std) if given is None else f"shape {given.shape}"
+        raise ShapeError(f"noise_std: got {got} for {t} points; wanted a number, ({t},)" + (f" or {y.shape}" * (k > 1)))
+    noise = np.broadcast_to(given[:, None] if given.ndim == 1 else given, (t, k))
+    if (refused := ~np.isnan(noise) & ~((noise >= 0.0) & (noise < LARGEST_OUTCOME))).any():
+        row, column = np.argwhere(refused)[0]
+        raise ShapeError(f"noise_std[{row}]: got {noise[row, column]}; wanted a finite number >= 0, NaN if not known")
+    return noise
+
+
+def _noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+    """The noise of the total, and of the outcomes of channels."""
+    if not isinstance(noise_std, Mapping):
+        noise = told_noise(noise_std, "the evaluation")
+        return noise, {} if np.isnan(noise) else dict.fromkeys(factors, noise)
+    given = table(noise_std, "{channel: standard deviation}", "$.noise_std")
+    if total is not None:
+        raise ConfigError(f"got {short(given)} of a total; wanted a number", at="$.noise_std")
+    if strangers := [channel for channel in given if channel not in factors]:
+        raise UnknownQueryError(f"got noise_std of {strangers} without outcomes; wanted some of {list(factors)}")
+    noises = {channel: told_noise(noise, repr(channel)) for channel, noise in given.items()}
+    return np.nan, {channel: noise for channel, noise in noises.items() if not np.isnan(noise)}
 
 
 def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int) -> list[int]:

@@ -135,4 +135,6 @@ def belief_after(records: Sequence[RoundRecord], settings: ExactGPSettings, doma
     if hyperparameters.time is not None:
         taken = [[r.round] * sum(one.measurement is not None for one in r.evaluations) for r in records]
         X = np.column_stack([X, np.concatenate(taken)])
-    return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y).at(records[-1].round)
+    taken = [one.known_noise for record in records for one in record.evaluations if one.measurement is not None]
+    noise = np.array(taken) ** 2
+    return ExactGP.from_hyperparameters(settings, domain, hyperparameters, X, y, noise).at(records[-1].round)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from msgspec import UNSET
 
 from swarmbo.belief.model import Model
 from swarmbo.records import Evaluation
@@ -27,12 +28,14 @@ def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
     if point is not None and not team.problem.has_point(point):  # nothing can have been measured there
         point, outcome = None, dict[str, float | None]() if isinstance(outcome, dict) else None
     place = world.place(query.point if point is None else point)
+    told = world.noise_std(infos)
+    noise = UNSET if told == {} or told != told else told  # a NaN is not equal to itself
     if not isinstance(outcome, dict):
-        return Evaluation(place, outcome, mean=query.mean, std=query.std)
+        return Evaluation(place, outcome, mean=query.mean, std=query.std, noise_std=noise)
     factors = {factor: outcome.get(factor) for factor in team.graph.factors}
     known = [value for value in factors.values() if value is not None]
     total = math.fsum(known) if len(known) == len(factors) else None
-    return Evaluation(place, total, factors, query.mean, query.std)
+    return Evaluation(place, total, factors, query.mean, query.std, noise)
 
 
 def noise_std_of(model: Model) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from jaxtyping import Float
+from msgspec import UNSET
 
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
@@ -92,6 +93,7 @@ def _sample(
         mean=prediction[0],
         std=prediction[1],
         declined=told.declined,
+        noise_std=UNSET if math.isnan(told.noise_std) else told.noise_std,
     )
 
 
@@ -151,9 +153,10 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
 
 
 def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
-    """The largest measurement and where; its standard deviation is that of one measurement's noise, as believed."""
+    """The largest measurement and where; its standard deviation is that of its noise, as told or as believed."""
     for evaluation in evaluations:
         value = evaluation.measurement
         if value is not None and (so_far is None or value > so_far.mean):
-            so_far = Recommendation(evaluation.location, value, noise_std)
+            known = evaluation.known_noise
+            so_far = Recommendation(evaluation.location, value, noise_std if math.isnan(known) else known)
     return so_far

@@ -158,6 +158,12 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
     for name, outcome in outcomes.items():
         is_number = isinstance(outcome, float | int | np.number) and bool(np.isfinite(outcome))
         claim(is_number, f"{name!r} in infos of {agent!r}", outcome, "a finite number; left out if it failed")
+    noise = info.get("noise_std", {})
+    for name, std in (noise if isinstance(noise, Mapping) else {"measurement": noise}).items():
+        is_known = isinstance(std, float | int | np.number) and 0.0 <= std < np.inf
+        what = f"'noise_std' of {name!r} in infos of {agent!r}"
+        claim(name in outcomes, what, std, "one of an outcome that is there")
+        claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
     claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
     where, box = info["location"], env.action_space(agent)
     inside = box.contains(np.append(where, box.high[-1])) if may_decline else box.contains(where)

@@ -135,7 +135,7 @@ class FieldWorld:
         """
         problem = self.problem
         targets = {} if sent is None else problem.places_of(sent)
-        places, outcomes = dict[str, np.ndarray](), dict[str, float]()
+        places, outcomes, noise = dict[str, np.ndarray](), dict[str, float](), dict[str, float]()
         for agent in problem.agents:
             report = Report.of(infos.get(agent, {}))
             if report.declined:
@@ -145,4 +145,6 @@ class FieldWorld:
                 places[agent], outcomes[agent] = place, report.outcome
             elif agent in targets:  # it does not say where it is: where it was sent, as far as anybody knows
                 places[agent], outcomes[agent] = targets[agent], np.nan if report.is_placed else report.outcome
-        return News(problem.joint(places), None, outcomes)
+            if agent in outcomes and not np.isnan(report.noise_std):
+                noise[agent] = report.noise_std
+        return News(problem.joint(places), None, outcomes, noise=noise)

@@ -167,6 +167,15 @@ class FunctionWorld:
         known = () if self.graph is None else self.graph.factors
         return {f: _known(report.factors[f]) for report in reports for f in known if f in report.factors}
 
+    def noise_std(self, infos: Infos) -> float | dict[str, float]:
+        """The standard deviation of the outcome's noise as it was told: of the total, NaN where nobody says, or by
+        factor.
+        """
+        reports = [Report.of(info) for info in infos.values()]
+        if self.outcomes == "total":
+            return next((report.noise_std for report in reports if report.is_measured), np.nan)
+        return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
+
     def news(
         self,
         sent: Mapping[str, float] | None,
@@ -181,22 +190,24 @@ class FunctionWorld:
         Outcomes that are missing, no numbers, not finite or beyond 1e60 have failed; so have all of an evaluation that
         was made out of bounds.
         """
-        return None if sent is None else self._news(sent, self.point(infos), self.outcome(infos))
+        return None if sent is None else self._news(sent, self.point(infos), self.outcome(infos), self.noise_std(infos))
 
     def _news(
         self,
         sent: Mapping[str, float],
         point: Mapping[str, float] | None,
         outcome: float | Mapping[str, float | None] | None,
+        noise_std: float | Mapping[str, float] = np.nan,
     ) -> News:
         problem = self.problem
         if point is not None and not problem.has_point(point):
             point, outcome = None, None
         place = problem.placed(sent if point is None else point)
         if problem.outcomes == "total":
-            return News(place, reported_number(outcome), {})
+            return News(place, reported_number(outcome), {}, np.nan if isinstance(noise_std, Mapping) else noise_std)
         told = outcome if isinstance(outcome, Mapping) else {}
-        return News(place, None, {channel: reported_number(told.get(channel)) for channel in problem.channels})
+        factors = {channel: reported_number(told.get(channel)) for channel in problem.channels}
+        return News(place, None, factors, noise=noise_std if isinstance(noise_std, Mapping) else {})
 
 
 def _known(outcome: float) -> float | None:

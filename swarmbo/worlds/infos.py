@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.values import reported_number, reported_place
+from swarmbo.boundary.values import reported_noise, reported_number, reported_place
 
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
 
@@ -22,6 +22,9 @@ class Report(NamedTuple):
         outcome: ``"measurement"``; NaN if there is none, or it is no number, not finite or beyond 1e60: it failed.
         is_measured: Whether it says anything of a measurement.
         factors: ``"factors"``: outcomes by factor, likewise.
+        noise_std: ``"noise_std"``: standard deviation of the noise of the measurement; NaN where nobody says, or it is
+            no finite number >= 0.
+        factor_noise: The same of outcomes by factor, where it is a table of them; those that are known.
         declined: ``"sampled"`` is false: it did without a measurement, so none has failed.
         distance: ``"distance"``: travelled for it, in the unit of places; 0 where nobody says.
         cost: ``"cost"``: what it cost, in the unit of outcomes; 0 where nobody says.
@@ -38,6 +41,8 @@ class Report(NamedTuple):
     outcome: float = np.nan
     is_measured: bool = False
     factors: Mapping[str, float] = {}
+    noise_std: float = np.nan
+    factor_noise: Mapping[str, float] = {}
     declined: bool = False
     distance: float = 0.0
     cost: float = 0.0
@@ -46,7 +51,9 @@ class Report(NamedTuple):
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "Report":
         """The report in an agent's info."""
-        factors, source = info.get("factors"), info.get("source")
+        factors, noise, source = info.get("factors"), info.get("noise_std"), info.get("source")
+        by_factor = noise if isinstance(noise, Mapping) else {}
+        known = {name: std for name, told in by_factor.items() if not math.isnan(std := reported_noise(told))}
         return cls(
             place=reported_place(info.get("location")),
             is_placed=info.get("location") is not None,
@@ -55,6 +62,8 @@ class Report(NamedTuple):
             factors={name: reported_number(told) for name, told in factors.items()}
             if isinstance(factors, Mapping)
             else {},
+            noise_std=reported_noise(noise),
+            factor_noise=known,
             declined=not np.all(info.get("sampled", True)),
             distance=_amount(info.get("distance")),
             cost=_amount(info.get("cost")),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from swarmbo.belief.fusion.committee import CommitteeGP
-from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
+from swarmbo.belief.fusion.reading_flooding import ReadingFlooding, Readings
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 
@@ -34,8 +34,8 @@ class CommitteeFlooding(ReadingFlooding):
         return None
 
     def _made(self) -> CommitteeGP:
-        experts = {author: self._exact(log[:, :-1], log[:, -1]) for author, log in sorted(self._logs.items())}
-        own = experts.get(self.name, self._exact(np.zeros((0, self.n_columns)), np.zeros(0)))
+        experts = {author: self._exact(Readings.of(log)) for author, log in sorted(self._logs.items())}
+        own = experts.get(self.name, self._exact(Readings.of(np.zeros((0, self.n_columns + 2)))))
         return CommitteeGP(
             domain=self.domain,
             hyperparameters=self.proposal.hyperparameters,
@@ -44,6 +44,6 @@ class CommitteeFlooding(ReadingFlooding):
             foreseen=own,
         )
 
-    def _exact(self, X: np.ndarray, y: np.ndarray) -> ExactGP:
+    def _exact(self, readings: Readings) -> ExactGP:
         h = self.proposal.hyperparameters
-        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, X, y)
+        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *readings)

@@ -24,7 +24,7 @@ class FailureFlooding(ReadingFlooding):
         >>> exchange([a, b], InProcess().open(["a", "b"]), steps=10).messages
         0
         >>> a.measure([[0.2]], [0.0])
-        >>> exchange([a, b], InProcess().open(["a", "b"]), steps=10).messages, b.known[0].tolist()
+        >>> exchange([a, b], InProcess().open(["a", "b"]), steps=10).messages, b.known.X.tolist()
         (2, [[0.2]])
     """
 

@@ -18,7 +18,7 @@ from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
 from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
-from swarmbo.belief.gp.data import checked_outcomes
+from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import checked_places
@@ -87,6 +87,7 @@ class FusedBelief:
         readings: Mapping[str, tuple[Any, Any]],
         links: "nx.Graph[str] | None",
         failed: Mapping[str, Any] | None = None,
+        noise_variance: Mapping[str, ArrayLike | float] | None = None,
     ) -> Traffic:
         """Give agents their new readings, and let all talk over the links.
 
@@ -94,6 +95,7 @@ class FusedBelief:
             readings: By agent: points (n, d) and outcomes (n,), physical, without failed ones.
             links: Who hears whom; None means everyone. A message goes to neighbours only.
             failed: By agent: points (n, d) where its measurements failed.
+            noise_variance: By agent: as in ``give``, where it is known.
 
         Returns:
             What was sent.
@@ -103,12 +105,14 @@ class FusedBelief:
             ShapeError: If shapes do not fit, or a value is not finite.
         """
         check_links(links)
-        failed = failed or {}
+        failed, noise = failed or {}, noise_variance or {}
         self._require_known(*readings, *failed)
-        for X, y in readings.values():  # first what may be refused, so that nothing has changed if it is
-            checked_outcomes(y, len(self._points(X)))
+        for name, (X, y) in readings.items():  # first what may be refused, so that nothing has changed if it is
+            n = len(self._points(X))
+            checked_outcomes(y, n)
+            checked_noise(noise.get(name), n)
         for name, (X, y) in readings.items():
-            self.give(name, X, y)
+            self.give(name, X, y, noise.get(name))
         for name, X in failed.items():
             self.give_failures(name, X)
         for agent in self.agents.values():
@@ -126,20 +130,21 @@ class FusedBelief:
             traffic += exchange(agents.values(), transport, self.settings.steps)
         return traffic
 
-    def give(self, agent: str, X: ArrayLike, y: ArrayLike) -> None:
+    def give(self, agent: str, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
         """Give an agent readings, which the others hear of when next they talk.
 
         Args:
             agent: Whose they are from now on.
             X: Points (n, d), physical, of the present moment; with a time axis also (n, d + 1), the round of each last.
             y: Outcomes (n,), physical.
+            noise_variance: As of ``ExactGP.update``.
 
         Raises:
             ConfigError: If the agent is unknown.
             ShapeError: If shapes do not fit, or a value is not finite.
         """
         self._require_known(agent)
-        self.agents[agent].measure(self._points(X), y)
+        self.agents[agent].measure(self._points(X), y, noise_variance)
 
     def give_failures(self, agent: str, X: ArrayLike) -> None:
         """Tell an agent where its measurements failed, of which the others hear when next they talk.
@@ -156,7 +161,7 @@ class FusedBelief:
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
         """Where measurements succeeded that an agent knows of one by one, and where some failed, as far as it heard."""
         own = self.agents[agent]
-        return own.known[0] if isinstance(own, ReadingFlooding) else own.X, self.failures[agent].known[0]
+        return own.known.X if isinstance(own, ReadingFlooding) else own.X, self.failures[agent].known.X
 
     def _require_known(self, *agents: str) -> None:
         if strangers := [agent for agent in agents if agent not in self.agents]:
@@ -167,14 +172,14 @@ class FusedBelief:
 
     def _lead(self, agent: FusingAgent) -> None:
         """Let an agent propose, if it has enough news and it is its turn."""
-        X, y = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y)
+        X, y, noise = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y, agent.noise)
         has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_readings
         if has_news and self._waits[agent.name] < sum(other < agent.name for other in agent.reached):
             self._waits[agent.name] += 1
             return
         self._waits[agent.name] = 0
         if has_news:
-            belief = ExactGP.create(self.settings.prior, self.domain).update(X, y)
+            belief = ExactGP.create(self.settings.prior, self.domain).update(X, y, noise)
             fitted = belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y)))
             agent.propose(fitted.hyperparameters, n_readings=len(y))
 

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.information import Information, information_of
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.gp.data import checked_outcomes, checked_points
+from swarmbo.belief.gp.data import checked_noise, checked_outcomes, checked_points
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope
 
-_VERSION = 2
+_VERSION = 3  # 3: noise by reading
 
 
 class _Note(msgspec.Struct, array_like=True):
@@ -56,6 +56,7 @@ class FusingAgent(ABC):
         self.neighbours: tuple[str, ...] = ()
         self.X: Float[np.ndarray, "n d"] = np.zeros((0, self.n_columns))
         self.y: Float[np.ndarray, " n"] = np.zeros(0)
+        self.noise: Float[np.ndarray, " n"] = np.zeros(0)  # variances; NaN: that of the proposal
         self._agrees: dict[str, bool] = {}  # whether a neighbour's last word was under the same proposal
         self.meet(neighbours)
 
@@ -96,19 +97,21 @@ class FusingAgent(ABC):
         """Whom it speaks to from now on: those that its radio reaches. Whether they hear it, it must find out."""
         self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
 
-    def measure(self, X: ArrayLike, y: ArrayLike) -> None:
+    def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
         """Learn readings of its own.
 
         Args:
             X: Points (n, d), physical; with a time axis (n, d + 1), the round of each last.
             y: Outcomes (n,), physical. Leave failed measurements out.
+            noise_variance: As of ``ExactGP.update``; NaN, and by default: that of the proposal.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
         points = checked_points(X, self.n_columns)
-        outcomes = checked_outcomes(y, points.shape[0])
+        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
         self.X, self.y = np.concatenate([self.X, points]), np.concatenate([self.y, outcomes])
+        self.noise = np.concatenate([self.noise, noise])
         if outcomes.size:
             self._has_measured(outcomes.size)
 
@@ -182,8 +185,8 @@ class FusingAgent(ABC):
 
     def _information(self, rows: slice = slice(None)) -> Information:
         """The information in its own readings, or some of them, under the present proposal."""
-        proposal = self.proposal
-        return information_of(proposal.basis, proposal.hyperparameters, self.domain, self.X[rows], self.y[rows])
+        proposal, X, y, noise = self.proposal, self.X[rows], self.y[rows], self.noise[rows]
+        return information_of(proposal.basis, proposal.hyperparameters, self.domain, X, y, noise)
 
     @abstractmethod
     def _has_measured(self, n_new: int) -> None:
@@ -216,7 +219,10 @@ class FusingAgent(ABC):
             "neighbours": list(self.neighbours),
             "agrees": dict(self._agrees),
         }
-        return {"json": own | plain, "arrays": {"X": self.X.copy(), "y": self.y.copy()} | arrays}
+        return {
+            "json": own | plain,
+            "arrays": {"X": self.X.copy(), "y": self.y.copy(), "noise": self.noise.copy()} | arrays,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on exactly as the agent of this name that was saved.
@@ -233,7 +239,7 @@ class FusingAgent(ABC):
         plain, arrays = state["json"], {name: np.array(array) for name, array in state["arrays"].items()}
         self.proposal = msgspec.convert(plain["proposal"], Proposal)
         self.neighbours, self._agrees = tuple(plain["neighbours"]), dict(plain["agrees"])
-        self.X, self.y = arrays["X"], arrays["y"]
+        self.X, self.y, self.noise = arrays["X"], arrays["y"], arrays["noise"]
         self._restore(plain, arrays)
 
     @abstractmethod

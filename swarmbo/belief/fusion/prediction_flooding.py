@@ -84,8 +84,8 @@ class PredictionFlooding(Gossip):
     @property
     def own_belief(self) -> ExactGP:
         """What it believes by its own readings alone."""
-        h = self.proposal.hyperparameters
-        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, self.X, self.y)
+        h, rows = self.proposal.hyperparameters, (self.X, self.y, self.noise)
+        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *rows)
 
     @property
     def belief(self) -> PredictionTable:

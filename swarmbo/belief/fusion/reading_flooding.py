@@ -1,7 +1,7 @@
 """Flooding of raw readings: what every other way to fuse has to be measured against."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,13 +13,29 @@ from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.spaces import Domain
 
+_WITH_NOISE = b"\x01"  # at the end of an entry whose rows have a column of noise; numbers take eight bytes each
+
+
+class Readings(NamedTuple):
+    """Points (n, d), outcomes (n,) and noise variances (n,), physical; NaN is a noise that nobody told."""
+
+    X: Float[np.ndarray, "n d"]
+    y: Float[np.ndarray, " n"]
+    noise: Float[np.ndarray, " n"]
+
+    @classmethod
+    def of(cls, rows: Float[np.ndarray, "n c"]) -> "Readings":
+        """Those of a log, one a row."""
+        return cls(rows[:, :-2], rows[:, -2], rows[:, -1])
+
 
 class ReadingFlooding(Gossip):
     """An agent that collects the readings of all agents it has heard of, and conditions an exact GP on them.
 
     A reading is known by its author and its number among the author's; an author's readings are passed on in order,
     only those that the neighbour lacks. A reading takes 8 (d + 1) bytes and needs no basis; the price is that all of
-    them travel, and that every agent pays for a Gaussian process of all of them.
+    them travel, and that every agent pays for a Gaussian process of all of them. Where the noise of any of those in an
+    entry is known, each takes 8 more, and the entry one.
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
@@ -55,20 +71,26 @@ class ReadingFlooding(Gossip):
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
 
     @property
-    def known(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
-        """Points (n, d) and outcomes (n,), physical, of all readings that have reached it, its own among them."""
+    def known(self) -> Readings:
+        """All readings that have reached it, its own among them."""
         rows = [self._logs[author] for author in sorted(self._logs)]  # one order everywhere
-        every = np.concatenate([np.zeros((0, self.n_columns + 1)), *rows])
-        return every[:, :-1], every[:, -1]
+        return Readings.of(np.concatenate([np.zeros((0, self.n_columns + 2)), *rows]))
 
     def _has(self) -> dict[str, int]:
         return {author: len(log) for author, log in self._logs.items()}
 
     def _entry(self, author: str, has: int) -> bytes:
-        return packed_bytes(self._logs[author][has:].ravel())
+        rows = self._logs[author][has:]
+        if np.isnan(rows[:, -1]).all():
+            return packed_bytes(rows[:, :-1].ravel())
+        return packed_bytes(rows.ravel()) + _WITH_NOISE
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        rows = unpacked_bytes(content).reshape(-1, self.n_columns + 1)
+        if content.endswith(_WITH_NOISE) and len(content) % 8:
+            rows = unpacked_bytes(content[:-1]).reshape(-1, self.n_columns + 2)
+        else:
+            rows = unpacked_bytes(content).reshape(-1, self.n_columns + 1)
+            rows = np.column_stack([rows, np.full(len(rows), np.nan)])
         known, first = self._has().get(author, 0), number - len(rows)
         if first <= known < number:
             self._append(author, rows[known - first :])
@@ -79,7 +101,7 @@ class ReadingFlooding(Gossip):
 
     def _has_measured(self, n_new: int) -> None:
         rows = slice(self.n_readings - n_new, None)
-        self._append(self.name, np.column_stack([self.X[rows], self.y[rows]]))
+        self._append(self.name, np.column_stack([self.X[rows], self.y[rows], self.noise[rows]]))
 
     def _has_adopted(self) -> None:
         for peer in self._peers.values():

@@ -1,0 +1,261 @@
+"""Noise that is known of an outcome: told, attached, reported by worlds, shared, logged and saved."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+from pettingzoo import ParallelEnv
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+import swarmbo as sb
+from swarmbo.belief.model.warping import Warp
+from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
+from swarmbo.runs.recording import record_reset, record_round
+from swarmbo.testing import check_environment
+from swarmbo.worlds import Report
+
+CHAIN = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
+STEADY = sb.ExactGPSettings(refit_every=1000)  # one fit, so that an oracle can take its hyper-parameters
+
+
+def field_team(**changes):
+    return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[2.0, 3.0], seed=1, **changes)
+
+
+def function_team(outcomes="total", **changes):
+    return sb.Team(CHAIN, BOUNDS, outcomes=outcomes, initial=4, seed=1, **changes)
+
+
+def depth(x):
+    return float(np.sin(2.0 * x[0]) + x[1])
+
+
+def again(team):
+    """The team that its state makes, after a trip through JSON."""
+    state = team.state_dict()
+    return sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+
+
+def told_field(team, rounds=3, noise=None):
+    for query in team.ask(rounds):
+        team.tell(query, {agent: depth(x) for agent, x in query.points.items()}, noise_std=noise)
+    return team
+
+
+def test_readings_of_unlike_sensors_weigh_as_scikit_learns_alpha_says():
+    team = told_field(field_team(belief=STEADY), noise={"a": 0.05, "b": 1.5})
+    team.attach([[0.3, 0.4], [1.7, 2.2]], [0.9, 2.0], noise_std=[0.2, np.nan])
+    belief, history = team.belief, team.history
+    h, places = belief.hyperparameters, np.random.default_rng(0).random((5, 2)) * 2.0
+    std = np.where(np.isnan(belief.noise[:, 1]), np.sqrt(belief.noise_variance), np.sqrt(belief.noise[:, 1]))
+    assert sorted(std[~np.isnan(belief.noise[:, 1])].tolist()) == pytest.approx([0.05] * 3 + [0.2] + [1.5] * 3)
+    kernel = ConstantKernel(h.outputscale) * Matern(h.lengthscales, nu=2.5)
+    oracle = GaussianProcessRegressor(kernel, alpha=(std / h.scale) ** 2, optimizer=None)
+    oracle.fit(team.domain.to_unit(belief.X), (belief.y - h.offset) / h.scale - h.mean)
+    mean, cov = oracle.predict(team.domain.to_unit(places), return_cov=True)
+    ours, variance = belief.posterior(places)
+    np.testing.assert_allclose(ours, h.offset + h.scale * (h.mean + mean), rtol=1e-8)
+    np.testing.assert_allclose(variance, h.scale**2 * cov.diagonal(), rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(history.noise_std[:3, 1:], [[0.05, 1.5]] * 3)
+    np.testing.assert_array_equal(history.noise_std[3:, 1], [0.2, np.nan])
+
+
+@pytest.mark.parametrize("method", ["readings", "experts", "summaries", "consensus", "covariance-intersection"])
+def test_agents_that_fuse_beliefs_hear_of_noise_with_the_readings(method):
+    def team(noise):
+        return told_field(field_team(belief={"kind": "fused", "method": method, "steps": 12}), noise=noise)
+
+    loud, silent = team({"a": 0.05, "b": 3.0}), team(None)
+    for agent in ("a", "b"):
+        own = loud.belief.agents[agent]
+        np.testing.assert_array_equal(own.noise, [0.05**2 if agent == "a" else 9.0] * 3)
+    place = np.array([next(iter(loud.history.X[:, 2:]))])  # where b, who is unreliable, measured first
+    heard = [each.belief.views.by_agent["a"].posterior(place)[1][0] for each in (loud, silent)]
+    assert heard[0] > 2.0 * heard[1]
+    assert again(loud).ask().point == loud.ask().point
+
+
+def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_summaries_none():
+    def sharing(method, noise):
+        team = field_team(belief={"kind": "fused", "method": method, "steps": 12})
+        query = team.ask()
+        team.tell(query, {agent: depth(x) for agent, x in query.points.items()}, noise_std=noise)
+        return team.last_sharing
+
+    assert sharing("readings", 0.1).bytes == sharing("readings", None).bytes + 2 * 9
+    assert sharing("summaries", 0.1) == sharing("summaries", None)
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_noise_of_a_sum_stays_with_its_outcome_and_survives_saving(outcomes):
+    team = function_team(outcomes)
+    for step, query in enumerate(team.ask(6)):
+        x, y, z = query.point.values()
+        parts = {"f": x * y, "g": (y - z) ** 2}
+        if outcomes == "total":
+            team.tell(query, sum(parts.values()), noise_std=0.1 * step)
+        else:
+            team.tell(query, {"f": parts["f"]}, noise_std=0.1 * step)
+            team.tell(query, {"g": parts["g"]}, noise_std={"g": None})
+    known = 0.1 * np.arange(6)
+    column = 0 if outcomes == "total" else 1
+    np.testing.assert_array_equal(team.history.noise_std[:, column], known)
+    assert np.isnan(team.history.noise_std[:, 2]).all()
+    loaded = again(team)
+    np.testing.assert_array_equal(loaded.history.noise_std, team.history.noise_std)
+    assert loaded.ask().point == team.ask().point
+
+
+def test_variances_of_all_factors_add_up_to_that_of_the_total():
+    team = function_team()
+    query = team.ask()
+    team.tell(query, {"f": 1.0, "g": 2.0}, noise_std={"f": 0.3, "g": 0.4})
+    team.attach([[0.1, 0.2, 0.3]], [[1.0, 2.0]], noise_std=[[0.6, np.nan]])
+    np.testing.assert_allclose(team.history.noise_std, [[0.5, 0.3, 0.4], [np.nan, 0.6, np.nan]])
+    assert team.history.totals.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("acquisition", ["auto", "dec-hbo", "thompson", "expected-improvement", "egp-ts"])
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_an_outcome_of_enormous_noise_is_as_good_as_not_told(acquisition, outcomes):
+    """A wild outcome moves what is recommended; told how noisy it is, a team goes by the others."""
+    belief = sb.EnsembleSettings(n_features=20) if acquisition == "egp-ts" else sb.AdditiveGPSettings()
+    X = np.random.default_rng(3).random((14, 3))
+    parts = np.column_stack([-((X[:, 0] - X[:, 1]) ** 2), -((X[:, 1] - X[:, 2]) ** 2)])
+    wild = parts.copy()
+    wild[5] += 2.0
+    y, noise = (wild, np.full((14, 2), 0.01)) if outcomes == "per-factor" else (wild.sum(axis=1), np.full(14, 0.01))
+    noise[5] = 10.0
+    best = []
+    for std in (noise, None):
+        team = function_team(outcomes, belief=belief, acquisition=acquisition)
+        team.attach(X, y, noise_std=std)
+        best.append(np.array(team.recommend().location))
+    np.testing.assert_allclose(best[1], X[5])
+    assert (np.abs(best[0] - X[5]) > 0.01).any()
+
+
+@pytest.mark.parametrize("kind", ["power", "log"])
+def test_noise_of_a_transformed_outcome_is_that_of_small_noise_to_first_order(kind):
+    y = np.array([-30.0, -4.0, -2.0, -1.0, -0.5])
+    warp = Warp.fitted(kind, y, 0.5)
+    std = warp.noise_std(y, np.array([0.01, 0.01, np.nan, 1e-3, 1e-4]))
+    drawn = warp.forward(y + np.array([0.01, 0.01, 0.0, 1e-3, 1e-4]) * np.random.default_rng(0).normal(size=(40000, 5)))
+    np.testing.assert_allclose(std[[0, 1, 3, 4]], drawn.std(axis=0)[[0, 1, 3, 4]], rtol=0.03)
+    assert np.isnan(std[2])
+
+
+def test_what_is_no_noise_is_refused_and_nothing_is_learned():
+    team, query = field_team(), None
+    query = team.ask()
+    told = {agent: depth(x) for agent, x in query.points.items()}
+    for noise, message in ((-1.0, "got -1.0; wanted a finite number >= 0"), ({"a": "small"}, "of 'a': got 'small'")):
+        with pytest.raises(ShapeError, match=message):
+            team.tell(query, told, noise_std=noise)
+    with pytest.raises(UnknownQueryError, match=r"noise_std of \['b'\] without outcomes"):
+        team.tell(query, {"a": 1.0}, noise_std={"b": 1.0})
+    with pytest.raises(ShapeError, match=r"noise_std\[1\]: got -2.0"):
+        team.attach([[0.1, 0.1], [0.2, 0.2]], [1.0, 2.0], noise_std=[1.0, -2.0])
+    with pytest.raises(ShapeError, match=r"got shape \(3,\) for 2 points; wanted a number, \(2,\)$"):
+        team.attach([[0.1, 0.1], [0.2, 0.2]], [1.0, 2.0], noise_std=[1.0, 2.0, 3.0])
+    assert team.n_data == 0
+    total = function_team()
+    with pytest.raises(ConfigError, match="of a total; wanted a number"):
+        total.tell(total.ask(), 1.0, noise_std={"f": 1.0})
+
+
+class Sensors(ParallelEnv):
+    """Two sensors in one field, or of two factors, that say how noisy they are; one says nonsense."""
+
+    def __init__(self, noise, told):
+        self.metadata, self.render_mode = {"name": "sensors", "render_modes": []}, None
+        self.possible_agents, self.agents = ["a", "b"], []
+        self.spaces = {agent: Box(0.0, 1.0, (1,), np.float64) for agent in self.possible_agents}
+        self.noise, self.told = noise, told
+
+    def action_space(self, agent):
+        return self.spaces[agent]
+
+    observation_space = action_space
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.left = list(self.possible_agents), 8
+        self.rng = np.random.default_rng(seed)
+        return {agent: np.zeros(1) for agent in self.agents}, {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        live, self.left = self.agents, self.left - 1
+        y = {agent: float(np.sin(3.0 * actions[agent][0])) + 0.1 * self.rng.normal() for agent in live}
+        infos = {agent: {"location": actions[agent]} for agent in live}
+        for agent in live:
+            if self.told == "per-factor":
+                factor = {"a": "f", "b": "g"}[agent]
+                infos[agent] |= {"factors": {factor: y[agent]}, "noise_std": {factor: self.noise[agent]}}
+            else:
+                value = y[agent] if self.told == "field" else sum(y.values())
+                infos[agent] |= {"measurement": value, "noise_std": self.noise[agent]}
+        ended = dict.fromkeys(live, self.left == 0)
+        self.agents = [] if self.left == 0 else live
+        return ({a: actions[a] for a in live}, dict.fromkeys(live, 0.0), dict.fromkeys(live, False), ended, infos)
+
+
+class Factors(Sensors):
+    """The same of a function."""
+
+    def factor_graph(self):
+        scopes = {"f": ["x", "y"], "g": ["y"]}
+        owners = {"x": "a", "y": "b"}
+        return {
+            "bounds": {"x": (0.0, 1.0), "y": (0.0, 1.0)},
+            "variable_owners": owners,
+            "scopes": scopes,
+            "owners": {"f": "a", "g": "b"},
+            "outcomes": self.told,
+        }
+
+
+def world(noise, told):
+    return (Sensors if told == "field" else Factors)(noise, told)
+
+
+@pytest.mark.parametrize("told", ["field", "total", "per-factor"])
+def test_a_world_says_how_noisy_its_measurements_are_and_the_log_has_it(told):
+    env = world({"a": 0.1, "b": 0.4}, told)
+    check_environment(lambda: world({"a": 0.1, "b": 0.4}, told))
+    team = sb.Team.for_env(env, seed=0)
+    observations, infos = env.reset(seed=0)
+    record = record_reset(team, infos, None)
+    actions = team.act(observations, infos)
+    step = env.step(actions)
+    team.observe(*step)
+    record = record_round(record, team, actions, step[-1], [], None)
+    known = {"field": [np.nan, 0.1, 0.4], "total": [0.1, np.nan, np.nan], "per-factor": [np.sqrt(0.17), 0.1, 0.4]}
+    np.testing.assert_allclose(team.history.noise_std, [known[told]])
+    if told == "field":
+        assert [sample.noise_std for sample in record.samples] == [0.1, 0.4]
+    else:
+        assert record.joint.noise_std == (0.1 if told == "total" else {"f": 0.1, "g": 0.4})
+        assert record.best.std == pytest.approx(record.joint.known_noise)
+
+
+def test_noise_that_a_world_reports_and_that_is_none_is_not_known():
+    for nonsense in (-1.0, "small", np.nan, np.inf, None, {"f": -1.0}):
+        report = Report.of({"measurement": 1.0, "noise_std": nonsense})
+        assert np.isnan(report.noise_std)
+        assert report.factor_noise == {}
+    with pytest.raises(AssertionError, match="noise_std"):
+        check_environment(lambda: Sensors({"a": -0.1, "b": 0.4}, "field"))
+
+
+def test_rows_of_which_nobody_knows_the_noise_follow_those_of_which_it_is_known():
+    team = function_team()
+    team.attach([[0.1, 0.2, 0.3]], [1.0], noise_std=0.5)
+    known = team.history
+    both = known.then(replace(known, noise_std=None))
+    np.testing.assert_array_equal(both.noise_std[:, 0], [0.5, np.nan])
+    assert both.begins_with(known)
+    assert not replace(both, noise_std=None).begins_with(known)
