@@ -77,7 +77,7 @@ def attached(
     problem: Problem,
     moments: ArrayLike | float | None = None,
     agents: str | Sequence[str] | None = None,
-    noise_std: ArrayLike | float | None = None,
+    noise_std: object = None,
 ) -> Dataset:
     """Evaluations that a user attaches; NaN for what failed or was not told.
 
@@ -140,7 +140,7 @@ def attached(
     return Dataset(X, unknown, y, rounds, noise_std=noise)
 
 
-def _known_noise(noise_std: ArrayLike | float | None, y: Float[np.ndarray, "t k"]) -> Float[np.ndarray, "t k"]:
+def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.ndarray, "t k"]:
     """The standard deviation of the noise of attached outcomes; NaN where nobody says."""
     given, (t, k) = real_array(np.nan if noise_std is None else noise_std), y.shape
     if given is None or given.shape not in ((), (t,), (t, k)):

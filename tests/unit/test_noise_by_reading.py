@@ -259,3 +259,18 @@ def test_rows_of_which_nobody_knows_the_noise_follow_those_of_which_it_is_known(
     np.testing.assert_array_equal(both.noise_std[:, 0], [0.5, np.nan])
     assert both.begins_with(known)
     assert not replace(both, noise_std=None).begins_with(known)
+
+
+def test_tables_have_noise_in_columns():
+    rows = [{"x": 0.1 * i, "y": 0.5, "z": 0.5, "f": 1.0, "g": 2.0, "sd": 0.1 * i, "sd_g": 1.0} for i in range(3)]
+    team = function_team("per-factor")
+    team.attach(rows, noise_std={"f": "sd", "g": "sd_g"})
+    np.testing.assert_allclose(team.history.noise_std[:, 1:], [[0.1 * i, 1.0] for i in range(3)])
+    long = [{"x": 0.1, "y": 0.5, "z": 0.5, "factor": f, "value": 1.0, "sd": s} for f, s in (("f", 0.2), ("g", None))]
+    team.attach(long, noise_std="sd")
+    np.testing.assert_array_equal(team.history.noise_std[3, 1:], [0.2, np.nan])
+    with pytest.raises(ConfigError, match="no column 'std'; columns"):
+        team.attach(rows, noise_std="std")
+    field = field_team()
+    field.attach([{"x": 0.1, "y": 0.2, "value": 1.0, "sd": 0.3, "agent": "b"}], noise_std="sd")
+    np.testing.assert_array_equal(field.history.noise_std[0], [np.nan, np.nan, 0.3])
