@@ -242,7 +242,7 @@ def compare(
     formats: FormatNames = None,
     dpi: Dpi = None,
 ) -> None:
-    """Compare methods per landscape, seed by seed, by what its goal is scored by: regret, map error, F1 of a level."""
+    """Compare methods per problem, seed by seed, by what its goal is scored by: regret, map error, F1 of a level."""
     with _one_line_errors():
         from swarmbo.compare import compare as compare_runs
         from swarmbo.compare.table import comparison_tables, write_csv

@@ -17,6 +17,7 @@ from msgspec.structs import astuple
 from swarmbo.boundary.html import html_table
 
 Goal = Literal["peak", "map", "level"]
+TRUE_MAXIMUM = "true maximum"
 Status = Literal["exact", "converged", "max_rounds", "infeasible", "sequential", "not_needed", "centralised"]
 
 
@@ -318,7 +319,7 @@ class GroundTruth:
     Args:
         points: Evaluation points (m, d), in the unit of the action space.
         values: The noise-free field there (m,), in the unit of the outcome.
-        maximum: Its maximum over everything that an agent can measure.
+        maximum: Its maximum over everything that an agent can measure; or the best value known, see ``maximum_is``.
         argmax: One location (d,) of that maximum.
         unit: Unit of the outcome, for labels.
         axis_unit: Unit of the locations, for labels.
@@ -327,6 +328,7 @@ class GroundTruth:
         goal: What the field is watched for: its ``peak``, a ``map`` of all of it, or where it exceeds a ``level``.
         level: That level; None with other goals.
         at_round: The truth of another round, of a field that changes; None where it stays as it is.
+        maximum_is: What to call ``maximum``: ``best known`` where nobody has proved that there is no better one.
     """
 
     points: Float[np.ndarray, "m d"]
@@ -340,6 +342,7 @@ class GroundTruth:
     goal: Goal = "peak"
     level: float | None = None
     at_round: "Callable[[int], GroundTruth] | None" = field(default=None, repr=False)
+    maximum_is: str = TRUE_MAXIMUM
 
     def at(self, round_number: int) -> "GroundTruth":
         """The truth of a round; itself where nothing changes."""

@@ -1,6 +1,7 @@
-"""Methods side by side: runs grouped by landscape and by method, compared seed by seed."""
+"""Methods side by side: runs grouped by problem and by method, compared seed by seed."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.compare.names import Landscape, landscape_names, method_labels
+from swarmbo.compare.names import ProblemKey, method_labels, problem_names
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics.by_goal import (
@@ -27,12 +28,14 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.summary import read_summary
 from swarmbo.runs.world_record import read_truth, read_world
 
+_MOST_NAMED = 6  # problems in one note
+
 
 class ComparisonRow(msgspec.Struct, frozen=True):
-    """One method on one landscape by one metric; less is better in all but F1 scores.
+    """One method on one problem by one metric; less is better in all but F1 scores.
 
     Args:
-        landscape: Its name.
+        problem: Its name.
         method: Its name; the settings in which methods differ.
         metric: Which.
         unit: Unit of its values; empty of F1 scores.
@@ -41,10 +44,10 @@ class ComparisonRow(msgspec.Struct, frozen=True):
         reference: The method that it is compared to.
         difference: This method less the reference, seed by seed. None for the reference itself, and where the two have
             no seed in common or the reference was not run.
-        decides: Whether it is what the goal of the landscape's world is scored by in the first place.
+        decides: Whether it is what the goal of the problem's world is scored by in the first place.
     """
 
-    landscape: str
+    problem: str
     method: str
     metric: Metric
     unit: str
@@ -60,7 +63,7 @@ class ScoreTrace:
     """One run, round by round, by what the goal of its world is scored by: simple regret, map error or F1.
 
     Args:
-        landscape: Its name.
+        problem: Its name.
         method: Its name.
         seed: Of the run.
         scored: By what.
@@ -69,7 +72,7 @@ class ScoreTrace:
         values: After them (k,).
     """
 
-    landscape: str
+    problem: str
     method: str
     seed: int
     scored: Scored
@@ -83,7 +86,7 @@ class Comparison:
     """A table of comparisons, and what was left out of it.
 
     Args:
-        rows: By landscape, metric and method.
+        rows: By problem, metric and method.
         traces: Of all runs in it.
         reference: The method that all others are compared to.
         notes: Runs and seeds that are not in it, and why.
@@ -98,7 +101,7 @@ class Comparison:
 @dataclass(frozen=True)
 class _Run:
     path: Path
-    landscape: Landscape
+    problem: ProblemKey
     method: dict[str, dict[str, Any]]
     seed: int
     world: str
@@ -130,10 +133,10 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
 def compare(
     paths: Iterable[Path], reference: str | None = None, against: Sequence[str] = (), level: float = 0.95
 ) -> Comparison:
-    """Compare methods over landscapes.
+    """Compare methods over problems.
 
-    A landscape is an environment table with a number of rounds; a method is everything else but the seed. So methods on
-    one landscape had the same number of rounds.
+    A problem is an environment table with a number of rounds; a method is everything else but the seed. So methods on
+    one problem had the same number of rounds.
 
     Args:
         paths: Folders of runs, searched through.
@@ -150,15 +153,16 @@ def compare(
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
         raise RunFolderError("no run is complete and knows the truth; nothing to compare")
-    labels = method_labels([run.method for run in runs], [run.landscape for run in runs])
-    names = landscape_names([(run.landscape, run.world) for run in runs])
-    values: dict[tuple[Landscape, str], dict[int, _Run]] = {}
+    labels = method_labels([run.method for run in runs], [run.problem for run in runs])
+    names = problem_names([(run.problem, run.world) for run in runs])
+    values: dict[tuple[ProblemKey, str], dict[int, _Run]] = {}
     for run, label in zip(runs, labels, strict=True):
-        cell = values.setdefault((run.landscape, label), {})
+        cell = values.setdefault((run.problem, label), {})
         if run.seed in cell:
-            notes.append(f"{run.path}: same landscape, method and seed as {cell[run.seed].path}; left out")
+            notes.append(f"{run.path}: same problem, method and seed as {cell[run.seed].path}; left out")
         else:
             cell[run.seed] = run
+    notes += _unlike(names, values)
     methods = list(dict.fromkeys(labels))
     reference = methods[0] if reference is None else reference
     for name in (reference, *against):
@@ -168,11 +172,11 @@ def compare(
             )
     shown = [name for name in methods if name == reference or not against or name in against]
     rows: list[ComparisonRow] = []
-    for landscape, name in names.items():
+    for problem, name in names.items():
         for metric in METRICS:
-            base = values.get((landscape, reference), {})
+            base = values.get((problem, reference), {})
             for method in shown:
-                cell = values.get((landscape, method), {})
+                cell = values.get((problem, method), {})
                 row = _row(name, method, metric, cell, reference, base, level)
                 if row is not None:
                     rows.append(row)
@@ -183,15 +187,27 @@ def compare(
                         )
     traces = [
         _trace(name, method, seed, run)
-        for landscape, name in names.items()
+        for problem, name in names.items()
         for method in shown
-        for seed, run in sorted(values.get((landscape, method), {}).items())
+        for seed, run in sorted(values.get((problem, method), {}).items())
     ]
     return Comparison(rows, traces, reference, notes)
 
 
+def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, str]]) -> list[str]:
+    """A note where runs of several problems stand side by side, some of them with nothing to compare to."""
+    methods_on = Counter(problem for problem, _ in cells)
+    if len(names) == 1 or min(methods_on.values()) > 1:
+        return []
+    shown = ", ".join(itertools.islice(names.values(), _MOST_NAMED)) + (", …" if len(names) > _MOST_NAMED else "")
+    return [
+        f"these are runs of {len(names)} unlike problems ({shown}); methods are compared within each, and their scores "
+        "mean nothing across"
+    ]
+
+
 def _row(
-    landscape: str,
+    problem: str,
     method: str,
     metric: Metric,
     cell: Mapping[int, _Run],
@@ -209,13 +225,13 @@ def _row(
     run = next(iter(cell.values()))
     unit, decides = "" if metric in MORE_IS_BETTER else run.unit, metric == first_metric(run.goal, run.moves)
     mean = sum(own.values()) / len(own)
-    return ComparisonRow(landscape, method, metric, unit, mean, len(own), reference, difference, decides)
+    return ComparisonRow(problem, method, metric, unit, mean, len(own), reference, difference, decides)
 
 
-def _trace(landscape: str, method: str, seed: int, run: _Run) -> ScoreTrace:
+def _trace(problem: str, method: str, seed: int, run: _Run) -> ScoreTrace:
     scored = first_score(run.goal)
     unit = "" if scored in MORE_IS_BETTER else run.unit
-    return ScoreTrace(landscape, method, seed, scored, unit, run.measurements, run.values)
+    return ScoreTrace(problem, method, seed, scored, unit, run.measurements, run.values)
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
@@ -237,7 +253,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
         runs.append(
             _Run(
                 path=path,
-                landscape=(key, scenario.name),
+                problem=(key, scenario.name),
                 method=method,
                 seed=scenario.seed,
                 world=world.name,

@@ -42,7 +42,7 @@ def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
 def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
     return [
         Difference(
-            row.landscape,
+            row.problem,
             row.method,
             row.difference.mean,
             row.difference.low,
@@ -57,13 +57,13 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
 
 
 def _curve_of(trace: ScoreTrace) -> tuple[str, str]:
-    return trace.landscape, trace.method
+    return trace.problem, trace.method
 
 
 def _curves(key: tuple[str, str], traces: list[ScoreTrace]) -> RegretCurves:
     n_rounds = min(len(trace.values) for trace in traces)  # a world may end an episode early
     return RegretCurves(
-        landscape=key[0],
+        problem=key[0],
         method=key[1],
         measurements=np.mean([trace.measurements[:n_rounds] for trace in traces], axis=0),  # who declines makes fewer
         regrets=np.array([trace.values[:n_rounds] for trace in traces]),

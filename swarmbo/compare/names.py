@@ -1,24 +1,26 @@
-"""Names for the methods and the landscapes of a comparison: short, and each a name of its own."""
+"""Names for the methods and the problems of a comparison: short, and each a name of its own."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-Landscape = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
+ProblemKey = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
 
 _Tables = Mapping[str, Mapping[str, Any]]
 _ABSENT = object()
 
 
 def method_labels(
-    methods: Sequence[Mapping[str, Mapping[str, Any]]], landscapes: Sequence[Hashable] | None = None
+    methods: Sequence[Mapping[str, Mapping[str, Any]]], problems: Sequence[Hashable] | None = None
 ) -> list[str]:
     """Short names that tell methods apart: the kinds in which they differ, and the settings in which one kind does.
 
+    Methods that differ in nothing are called by how they agree.
+
     Args:
         methods: For each run its method tables.
-        landscapes: For each run its landscape. What differs only between landscapes is theirs, and not told. By default
+        problems: For each run its problem. What differs only between problems is theirs, and not told. By default
             all are on one.
 
     Example:
@@ -28,42 +30,42 @@ def method_labels(
     """
     flat = [{table: _flat(settings) for table, settings in method.items()} for method in methods]
     groups: dict[Hashable, list[_Tables]] = {}
-    for method, landscape in zip(flat, landscapes or [None] * len(flat), strict=True):
-        groups.setdefault(landscape, []).append(method)
+    for method, problem in zip(flat, problems or [None] * len(flat), strict=True):
+        groups.setdefault(problem, []).append(method)
     side_by_side = list(groups.values())
     return [
-        ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method))) or "all"
+        ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method))) or _kind(method)
         for method in flat
     ]
 
 
-def landscape_names(landscapes: Sequence[tuple[Landscape, str]]) -> dict[Landscape, str]:
-    """A name for each landscape: its scenario's, and where that is not enough its world's, or the settings that differ.
+def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey, str]:
+    """A name for each problem: its scenario's, and where that is not enough its world's, or the settings that differ.
 
     Args:
-        landscapes: For each run its landscape, and the name of its world.
+        problems: For each run its problem, and the name of its world.
 
     Example:
         >>> swept = [(f'[{{"robots": {number}}}, 25]', "robots") for number in (2, 3)]
-        >>> list(landscape_names([(landscape, "hills") for landscape in swept]).values())
+        >>> list(problem_names([(problem, "hills") for problem in swept]).values())
         ['robots (robots=2)', 'robots (robots=3)']
     """
-    worlds = dict(landscapes)
-    names: dict[Landscape, str] = {}
-    for landscape, world in worlds.items():
-        scenario = landscape[1]
+    worlds = dict(problems)
+    names: dict[ProblemKey, str] = {}
+    for problem, world in worlds.items():
+        scenario = problem[1]
         twins = [other for other in worlds if other[1] == scenario]
         if len(twins) == 1:
-            names[landscape] = scenario
+            names[problem] = scenario
         elif len({worlds[twin] for twin in twins}) == len(twins):
-            names[landscape] = f"{scenario}: {world}"
+            names[problem] = f"{scenario}: {world}"
         else:
-            names[landscape] = f"{scenario} ({_differing(_settings(landscape), [_settings(twin) for twin in twins])})"
+            names[problem] = f"{scenario} ({_differing(_settings(problem), [_settings(twin) for twin in twins])})"
     return names
 
 
-def _settings(landscape: Landscape) -> dict[str, Any]:
-    environment, rounds = msgspec.json.decode(landscape[0])
+def _settings(problem: ProblemKey) -> dict[str, Any]:
+    environment, rounds = msgspec.json.decode(problem[0])
     return {**_flat(environment), "rounds": rounds}
 
 
@@ -80,6 +82,10 @@ def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     for key, value in settings.items():
         found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
     return found
+
+
+def _kind(method: _Tables) -> str:
+    return str(method.get("coordination", {}).get("kind", "all"))
 
 
 def _table_label(method: _Tables, side_by_side: Sequence[Sequence[_Tables]], table: str) -> str:

@@ -8,13 +8,13 @@ from rich.table import Table
 
 from swarmbo.errors import RunFolderError
 from swarmbo.metrics.by_goal import METRIC_TEXT, METRICS, MORE_IS_BETTER
-from swarmbo.records import Recommendation, Traffic
+from swarmbo.records import TRUE_MAXIMUM, Recommendation, Traffic
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.references import THIS_RUN
 from swarmbo.runs.scopes_in_use import ScopeInUse
 from swarmbo.runs.summary import Summary, read_summary
 
-_MOST_COORDINATES = 6
+_MOST_COORDINATES = 24
 _MOST_SCOPES = 12
 
 
@@ -33,7 +33,7 @@ def read_report(path: Path) -> Summary:
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
     """What to tell at the end of a run: a label and its text in each row."""
     unit = summary.unit
-    best = _found(summary.best, unit, summary.axis_unit, with_std=False)
+    best = _found(summary.best, unit, summary.axis_unit, with_std=False) + _when(summary)
     if summary.best is None and summary.recommendation is not None:
         best = "none: in every round some factor failed"
     rows = [
@@ -72,7 +72,7 @@ def _score_rows(summary: Summary) -> list[tuple[str, str]]:
     unit, score, rows = summary.unit, summary.score, list[tuple[str, str]]()
     then = ", last round" if summary.moves else ""
     if summary.maximum is not None:
-        rows.append((f"true maximum{then}", quantity(summary.maximum, unit)))
+        rows.append((f"{summary.maximum_is}{then}", quantity(summary.maximum, unit)))
     elif summary.late_mean is not None:
         rows.append((f"mean of the last {summary.late_rounds} rounds", quantity(summary.late_mean, unit)))
     if score is None:
@@ -92,6 +92,17 @@ def _score_rows(summary: Summary) -> list[tuple[str, str]]:
             value = summary.metrics[metric]
             rows.append((METRIC_TEXT[metric], f"{value:.3f}" if metric in MORE_IS_BETTER else quantity(value, unit)))
     return rows
+
+
+def _when(summary: Summary) -> str:
+    """The round of the best measurement, and why it may be better than the maximum."""
+    if summary.best is None or summary.best_round is None:
+        return ""
+    when = f", in round {summary.best_round}" if summary.best_round else ", at reset"
+    if summary.maximum is None or summary.moves or summary.maximum_is != TRUE_MAXIMUM:
+        return when
+    is_lifted = summary.best.mean > summary.maximum + 1e-9 * max(1.0, abs(summary.maximum))
+    return f"{when} (noise lifts it above the {summary.maximum_is})" if is_lifted else when
 
 
 def _map_error(error: float, by_agent: dict[str, float] | None, unit: str) -> tuple[str, str]:
@@ -122,7 +133,7 @@ def reference_table(summary: Summary) -> Table | None:
     )  # logarithms have none
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
-    table.add_column("way")
+    table.add_column("way", overflow="fold")
     for heading in (summary.unit or "value", "of the best known" if is_ratio else "below the best known", *least):
         table.add_column(heading, justify="right")
     for label, value in sorted(found.items(), key=lambda item: -item[1]):

@@ -12,9 +12,9 @@ from swarmbo.metrics.by_goal import METRIC_TEXT, METRICS, MORE_IS_BETTER
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """One table per metric that some goal is scored by: a row per landscape and method, with the paired difference."""
+    """One table per metric that some goal is scored by: a row per problem and method, with the paired difference."""
     tables: list[Table] = []
-    with_reference = {row.landscape for row in comparison.rows if row.method == row.reference}
+    with_reference = {row.problem for row in comparison.rows if row.method == row.reference}
     for metric in METRICS:
         rows = [row for row in comparison.rows if row.metric == metric]
         if not rows:
@@ -24,27 +24,27 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             title=f"{METRIC_TEXT[metric]}; difference to {comparison.reference!r}, {sign} where that one is better",
             title_justify="left",
         )
-        for name in ("landscape", "method"):
+        for name in ("problem", "method"):
             table.add_column(name)
         for name in ("seeds", "mean", "difference", "interval", "better"):
             table.add_column(name, justify="right")
         for before, row in zip([None, *rows], rows, strict=False):
-            is_new = before is None or before.landscape != row.landscape
+            is_new = before is None or before.problem != row.problem
             if is_new and before is not None:
                 table.add_section()
-            cells = _cells(row, "no common seed" if row.landscape in with_reference else "reference not run here")
-            table.add_row(row.landscape if is_new else "", row.method, str(row.n_seeds), *cells)
+            cells = _cells(row, "no common seed" if row.problem in with_reference else "reference not run here")
+            table.add_row(row.problem if is_new else "", row.method, str(row.n_seeds), *cells)
         tables.append(table)
     return tables
 
 
 def write_csv(comparison: Comparison, path: Path) -> Path:
-    """Write one line per landscape, metric and method.
+    """Write one line per problem, metric and method.
 
     Raises:
         RunFolderError: If the file cannot be written.
     """
-    names = ["landscape", "method", "metric", "unit", "n_seeds", "mean", "reference"]
+    names = ["problem", "method", "metric", "unit", "n_seeds", "mean", "reference"]
     more = ["difference", "low", "high", "n_pairs", "unpaired"]
     try:
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -17,10 +17,10 @@ from swarmbo.rng import stream
 
 @dataclass(frozen=True, eq=False)
 class RegretCurves:
-    """Simple regret of one method on one landscape, seed by seed; or what else its goal is scored by.
+    """Simple regret of one method on one problem, seed by seed; or what else its goal is scored by.
 
     Args:
-        landscape: Its name.
+        problem: Its name.
         method: Its name.
         measurements: Measurements attempted by the whole team up to each round (k,), not decreasing; mean over seeds.
         regrets: Score (seeds, k) after them, in ``unit``.
@@ -29,7 +29,7 @@ class RegretCurves:
         more_is_better: Whether it is one of which there should be much, as of F1 scores.
     """
 
-    landscape: str
+    problem: str
     method: str
     measurements: Float[np.ndarray, " k"] | Int[np.ndarray, " k"]
     regrets: Float[np.ndarray, "seeds k"]
@@ -44,17 +44,17 @@ class RegretCurves:
             or not len(self.regrets)
         ):
             raise ShapeError(
-                f"{self.method} on {self.landscape}: got regrets of shape {self.regrets.shape}; "
+                f"{self.method} on {self.problem}: got regrets of shape {self.regrets.shape}; "
                 f"wanted (seeds >= 1, {len(self.measurements)})"
             )
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean paired difference of a method to the reference on a landscape.
+    """Mean paired difference of a method to the reference on a problem.
 
     Args:
-        landscape: Its name.
+        problem: Its name.
         method: Its name.
         mean: Mean of method less reference, in ``unit``.
         low: Lower end of the interval; None where there is none.
@@ -64,7 +64,7 @@ class Difference:
         more_is_better: Whether the reference is better where the difference is negative, as of F1 scores.
     """
 
-    landscape: str
+    problem: str
     method: str
     mean: float
     low: float | None
@@ -100,7 +100,7 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
 
     Args:
         ax: Where to draw.
-        curves: Methods on one landscape.
+        curves: Methods on one problem.
         methods: All methods of the figure; a method's place in it decides its colour and mark.
 
     Returns:
@@ -132,18 +132,18 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
             style.set_log(ax)
         elif not curves[0].more_is_better:
             ax.set_ylim(bottom=0.0)
-        ax.set_title(curves[0].landscape)
+        ax.set_title(curves[0].problem)
         ax.set_ylabel(style.with_unit(f"mean {curves[0].quantity}", curves[0].unit))
     ax.set_xlabel("measurements of the team")
     return ax
 
 
 def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Sequence[str]) -> Axes:
-    """Draw paired differences on one landscape as a forest plot, one row a method.
+    """Draw paired differences on one problem as a forest plot, one row a method.
 
     Args:
         ax: Where to draw.
-        differences: Methods on one landscape, against one reference.
+        differences: Methods on one problem, against one reference.
         methods: All methods of the figure, the reference first; a method's place decides its row, colour and mark.
 
     Returns:
@@ -172,10 +172,10 @@ def comparison_figure(
     reference: str,
     cumulated: Sequence[Difference] = (),
 ) -> Figure:
-    """One column per landscape: regret curves above, below paired differences to the reference.
+    """One column per problem: regret curves above, below paired differences to the reference.
 
     Args:
-        curves: All methods on all landscapes.
+        curves: All methods on all problems.
         differences: Of all methods but the reference, at the end of the curves.
         reference: The method that the others are compared to.
         cumulated: Likewise of regret cumulated over all measurements, where that is known: a row of their own.
@@ -187,26 +187,26 @@ def comparison_figure(
         ShapeError: If there are no curves.
     """
     if not curves:
-        raise ShapeError("got no regret curves; wanted at least one method on one landscape")
-    landscapes = list(dict.fromkeys(curve.landscape for curve in curves))
+        raise ShapeError("got no regret curves; wanted at least one method on one problem")
+    problems = list(dict.fromkeys(curve.problem for curve in curves))
     quantities = list(dict.fromkeys(curve.quantity for curve in curves))
     rows = [row for row in (differences, cumulated) if row]
     named = dict.fromkeys([reference, *(c.method for c in curves), *(d.method for row in rows for d in row)])
     methods = list(named)
     with style.applied():
         below = 0.7 + 0.3 * len(methods)
-        width = max(6.6, 3.1 * len(landscapes) + 1.4)
+        width = max(6.6, 3.1 * len(problems) + 1.4)
         figure = style.new_figure(width, 3.3 + below * len(rows) + 0.9)
         heights = [3.3, *[below] * len(rows)]
-        panels = figure.subplots(1 + len(rows), len(landscapes), squeeze=False, height_ratios=heights)
+        panels = figure.subplots(1 + len(rows), len(problems), squeeze=False, height_ratios=heights)
         shown_reference = reference if len(reference) <= 18 else "the reference"
-        for column, landscape in enumerate(landscapes):
-            top = plot_regret_curves(panels[0, column], [c for c in curves if c.landscape == landscape], methods)
+        for column, problem in enumerate(problems):
+            top = plot_regret_curves(panels[0, column], [c for c in curves if c.problem == problem], methods)
             if column:
-                first = next(curve for curve in curves if curve.landscape == landscape)
+                first = next(curve for curve in curves if curve.problem == problem)
                 top.set_ylabel(first.unit if len(quantities) == 1 else style.with_unit(first.quantity, first.unit))
             for bottom, row in zip(panels[1:, column], rows, strict=True):
-                here = [difference for difference in row if difference.landscape == landscape]
+                here = [difference for difference in row if difference.problem == problem]
                 bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
                 plot_differences(bottom, here, methods)
                 verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
@@ -249,7 +249,7 @@ def write_comparison_figure(
     """Write ``comparison_figure`` to a file.
 
     Args:
-        curves: All methods on all landscapes.
+        curves: All methods on all problems.
         differences: Of all methods but the reference.
         reference: The method that the others are compared to.
         path: Where to; its ending names the format.

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import Goal, RoundRecord
+from swarmbo.records import TRUE_MAXIMUM, Goal, RoundRecord
 from swarmbo.spaces import Domain
 
 
@@ -37,6 +37,7 @@ class World:
         frames: Values in every round (rounds + 1, m) of a field that changes; ``values`` are then those of round 0.
         maxima: Its maximum in every round.
         argmaxes: Where that is (rounds + 1, d).
+        maximum_is: What to call the maximum.
     """
 
     domain: Domain
@@ -56,6 +57,7 @@ class World:
     frames: Float[np.ndarray, "rounds m"] | None = None
     maxima: Float[np.ndarray, " rounds"] | None = None
     argmaxes: Float[np.ndarray, "rounds d"] | None = None
+    maximum_is: str = TRUE_MAXIMUM
 
     def at(self, round_number: int) -> "World":
         """The world as it is in a round; itself where nothing changes."""

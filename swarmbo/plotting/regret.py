@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World
-from swarmbo.records import RoundRecord, Score
+from swarmbo.records import TRUE_MAXIMUM, RoundRecord, Score
 
 _FEWEST_TO_CUT = 8  # measurements
 _CUT = 4.0  # times the range of the others
@@ -124,6 +124,7 @@ def plot_best(
     maximum: float | None = None,
     unit: str = "",
     maxima: Float[np.ndarray, " rounds"] | None = None,
+    maximum_is: str = TRUE_MAXIMUM,
 ) -> Axes:
     """Draw all measurements, the best so far, and the recommendation with two standard deviations, against rounds.
 
@@ -137,6 +138,7 @@ def plot_best(
         maximum: The true maximum, where it is known.
         unit: Unit of the outcome.
         maxima: The true maximum in every round, where it changes; then there is no best so far, and none is drawn.
+        maximum_is: What to call the maximum.
 
     Returns:
         The axes.
@@ -167,9 +169,9 @@ def plot_best(
     ax.errorbar(rounds[-1:], mean[-1:], 2 * std[-1:], **last)
     truth: dict[str, Any] = {"color": style.INK, "linewidth": 1.1, "linestyle": (0, (4, 3)), "zorder": 1.6}
     if maxima is not None:
-        ax.plot(rounds, maxima[rounds], label="true maximum", drawstyle="steps-post", **truth)
+        ax.plot(rounds, maxima[rounds], label=maximum_is, drawstyle="steps-post", **truth)
     elif maximum is not None:
-        ax.axhline(maximum, label="true maximum", **truth)
+        ax.axhline(maximum, label=maximum_is, **truth)
     if not _scale_towards_zero(ax, best):
         if taken:
             _leave_out_the_worst_third(ax, np.array(taken), maximum)
@@ -197,7 +199,7 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
     """
     panels: list[Callable[[Axes], Axes]] = []
     if world.goal == "peak":
-        panels.append(lambda ax: plot_best(ax, records, world.maximum, world.unit, world.maxima))
+        panels.append(lambda ax: plot_best(ax, records, world.maximum, world.unit, world.maxima, world.maximum_is))
     if any(record.score is not None for record in records):
         if world.goal == "peak":
             panels.append(lambda ax: plot_regret(ax, records, world.unit, world.frames is not None))
@@ -207,7 +209,7 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
             panels.append(lambda ax: plot_level_score(ax, records))
     if any(sample.declined for record in records for sample in record.samples):
         panels.append(lambda ax: plot_declined(ax, records))
-    panels = panels or [lambda ax: plot_best(ax, records, world.maximum, world.unit)]
+    panels = panels or [lambda ax: plot_best(ax, records, world.maximum, world.unit, None, world.maximum_is)]
     with style.applied():
         figure = style.new_figure(*((6.4, 4.1), (9.6, 4.1), (13.2, 4.1), (9.6, 8.0))[len(panels) - 1])
         rows = 1 if len(panels) < 4 else 2

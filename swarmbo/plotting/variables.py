@@ -53,13 +53,13 @@ def plot_found(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
     found = {
         "best": None if last.best is None else last.best.location,
         "recommended": None if last.recommendation is None else last.recommendation.location,
-        "maximum": None if world.argmax is None else world.argmax.tolist(),
+        world.maximum_is: None if world.argmax is None else world.argmax.tolist(),
     }
     shown = {name: _share(world, place) for name, place in found.items() if place is not None}
     if not shown:
         return style.say(ax, "")
     image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
-    ax.set_xticks(range(len(shown)), list(shown), rotation=90)
+    ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
     return _name_rows(ax, world)

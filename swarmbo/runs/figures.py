@@ -62,6 +62,7 @@ def world_of(folder: RunFolder) -> World:
         frames=arrays.get("frames"),
         maxima=arrays.get("maxima"),
         argmaxes=arrays.get("argmaxes"),
+        maximum_is=_shortened(record.maximum_is, _LONGEST_UNIT),
     )
 
 

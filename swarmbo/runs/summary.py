@@ -9,7 +9,7 @@ import numpy as np
 from swarmbo.errors import RunFolderError
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, mean_regret, sharing_traffic, total_cost
 from swarmbo.metrics.by_goal import metrics_of
-from swarmbo.records import Goal, GroundTruth, Recommendation, RoundRecord, Score, Traffic
+from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Recommendation, RoundRecord, Score, Traffic
 from swarmbo.runs.folder import RunFolder, Timing
 from swarmbo.runs.references import References
 from swarmbo.runs.scenario import Scenario
@@ -49,6 +49,8 @@ class Summary(msgspec.Struct, frozen=True):
         moves: Whether it changes.
         metrics: What the goal is scored by; see ``swarmbo.metrics.by_goal``.
         failed_rounds: Rounds in which the world gave no outcomes at all: its step raised, or took too long.
+        maximum_is: What to call ``maximum``.
+        best_round: Round of the largest measurement.
         worst_off: What those get who get least, where the world can tell: of this run's best measurement, and of where
             simple ways end, by name and by what it is.
     """
@@ -81,6 +83,8 @@ class Summary(msgspec.Struct, frozen=True):
     moves: bool = False
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
     failed_rounds: int = 0
+    maximum_is: str = TRUE_MAXIMUM
+    best_round: int | None = None
     worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
 
 
@@ -128,6 +132,10 @@ def summarise(
         scopes=list(scopes),
         goal=goal,
         moves=moves,
+        maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
+        best_round=next(
+            (record.round for record in records if last.best is not None and record.best == last.best), None
+        ),
         failed_rounds=sum(record.failure is not None for record in records),
         metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )

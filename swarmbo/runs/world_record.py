@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.errors import RunFolderError
-from swarmbo.records import Goal, GroundTruth
+from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.seal import digest_of_arrays
@@ -42,6 +42,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
         goal: What the field is watched for.
         level: The level that is, with the goal ``level``.
         arrays: Digest of ``world.npz``; empty in runs of earlier versions.
+        maximum_is: What to call ``maximum``.
     """
 
     id: str
@@ -62,6 +63,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
     goal: Goal = "peak"
     level: float | None = None
     arrays: str = ""
+    maximum_is: str = TRUE_MAXIMUM
 
 
 def keep_world(
@@ -96,6 +98,7 @@ def keep_world(
         standpoints={agent: place.tolist() for agent, place in offers.standpoints.items()},
         goal="peak" if truth is None else truth.goal,
         level=None if truth is None else truth.level,
+        maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
         **joint,
     )
     arrays = {} if truth is None else {"points": truth.points, "values": truth.values}
@@ -110,7 +113,8 @@ def keep_world(
         folder.write_json("world.json", record)
         return
     there, record_there = digest_of_arrays(read_truth(folder)), read_world(folder)
-    if (msgspec.structs.replace(record_there, arrays=there), there) != (record, record.arrays):
+    alike = msgspec.structs.replace(record_there, arrays=there, maximum_is=record.maximum_is)  # a name is no change
+    if (alike, there) != (record, record.arrays):
         raise RunFolderError(
             f"{folder.path}: the world of this run is another one now: its data or its code changed; "
             "put it back, or start the run again in another folder"

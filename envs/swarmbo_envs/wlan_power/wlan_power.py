@@ -208,7 +208,8 @@ if it failed |
         points = self._low + unit * (self._high - self._low)
         name = f"WLAN of {k} access points and {len(self.topology.users)} users"
         name = f"{name}: {utility.label}" if utility.label else name
-        return GroundTruth(points, value(points), maximum, powers, utility.unit, "dBm", name, value)
+        told = (points, value(points), maximum, powers, utility.unit, "dBm", name, value)
+        return GroundTruth(*told, maximum_is="best known")
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
         """What simple ways reach within a budget of joint settings, without noise; see ``references``."""

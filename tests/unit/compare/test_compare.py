@@ -7,7 +7,7 @@ import pytest
 from swarmbo.compare import compare
 from swarmbo.compare.comparison import find_runs
 from swarmbo.compare.figure import draw_comparison
-from swarmbo.compare.names import landscape_names, method_labels
+from swarmbo.compare.names import method_labels, problem_names
 from swarmbo.compare.table import comparison_tables, write_csv
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import cumulative_regret
@@ -16,7 +16,7 @@ from swarmbo.runs import RunFolder, run
 
 @pytest.fixture
 def runs(tmp_path, bump_scenario):
-    """Two methods on two landscapes (of two and three rounds), three seeds; one seed is missing from one method."""
+    """Two methods on two problems (of two and three rounds), three seeds; one seed is missing from one method."""
     folder = tmp_path / "runs"
     for rounds in (2, 3):
         for kind in ("independent", "random"):
@@ -41,11 +41,11 @@ def final(path):
 def test_means_and_differences_are_those_of_the_records(runs):
     comparison = compare([runs], reference="independent")
     assert comparison.reference == "independent"
-    assert len({row.landscape for row in comparison.rows}) == 2
-    for rounds, landscape in zip((2, 3), dict.fromkeys(row.landscape for row in comparison.rows), strict=True):
+    assert len({row.problem for row in comparison.rows}) == 2
+    for rounds, problem in zip((2, 3), dict.fromkeys(row.problem for row in comparison.rows), strict=True):
         seeds = (0, 1, 2) if rounds == 2 else (0, 1)
         for metric in ("simple_regret", "mean_regret", "map_rmse"):
-            reference, other = [row for row in comparison.rows if (row.landscape, row.metric) == (landscape, metric)]
+            reference, other = [row for row in comparison.rows if (row.problem, row.metric) == (problem, metric)]
             assert reference.method == "independent"
             assert reference.difference is None
             assert (other.method, other.n_seeds, reference.n_seeds) == ("random", len(seeds), 3)
@@ -70,7 +70,7 @@ def test_a_run_that_is_given_twice_counts_once(tmp_path, runs, bump_scenario):
     run(bump_scenario(coordination="random", seed=0, rounds=2), tmp_path / "again")
     comparison = compare([runs, tmp_path / "again", runs])
     assert [row.n_seeds for row in comparison.rows if row.method == "random"][:3] == [3, 3, 3]
-    assert any("same landscape, method and seed" in note for note in comparison.notes)
+    assert any("same problem, method and seed" in note for note in comparison.notes)
 
 
 def test_only_the_methods_asked_for_are_compared(runs, tmp_path, bump_scenario):
@@ -124,7 +124,7 @@ def method(coordination, belief=None):
 @pytest.mark.parametrize(
     ("methods", "labels"),
     [
-        ([method({"kind": "exact"})], ["all"]),
+        ([method({"kind": "exact"})], ["exact"]),
         ([method({"kind": "exact"}), method({"kind": "random"})], ["exact", "random"]),
         (
             [method({"kind": "exact"}, {"kernel": "rbf"}), method({"kind": "exact"}, {"kernel": "matern52"})],
@@ -140,7 +140,7 @@ def test_labels_name_what_differs_and_nothing_else(methods, labels):
     assert method_labels(methods) == labels
 
 
-def test_what_differs_between_landscapes_only_is_no_method():
+def test_what_differs_between_problems_only_is_no_method():
     """Runs of two scenarios in one folder: each has its own belief; on one of them two ways to agree were tried."""
     plume, soil = {"time": {"lengthscale_median": 6.0, "kernel": "rbf"}}, {"time": None, "kernel": "matern52"}
     methods = [
@@ -149,7 +149,7 @@ def test_what_differs_between_landscapes_only_is_no_method():
         method({"kind": "exact"}, soil),
     ]
     assert method_labels(methods, ["plume", "plume", "soil"]) == ["exact", "random", "exact"]
-    assert method_labels(methods[::2], ["plume", "soil"]) == ["all", "all"]
+    assert method_labels(methods[::2], ["plume", "soil"]) == ["exact", "exact"]
 
 
 def test_settings_in_tables_within_tables_are_told_by_their_path():
@@ -160,15 +160,15 @@ def test_settings_in_tables_within_tables_are_told_by_their_path():
     assert method_labels(with_and_without) == ["belief time=None", "belief time.kernel=rbf"]
 
 
-def landscape(scenario, rounds=25, **environment):
+def problem(scenario, rounds=25, **environment):
     return json.dumps([environment, rounds], sort_keys=True), scenario
 
 
-def test_landscapes_of_one_scenario_are_named_by_their_worlds_or_by_what_was_swept():
-    soil = [(landscape("soil", field={"value": value}), value) for value in ("ph", "zinc")]
-    robots = [(landscape("robots", robots=number, speed=1.0), "dem") for number in (2, 3)]
-    longer = [(landscape("wlan", 40), "WLAN"), (landscape("wlan", 60, noise={"std": 1.0}), "WLAN")]
-    names = landscape_names([*soil, *robots, *longer, (landscape("camel"), "camel")])
+def test_problems_of_one_scenario_are_named_by_their_worlds_or_by_what_was_swept():
+    soil = [(problem("soil", field={"value": value}), value) for value in ("ph", "zinc")]
+    robots = [(problem("robots", robots=number, speed=1.0), "dem") for number in (2, 3)]
+    longer = [(problem("wlan", 40), "WLAN"), (problem("wlan", 60, noise={"std": 1.0}), "WLAN")]
+    names = problem_names([*soil, *robots, *longer, (problem("camel"), "camel")])
     assert list(names.values()) == [
         *("soil: ph", "soil: zinc", "robots (robots=2)", "robots (robots=3)"),
         *("wlan (rounds=40, noise.std by default)", "wlan (noise.std=1.0, rounds=60)", "camel"),
@@ -190,3 +190,20 @@ def test_the_table_is_written_as_csv_and_drawn(runs, tmp_path):
         draw_comparison(comparison, tmp_path / "table.xlsx")
     with pytest.raises(RunFolderError, match="cannot be written"):
         write_csv(comparison, tmp_path)
+
+
+def test_runs_of_unlike_problems_are_said_to_be_and_problems_that_were_swept_are_named(tmp_path, bump_scenario):
+    for rounds in (1, 2):
+        run(bump_scenario(coordination="random", rounds=rounds), tmp_path / f"random-{rounds}")
+    alone = compare([tmp_path])
+    (problem, other) = {row.problem: row.method for row in alone.rows}.items()
+    assert {problem[0].partition(" (")[2], other[0].partition(" (")[2]} == {"rounds=1)", "rounds=2)"}
+    assert problem[1] == other[1] == "random", "a method that nothing is compared to has a name too"
+    (note,) = alone.notes
+    assert note.startswith(
+        f"these are runs of 2 unlike problems ({problem[0]}, {other[0]}); methods are compared within"
+    )
+    assert not compare([tmp_path / "random-1"]).notes
+    for rounds in (1, 2):
+        run(bump_scenario(coordination="greedy", rounds=rounds), tmp_path / f"greedy-{rounds}")
+    assert not compare([tmp_path]).notes, "each problem has methods to compare"

@@ -1,7 +1,10 @@
+from io import StringIO
+
 import msgspec
 import pytest
+from rich.console import Console
 
-from swarmbo.compare.report import quantity, read_report, report_rows, traffic_text
+from swarmbo.compare.report import quantity, read_report, report_rows, report_table, traffic_text
 from swarmbo.errors import RunFolderError
 from swarmbo.records import Recommendation, Traffic
 from swarmbo.runs import run
@@ -12,7 +15,7 @@ def test_the_closing_table_tells_what_the_summary_holds(tmp_path, bump_scenario)
     assert read_report(tmp_path / "run") == summary
     rows = dict(report_rows(summary))
     assert rows["best measurement"].startswith(f"{summary.best.mean:.4g} u at (")
-    assert rows["best measurement"].endswith(" km")
+    assert f" km, in round {summary.best_round}" in rows["best measurement"]
     assert "±" in rows["recommendation"]
     assert rows["true maximum"] == "1 u"
     assert rows["distance travelled"] == "16 km" if sum(summary.distance.values()) == 16 else rows["distance travelled"]
@@ -27,6 +30,33 @@ def test_the_table_of_a_run_whose_measurements_failed_says_so(tmp_path, mischief
     assert rows["best measurement"] == rows["recommendation"] == "none: every measurement failed"
     assert rows["measurements"] == "0 in 4 rounds and at reset, 10 failed"
     assert "simple regret" not in rows
+
+
+def test_a_measurement_above_the_maximum_has_its_round_and_its_reason_beside_it(tmp_path, bump_scenario):
+    summary = run(bump_scenario(rounds=2), tmp_path / "run")
+    best = msgspec.structs.replace(summary.best, mean=1.3)
+    lifted = msgspec.structs.replace(summary, best=best, best_round=2)
+    told = dict(report_rows(lifted))["best measurement"]
+    assert told.endswith(" km, in round 2 (noise lifts it above the true maximum)")
+    moving = msgspec.structs.replace(lifted, moves=True)  # the maximum of the last round is another one
+    assert dict(report_rows(moving))["best measurement"].endswith(" km, in round 2")
+    assert dict(report_rows(msgspec.structs.replace(lifted, best_round=0)))["best measurement"].count(", at reset") == 1
+    only_known = msgspec.structs.replace(lifted, maximum_is="best known")
+    assert dict(report_rows(only_known))["best measurement"].endswith(" km, in round 2")
+    assert dict(report_rows(only_known))["best known"] == "1 u"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("number", [2, 12, 24])
+def test_all_values_of_what_was_found_are_shown_at_any_width(tmp_path, bump_scenario, columns, number):
+    summary = run(bump_scenario(rounds=1), tmp_path / "run")
+    values = [100.0 + index for index in range(number)]
+    wide = msgspec.structs.replace(summary, best=Recommendation(values, 1.0, 0.0))
+    with StringIO() as screen:
+        Console(file=screen, width=columns, no_color=True).print(report_table(wide))
+        lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= columns
+    assert all(sum(f"{value:.0f}" in line for line in lines) >= 1 for value in values)
 
 
 def test_uncertainty_decides_the_decimals(tmp_path, bump_scenario):

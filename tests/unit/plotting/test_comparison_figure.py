@@ -10,10 +10,10 @@ from swarmbo.plotting.comparison import bootstrap_band, write_comparison_figure
 MEASUREMENTS = np.arange(4, 44, 4)
 
 
-def curves(landscape: str = "hills", method: str = "team", scale: float = 1.0, seeds: int = 12) -> RegretCurves:
+def curves(problem: str = "hills", method: str = "team", scale: float = 1.0, seeds: int = 12) -> RegretCurves:
     rng = np.random.default_rng(len(method))
     regrets = scale * rng.uniform(1.0, 3.0, (seeds, 10)) * np.exp(-0.05 * MEASUREMENTS)
-    return RegretCurves(landscape, method, MEASUREMENTS, regrets, "m")
+    return RegretCurves(problem, method, MEASUREMENTS, regrets, "m")
 
 
 def test_lines_are_means_over_seeds_with_their_band():
@@ -57,9 +57,9 @@ def test_a_method_keeps_its_row_where_another_one_is_missing():
     np.testing.assert_array_equal(ax.get_lines()[1].get_xydata(), [[5.0, 1.0]])
 
 
-def test_one_column_per_landscape_and_one_colour_per_method(tmp_path):
+def test_one_column_per_problem_and_one_colour_per_method(tmp_path):
     many = [curves(place, method) for place in ("hills", "soil") for method in ("team", "greedy", "random")]
-    rows = [Difference(c.landscape, c.method, 1.0, 0.5, 2.0, "m") for c in many if c.method != "team"]
+    rows = [Difference(c.problem, c.method, 1.0, 0.5, 2.0, "m") for c in many if c.method != "team"]
     figure = comparison_figure(many, rows, "team")
     tops = figure.axes[:2]
     assert [ax.get_title(loc="left") for ax in tops] == ["hills", "soil"]

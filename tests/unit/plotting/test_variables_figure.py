@@ -45,7 +45,7 @@ def test_what_was_found_stands_beside_the_maximum_where_that_is_known(knows_the_
     world = WORLD if knows_the_truth else World(WORLD.domain, variables=WORLD.variables)
     ax = plot_found(Figure().subplots(), records_of(POINTS, [1.0, 1.0, 2.0]), world)
     names = [text.get_text() for text in ax.get_xticklabels()]
-    assert names == ["best", "recommended", *(["maximum"] if knows_the_truth else [])]
+    assert names == ["best", "recommended", *(["true maximum"] if knows_the_truth else [])]
     np.testing.assert_allclose(ax.images[0].get_array()[:, 0], (np.array(POINTS[1]) - LOW) / (HIGH - LOW))
     if knows_the_truth:
         np.testing.assert_allclose(ax.images[0].get_array()[:, 2], 0.5)
