@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from lone_agent import Known, LoneAgent
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent import maximise_with_agents
+from swarmbo.agent import Agent, run
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec
+from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.data import News
 from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.records import Traffic
@@ -35,7 +35,12 @@ KINDS = {
     "Reduced": "sums",
     "Broadcast": "sums",
 }  # all else belongs to max-sum
-OWN_ACCOUNT = {"agreement": "agreement", "ranking": "best evaluations", "apart": "whether it is new"}
+OWN_ACCOUNT = {
+    "agreement": "agreement",
+    "news": "what came, and where",
+    "ranking": "best evaluations",
+    "point": "what was agreed",
+}
 COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "draws", "outcomes")
 
 
@@ -181,46 +186,23 @@ def alone(world: World, acquisition: Any, method: sb.ADMM) -> dict[str, Traffic]
     They run in one process here, which makes no difference to what they say, and are held to the team's points.
     """
     team, links, evaluate = team_of(world, "per-factor", acquisition, method)
-    graph, low, high = team.graph, team.domain.low, team.domain.high
-    bounds = {v: (float(a), float(b)) for v, a, b in zip(graph.variables, low, high, strict=True)}
-    scopes = {agent: {v for f in graph.factors_owned_by(agent) for v in graph.scope(f)} for agent in graph.agents}
-    agents = {
-        agent: LoneAgent(
-            Known(
-                agent=agent,
-                factors=graph.factors,
-                scopes=graph.scopes,
-                factor_owners=graph.factor_owners,
-                variables=graph.variables,
-                variable_owners=graph.variable_owners,
-                links=None if links is None else list(links.edges),
-                bounds={variable: bounds[variable] for variable in scopes[agent]},
-                acquisition=team.acquisition,  # pyright: ignore[reportArgumentType]
-                coordination=method,
-                seed=SEED,
-                initial=INITIAL,
-            )
-        )
-        for agent in graph.agents
-    }
-    routes, sent = Routes(graph.agents, links), dict.fromkeys(OWN_ACCOUNT, Traffic())
-    for _ in range(INITIAL + DECISIONS):
-        query, point = team.ask(links=links), dict[str, float]()
-        answers = {name: agent.ask() for name, agent in agents.items()}
-        while answers:
-            inboxes = dict[str, list[Envelope]]()
-            for name, answer in answers.items():
-                point |= answer["decision"] or {}
-                for phase, recipient, payload in answer["said"]:
-                    sent[phase] += Traffic(1, len(payload), routes.hops(name, recipient))
-                    inboxes.setdefault(recipient, []).append(Envelope(name, recipient, payload))
-            answers = {name: agents[name].hear(inbox) for name, inbox in inboxes.items()}
-        assert point == query.point
-        outcome = evaluate(query.point, "per-factor")
-        team.tell(query, outcome)
+    graph, settings = team.graph, {"acquisition": acquisition, "coordination": method, "seed": SEED, "initial": INITIAL}
+    agents = {name: Agent(name, team.problem, links=links, **settings) for name in graph.agents}
+    transport, sent = InProcessTransport(Routes(graph.agents, links)), dict.fromkeys(OWN_ACCOUNT, Traffic())
+    for turn in range(INITIAL + DECISIONS):
+        query = team.ask(links=links)
+        for agent in agents.values():
+            agent.ask()
+        crossed, purposes = run(agents, transport), [agent.sent for agent in agents.values()]
+        if turn >= INITIAL:
+            for purpose in sent:
+                sent[purpose] = sum((took[purpose] for took in purposes if purpose in took), sent[purpose])
+        assert sum((traffic for took in purposes for traffic in took.values()), Traffic()) == crossed
+        assert {x: value for agent in agents.values() for x, value in (agent.word() or {}).items()} == query.point
+        outcomes = evaluate(query.point, "per-factor")
+        team.tell(query, outcomes)
         for name, agent in agents.items():
-            own = {factor: outcome[factor] for factor in graph.factors_owned_by(name)}
-            agent.tell({variable: point[variable] for variable in scopes[name]}, own)
+            agent.tell(query.id, {factor: outcomes[factor] for factor in graph.factors_owned_by(name)})
     return sent
 
 

@@ -21,6 +21,10 @@ from swarmbo.acquisition import (
     Thompson as Thompson,
     TrustRegion as TrustRegion,
 )
+from swarmbo.agent import (
+    Agent as Agent,
+    RemoteAgent as RemoteAgent,
+)
 from swarmbo.baselines import (
     CMAES as CMAES,
     AxDefault as AxDefault,
@@ -87,6 +91,9 @@ from swarmbo.graph import (
 )
 from swarmbo.kernels import (
     register_kernel as register_kernel,
+)
+from swarmbo.problem import (
+    Problem as Problem,
 )
 from swarmbo.records import (
     Query as Query,

@@ -108,12 +108,16 @@ class Logbook:
         own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached
         return told[own & (told | data.failed[:, column])]
 
+    def next_ids(self, count: int = 1) -> list[str]:
+        """What the coming queries will be called."""
+        return [f"q{self.asked + i:05d}" for i in range(1, count + 1)]
+
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
         """Send out a point, which a method chose or the initial design has; the new logbook, and the query's id.
 
         A query in which nobody takes part waits for nothing.
         """
-        query_id, waits = f"q{self.asked + 1:05d}", self.problem.channels_in(point)
+        query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
         query = OpenQuery(point.copy(), waits, moment=self.round, chosen=chosen)
         return replace(
             self, open={**self.open, query_id: query} if waits else self.open, asked=self.asked + 1

@@ -1,11 +1,11 @@
 """Local functions that are worked out from the posterior of an additive belief."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.belief.gp.additive import AdditiveGP
@@ -13,6 +13,7 @@ from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.graph import FactorStack
 
 Functions = TypeVar("Functions", bound="BeliefFunctions")
+Contrasts = TypeVar("Contrasts", bound="ContrastFunctions")
 
 VARIANCE_FLOOR = 1e-12  # of a factor's prior variance, added under roots, which have no slope at 0
 
@@ -54,3 +55,20 @@ class BeliefFunctions(BoxFunctions):
         h = self.belief.hyperparameters
         priors = [output * scale**2 for output, scale in zip(h.outputscales, h.scales, strict=True)]
         return {factor: VARIANCE_FLOOR * prior for factor, prior in zip(self.graph.factors, priors, strict=True)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ContrastFunctions(BeliefFunctions):
+    """Base of functions of the difference to what a factor is worth at the incumbent.
+
+    Args:
+        reference: The incumbent (n,), a joint point of the unit cube.
+    """
+
+    reference: Float[np.ndarray, " n"]
+
+    def starting_from(self: Contrasts, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"]) -> Contrasts:
+        """The same compared with the best of points that were told; see ``BoxFunctions.starting_from``."""
+        reference = self.reference.copy()
+        reference[columns] = best[0, columns]
+        return replace(super().starting_from(best, columns), reference=reference)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.errors import OwnershipError
 from swarmbo.graph import FactorGraph, FactorStack
@@ -56,6 +56,17 @@ class BoxFunctions(ABC):
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """What each factor climbs while what it received stays fixed, and its gradient."""
+
+    def starting_from(self: Functions, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"]) -> Functions:
+        """The same for somebody who was told the best evaluated points, since he knows outcomes of some factors only.
+
+        Args:
+            best: In the unit cube, best first, as many as there are starts.
+            columns: Variables to take them for; of others what is known here is right.
+        """
+        starts = self.starts.copy()
+        starts[:, columns] = np.clip(best, self.low, self.high)[:, columns]
+        return replace(self, starts=starts)
 
     def of(self: Functions, factors: Iterable[str]) -> Functions:
         """The same functions of some factors only: all that their owner may ask for."""

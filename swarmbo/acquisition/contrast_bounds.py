@@ -5,24 +5,22 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.belief_functions import BeliefFunctions
+from swarmbo.acquisition.belief_functions import ContrastFunctions
 from swarmbo.acquisition.box_functions import Received
 from swarmbo.graph import FactorStack
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ContrastBounds(BeliefFunctions):
+class ContrastBounds(ContrastFunctions):
     """The local functions mean + weight x std of f_i(u) - f_i(reference).
 
     From totals the offset of one factor against another cannot be told; it inflates the variance of f_i and cancels in
     the difference.
 
     Args:
-        reference: The incumbent (n,), a joint point of the unit cube.
         weight: Of the standard deviation; times the root of a factor's number of variables.
     """
 
-    reference: Float[np.ndarray, " n"]
     weight: float
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.belief_functions import BeliefFunctions
+from swarmbo.acquisition.belief_functions import ContrastFunctions
 from swarmbo.acquisition.box_functions import Received
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.joint_improvement import JointImprovement
@@ -20,17 +20,12 @@ from swarmbo.registry import FIELD, FUNCTION, kind
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LogImprovements(BeliefFunctions):
+class LogImprovements(ContrastFunctions):
     """The local functions log E[max(f_i(u) - f_i(reference), 0)].
 
     The difference's own posterior is used: offsets between factors, which totals can't tell, cancel in it. The floor
     under the root keeps the value finite at the reference itself, where the difference is known to be zero.
-
-    Args:
-        reference: The incumbent (n,), a joint point of the unit cube.
     """
-
-    reference: Float[np.ndarray, " n"]
 
     @classmethod
     def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.graph import FactorGraph, FactorStack
@@ -17,6 +17,12 @@ class FixedPoint(BoxFunctions):
     def at(cls, graph: FactorGraph, point: Float[np.ndarray, " n"]) -> "FixedPoint":
         """All factors agree on this point of the unit cube."""
         return cls(graph=graph, low=point, high=point, starts=point[None])
+
+    def starting_from(self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"]) -> "FixedPoint":
+        """The best of points that were told, where they are to be taken."""
+        point = self.low.copy()
+        point[columns] = best[0, columns]
+        return FixedPoint.at(self.graph, point)
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Zero."""

@@ -146,7 +146,7 @@ def bounded(
     functions: BoxFunctions,
     needed: Sequence[Requirement],
     origin: Float[np.ndarray, " n"],
-    seed: int,
+    spread: Mapping[str, float],
     *,
     tight: bool = False,
 ) -> BoundedFunctions:
@@ -156,7 +156,7 @@ def bounded(
         functions: What is maximised.
         needed: What the joint point must meet.
         origin: A joint point of the unit cube that meets it. What it has to spare, each factor may use up.
-        seed: Of the points by which the functions' spread is judged.
+        spread: Of each factor's function: see ``spreads``.
         tight: Whether factors may only use up equal shares of it: then they meet it together, whatever each does.
     """
     graph, holds = functions.graph, dict[str, list[Hold]]()
@@ -165,7 +165,7 @@ def bounded(
         factor: [place[variable] for variable in scope]
         for factor, scope in zip(graph.factors, graph.scopes, strict=True)
     }
-    spread, weights = spreads(functions, seed), dict[str, float]()
+    weights = dict[str, float]()
     for part in graph.components:  # those of other parts gain nothing by what these keep
         total = sum(spread[factor] for factor in part.factors)
         weights |= dict.fromkeys(part.factors, _STEEP * (total or 1.0))  # where none has anything to lose, any will do

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
-from swarmbo.acquisition.success_bound import bounded, gone_back, is_met
+from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, spreads
 from swarmbo.acquisition.trust_region import TrustRegion, box_around
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.belief.gp.additive import AdditiveGP
@@ -93,7 +93,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         needed = requirements(whole)
         origin = reference(whole, needed, centre) if needed else centre
         if needed:
-            bound = bounded(bound, needed, origin, situation.seed)
+            bound = bounded(bound, needed, origin, spreads(bound, situation.seed))
         (stack,) = stacks_of(graph)
         raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
         best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]

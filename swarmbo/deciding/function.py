@@ -15,7 +15,8 @@ from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.boundary.values import check_links
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.rounds import decide_joint, learned_model
+from swarmbo.deciding.joint import InOnePlace, Steps, joint_steps
+from swarmbo.deciding.rounds import learned_model
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.errors import ConfigError
@@ -82,7 +83,7 @@ class FunctionLearner:
         return replace(self, made=(log, model)), model
 
     def decide(self, log: Logbook, offers: Offers) -> tuple["FunctionLearner", Choice]:
-        """The next joint point: of the initial design, or where agents agree.
+        """The next joint point, decided where all is known.
 
         Raises:
             ConfigError: If links are directed, or what only a field has is given.
@@ -90,16 +91,29 @@ class FunctionLearner:
         check_links(offers.links)
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
+        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round)
+        decided, choice = answering.run(self.steps(log, offers.links))
+        if not choice.chosen:
+            return decided, choice
+        _, model = decided.modelled(log)
+        mean, std = (float(array[0]) for array in model.posterior(choice.point[None]))
+        return decided, replace(choice, mean=mean, std=std)
+
+    def steps(self, log: Logbook, links: "nx.Graph[str] | None") -> Steps[tuple["FunctionLearner", Choice]]:
+        """The next joint point: of the initial design, or where agents agree.
+
+        Args:
+            log: What is known.
+            links: Who hears whom; None: everyone hears everyone.
+        """
         setup, index = self.setup, log.n_evaluations
         if index < setup.initial:
             U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
             return self, Choice(self._place(log, U), SolveReport(status="not_needed"), chosen=False)
         made, model = self.modelled(log)
-        situation = self.situation(log, offers.links)
-        U, report = decide_joint(situation, model, setup.acquisition, setup.coordination, setup.transport)
-        point = self._place(log, U)
-        mean, std = (float(array[0]) for array in model.posterior(point[None]))
-        return replace(made, learned=model.learned), Choice(point, report, mean, std)
+        situation = self.situation(log, links)
+        U, report = yield from joint_steps(situation, model, setup.acquisition, setup.coordination)
+        return replace(made, learned=model.learned), Choice(self._place(log, U), report)
 
     def recommend(self, log: Logbook, world: World | None) -> tuple["FunctionLearner", Recommendation | None]:
         """The evaluated point that is worth most in expectation.

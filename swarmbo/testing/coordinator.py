@@ -8,8 +8,13 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from swarmbo.agent import ContinuousCoordination, Coordination, maximise_with_agents, solve_with_agents
 from swarmbo.coordination.local_functions import total_value
+from swarmbo.coordination.participant import (
+    ContinuousCoordination,
+    Coordination,
+    maximise_with_agents,
+    solve_with_agents,
+)
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, claim_point

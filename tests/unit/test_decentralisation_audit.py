@@ -100,7 +100,7 @@ def test_what_is_told_of_outcomes_and_draws_is_as_long_as_its_form(audit: Any, m
     assert by_kind["draws"] == (0 if mode == "per-factor" else drawn)
 
 
-def test_agents_that_know_their_own_outcomes_only_send_two_sums_of_a_number_an_evaluation(
+def test_agents_that_know_their_own_outcomes_only_send_three_sums_beside_the_agreement(
     audit: Any, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(audit, "DECISIONS", DECISIONS)
@@ -112,10 +112,16 @@ def test_agents_that_know_their_own_outcomes_only_send_two_sums_of_a_number_an_e
     n = len(graph.agents)
     up = LABEL + ARRAY + text("tally") + 1 + text("x0")  # the part's index is a byte
     down = LABEL + ARRAY + text("ruling") + 1
+    k, d = len(graph.factors), len(graph.variables)
     counts = range(audit.INITIAL, audit.INITIAL + DECISIONS)
-    for phase in ("ranking", "apart"):
-        assert sent[phase].messages == DECISIONS * 2 * (n - 1)
-        assert sent[phase].bytes == sum((n - 1) * (up + down + 2 * raw(t)) for t in counts)
+    numbers = {
+        "ranking": list(counts),  # one an evaluation
+        "news": [k + 1 + d + 2] * DECISIONS,  # what came of factors and the sum; where; in which order, by how many
+        "point": [d] * DECISIONS,
+    }
+    for purpose, lengths in numbers.items():
+        assert sent[purpose].messages == DECISIONS * 2 * (n - 1)
+        assert sent[purpose].bytes == sum((n - 1) * (up + down + 2 * raw(length)) for length in lengths)
 
 
 @pytest.mark.parametrize("mode", ["per-factor", "total", "mixed"])

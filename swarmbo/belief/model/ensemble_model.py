@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.ensemble import Ensemble
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
-from swarmbo.belief.model.incumbents import evaluated, incumbent
+from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.data import Dataset
@@ -44,9 +44,9 @@ class EnsembleModel(Model):
         mean, variance = self._awaiting.posterior(X)
         return mean, np.sqrt(variance)
 
-    def incumbent(self) -> Float[np.ndarray, " n"]:
-        """The evaluated point with the largest mean over all members, in the unit cube; see ``Model.incumbent``."""
-        return incumbent(self.belief, self.ensemble.factor_means(evaluated(self.belief)))
+    def factor_means(self) -> Float[np.ndarray, "k t"]:
+        """Over all members."""
+        return self.ensemble.factor_means(evaluated(self.belief))
 
 
 def learn_ensemble(

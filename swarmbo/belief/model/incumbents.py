@@ -6,7 +6,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.graph import stacks_of
+from swarmbo.graph import FactorGraph, stacks_of
+
+PartMeans = tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]
+
+N_STARTS = 3  # of the best evaluations, from which a search starts
 
 
 def known(belief: AdditiveGP) -> Bool[np.ndarray, " t"]:
@@ -19,9 +23,7 @@ def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
     return belief.domain.to_unit(belief.X[known(belief)])
 
 
-def part_means(
-    belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None
-) -> list[tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]]:
+def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
     """For each connected part of the graph its variables, as columns, and what its sum is worth at ``evaluated``.
 
     That is the posterior mean. Where factors are observed one by one, it is -inf where not all outcomes of the part are
@@ -31,21 +33,40 @@ def part_means(
         belief: Of all factors.
         factor_means: What each factor is worth there; by default as the belief has it.
     """
-    U, place = evaluated(belief), {variable: index for index, variable in enumerate(belief.graph.variables)}
-    told = np.isfinite(belief.factors[known(belief)])
-    out: list[tuple[np.ndarray, np.ndarray]] = []
-    for part in belief.graph.components:
-        own = [belief.graph.factors.index(factor) for factor in part.factors]
-        if factor_means is None:
-            means = [belief.local(stack, stack.take(U)).mean for stack in stacks_of(belief.graph, part.factors)]
-            mean = np.concatenate(means).sum(axis=0)
-        else:
-            mean = factor_means[own].sum(axis=0)
-        seen = told[:, own].all(axis=1)
-        if not belief.is_tied and seen.any():
-            mean = np.where(seen, mean, -np.inf)
-        out.append((np.array([place[variable] for variable in part.variables]), mean))
-    return out
+    parts = belief.graph.components
+    return [as_seen(belief, part, means_of(belief, part.factors, factor_means).sum(axis=0)) for part in parts]
+
+
+def means_of(
+    belief: AdditiveGP, factors: Sequence[str], factor_means: Float[np.ndarray, "k t"] | None = None
+) -> Float[np.ndarray, "f t"]:
+    """What some factors are worth at ``evaluated``.
+
+    Args:
+        belief: Of all factors.
+        factors: Which.
+        factor_means: As in ``part_means``.
+    """
+    if factor_means is not None:
+        return factor_means[[belief.graph.factors.index(factor) for factor in factors]]
+    U = evaluated(belief)
+    return np.concatenate([belief.local(stack, stack.take(U)).mean for stack in stacks_of(belief.graph, factors)])
+
+
+def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
+    """A part's variables, as columns, and what its sum is worth, as ``part_means`` has it.
+
+    Args:
+        belief: Of all factors.
+        part: A connected part of its graph.
+        mean: Of the sum, at ``evaluated``.
+    """
+    place = {variable: index for index, variable in enumerate(belief.graph.variables)}
+    own = [belief.graph.factors.index(factor) for factor in part.factors]
+    seen = np.isfinite(belief.factors[known(belief)])[:, own].all(axis=1)
+    if not belief.is_tied and seen.any():
+        mean = np.where(seen, mean, -np.inf)
+    return np.array([place[variable] for variable in part.variables]), mean
 
 
 def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Float[np.ndarray, " n"]:
@@ -64,11 +85,11 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
     parts = part_means(belief, factor_means)
     if belief.is_tied:
         return U[int(np.argmax(np.sum([mean for _, mean in parts], axis=0)))].copy()
-    return _composed(parts, U, 1)[0]
+    return composed(parts, U, 1)[0]
 
 
 def starting_points(
-    belief: AdditiveGP, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], count: int = 3
+    belief: AdditiveGP, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], count: int = N_STARTS
 ) -> Float[np.ndarray, "k n"]:
     """Points of a box worth starting a search from: for each part of the graph its best evaluated points.
 
@@ -81,13 +102,18 @@ def starting_points(
     U = evaluated(belief)
     if not len(U):
         return np.zeros((0, belief.domain.n_dims))
-    return np.clip(_composed(part_means(belief), U, count), low, high)
+    return np.clip(composed(part_means(belief), U, count), low, high)
 
 
-def _composed(
-    parts: Sequence[tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]], U: Float[np.ndarray, "t n"], count: int
-) -> Float[np.ndarray, "k n"]:
-    out = np.empty((min(count, len(U)), U.shape[1]))
+def composed(parts: Sequence[PartMeans], U: Float[np.ndarray, "t n"], count: int) -> Float[np.ndarray, "k n"]:
+    """Points put together from the best that each part has seen, best first.
+
+    Args:
+        parts: As ``part_means`` has them.
+        U: Points of the unit cube that they are about.
+        count: At most this many.
+    """
+    out = np.full((min(count, len(U)), U.shape[1]), 0.5)
     for columns, mean in parts:
         best = np.argsort(-mean, kind="stable")[: len(out)]
         out[:, columns] = U[np.ix_(best, columns)]

@@ -103,12 +103,16 @@ class Model:
             mean, variance = mean + own_mean, variance + own_std**2  # factors seen by themselves are independent
         return mean, np.sqrt(variance)
 
+    def factor_means(self) -> Float[np.ndarray, "k t"] | None:
+        """What each factor is worth at evaluated points, if not as the belief has it; else None."""
+        return None
+
     def incumbent(self) -> Float[np.ndarray, " n"]:
         """The evaluated point with the largest posterior mean, in the unit cube.
 
         Where factors are observed one by one, it is put together from the best evaluated point of each connected part.
         """
-        point = incumbent(self.belief)
+        point = incumbent(self.belief, self.factor_means())
         for factor, split in self.splits.items():
             point[list(self.belief.scopes[self.belief.graph.factors.index(factor)])] = incumbent(split)
         return point

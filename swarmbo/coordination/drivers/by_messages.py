@@ -23,6 +23,7 @@ from swarmbo.coordination.requests import (
     ToVariables,
     looked,
 )
+from swarmbo.errors import TransportError
 
 Post = Callable[[str, Message], None]
 Out = TypeVar("Out")
@@ -130,11 +131,11 @@ class ByMessages:
         keys = [("tally", part.index, child) for child in children]
         heard = yield from _hear(keys)
         for key in keys:
-            sums = sums + heard[key].entries.reshape(sums.shape)
+            sums = sums + _shaped(heard[key].entries, sums.shape, f"{key[-1]!r}")
         if parent is not None:
             self._say([request.up(part, self.agent, parent, sums)])
             heard = yield from _hear([("ruling", part.index)])
-            sums = heard["ruling", part.index].entries.reshape(sums.shape)
+            sums = _shaped(heard["ruling", part.index].entries, sums.shape, repr(parent))
         self._say([request.down(part, self.agent, child, sums) for child in children])
         return sums
 
@@ -161,6 +162,15 @@ class ByMessages:
             verdict = heard["verdict", part.index]
         self._say([Letter(self.agent, child, verdict) for child in children])
         return verdict, best_so_far
+
+
+def _shaped(entries: Float[np.ndarray, " _"], shape: tuple[int, ...], sender: str) -> Float[np.ndarray, "k m"]:
+    if entries.size != np.prod(shape, dtype=int):
+        raise TransportError(
+            f"got {entries.size} numbers of {sender} to be added to {np.prod(shape, dtype=int)} here; wanted as many: "
+            "were all agents told of the same evaluations, and asked as often?"
+        )
+    return entries.reshape(shape)
 
 
 def _hear(keys: Iterable[Key]) -> Waiting[dict[Key, Any]]:

@@ -64,7 +64,7 @@ def test_without_a_failure_nothing_is_required() -> None:
 @pytest.mark.parametrize("tight", [False, True])
 def test_slopes_of_bounded_functions_are_those_of_differences(kind, tight) -> None:
     functions, needed, origin, _ = _bound(_team(_wall, acquisition=kind))
-    limited = bounded(functions, needed, origin, 3, tight=tight)
+    limited = bounded(functions, needed, origin, spreads(functions, 3), tight=tight)
     U, step = 0.05 + 0.9 * np.random.default_rng(4).random((12, 3)), 1e-6
     penalised = 0
     for stack in stacks_of(limited.graph):
@@ -86,7 +86,7 @@ def test_slopes_of_bounded_functions_are_those_of_differences(kind, tight) -> No
 
 def test_a_bounded_function_is_the_function_itself_where_evaluations_succeed() -> None:
     functions, needed, origin, _ = _bound(_team(_wall, acquisition="dec-hbo"))
-    limited = bounded(functions, needed, origin, 3)
+    limited = bounded(functions, needed, origin, spreads(functions, 3))
     U = np.random.default_rng(4).random((300, 3))
     free = (U[:, 0] < 0.4) & (np.abs(needed[0].model.logit(U) - needed[0].model.offset) < 5.0)
     np.testing.assert_array_equal(total_value(limited, U[free]), total_value(functions, U[free]))
@@ -108,7 +108,7 @@ def test_factors_that_keep_equal_shares_meet_the_requirement_together(seed) -> N
     origin = points[int(least_margin(needed, points).argmax())]
     team = _team(lambda U: np.zeros(len(U), dtype=bool), acquisition="dec-hbo")
     functions = team.acquisition.local_functions(situation_of(team), team.model)
-    limited = bounded(functions, needed, origin, 3, tight=True)
+    limited = bounded(functions, needed, origin, spreads(functions, 3), tight=True)
     kept = total_value(limited, points) == total_value(functions, points)
     lacking = np.minimum(least_margin(needed, origin[None]), 0.0) - least_margin(needed, points)
     assert (lacking[kept] <= 1e-9).all()
@@ -118,7 +118,7 @@ def test_a_factor_that_fails_is_blamed_alone() -> None:
     team = _team(_wall, outcomes="per-factor", told=["f"], acquisition="dec-hbo")
     functions, needed, origin, situation = _bound(team)
     assert [requirement.columns.tolist() for requirement in needed] == [[0, 1]]
-    assert set(bounded(functions, needed, origin, 3).holds) == {"f"}
+    assert set(bounded(functions, needed, origin, spreads(functions, 3)).holds) == {"f"}
     ((columns, own, agents),) = parts_together(situation.graph, needed)
     assert (columns.tolist(), own, agents) == ([0, 1, 2], needed, situation.graph.agents)
     whole = requirements(situation_of(_team(_wall, outcomes="per-factor", acquisition="dec-hbo")))
@@ -168,7 +168,7 @@ def test_failures_of_learned_scopes_are_those_of_evaluations() -> None:
 
 def test_owners_may_ask_for_their_own_factors_only() -> None:
     functions, needed, origin, _ = _bound(_team(_wall, acquisition="dec-hbo"))
-    own = bounded(functions, needed, origin, 3).of(["f"])
+    own = bounded(functions, needed, origin, spreads(functions, 3)).of(["f"])
     (stack,) = stacks_of(GRAPH)
     with pytest.raises(OwnershipError, match="'g'"):
         own.value(stack, stack.take(np.full((1, 3), 0.5)), ())
@@ -178,9 +178,14 @@ def test_owners_may_ask_for_their_own_factors_only() -> None:
 def test_penalties_are_in_the_unit_of_what_is_maximised() -> None:
     team = _team(_wall, acquisition="dec-hbo")
     functions, needed, origin, _ = _bound(team)
-    (weight,) = {hold.weight for held in bounded(functions, needed, origin, 3).holds.values() for hold in held}
+    (weight,) = {
+        hold.weight
+        for held in bounded(functions, needed, origin, spreads(functions, 3)).holds.values()
+        for hold in held
+    }
     assert weight == pytest.approx(4.0 * sum(spreads(functions, 3).values()))
-    flat = bounded(FlatImprovements.of_team(team), needed, origin, 3)
+    level = FlatImprovements.of_team(team)
+    flat = bounded(level, needed, origin, spreads(level, 3))
     assert {hold.weight for held in flat.holds.values() for hold in held} == {4.0}
 
 
@@ -190,7 +195,7 @@ def test_a_part_weighs_its_penalties_by_what_its_own_factors_may_gain() -> None:
     X = 2.0 * np.random.default_rng(1).random((24, 3))
     team.attach(X, np.stack([np.where(X[:, 0] > 1.5, np.nan, X[:, 1]), 100.0 * X[:, 2]], axis=1))
     functions, needed, origin, _ = _bound(team)
-    (weight,) = {hold.weight for hold in bounded(functions, needed, origin, 3).holds["f"]}
+    (weight,) = {hold.weight for hold in bounded(functions, needed, origin, spreads(functions, 3)).holds["f"]}
     spread = spreads(functions, 3)
     assert spread["g"] > 0.0
     assert weight == pytest.approx(4.0 * spread["f"])

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from scipy.optimize import minimize
 
-from swarmbo.agent import maximise_with_agents
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.part import Part
+from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.coordination.polish import polish
 from swarmbo.coordination.starts import joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, LocalView

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
-from swarmbo.agent import maximise_with_agents
 from swarmbo.coordination import exact
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods.refined_max_sum import RefinedMaxSum
+from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.coordination.refinement import RefinementLevel
 from swarmbo.errors import BudgetError, ConfigError, ShapeError, TransportError
 from swarmbo.graph import FactorGraph

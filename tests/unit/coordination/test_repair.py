@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.agent import maximise_with_agents, solve_with_agents
 from swarmbo.coordination import Exact, MaxSum, RefinedMaxSum, exact, max_sum
 from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.coordination.repair import least_forbidden, reweighed
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess

@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import swarmbo as sb
-from swarmbo.agent import Agent, maximise_with_agents, solve_with_agents
 from swarmbo.coordination import Exact, MaxSum, Solution
+from swarmbo.coordination.participant import Participant, maximise_with_agents, solve_with_agents
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
@@ -173,18 +173,18 @@ def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) ->
 def test_what_an_agent_had_already_is_counted_and_what_is_of_the_future_refused() -> None:
     graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
     plan = MaxSum().plan(graph, sizes_of(graph, tables), Routes(graph.agents))
-    said = [e for e in Agent("bob", plan, {"g": tables["g"]}, decision=4).step([]) if e.recipient == "ann"]
-    ann = Agent("ann", plan, {"f": tables["f"]}, decision=4)
-    first = ann.step([*said, *said])
+    said = [e for e in Participant.of("bob", plan, {"g": tables["g"]}, decision=4).tick(0.0) if e.recipient == "ann"]
+    ann = Participant.of("ann", plan, {"f": tables["f"]}, decision=4)
+    first = ann.tick(0.0, [*said, *said])
     assert first
     assert ann.ignored == len(said)
-    assert ann.step(said) == []
+    assert ann.tick(0.0, said) == []
     assert ann.ignored == 2 * len(said)
-    later = Agent("ann", plan, {"f": tables["f"]}, decision=5)
-    assert later.step(said) == Agent("ann", plan, {"f": tables["f"]}, decision=5).step([])
+    later = Participant.of("ann", plan, {"f": tables["f"]}, decision=5)
+    assert later.tick(0.0, said) == Participant.of("ann", plan, {"f": tables["f"]}, decision=5).tick(0.0)
     assert later.ignored == len(said)
     with pytest.raises(TransportError, match="of decision 4 while deciding 3; hold it back"):
-        Agent("ann", plan, {"f": tables["f"]}, decision=3).step(said)
+        Participant.of("ann", plan, {"f": tables["f"]}, decision=3).tick(0.0, said)
 
 
 @pytest.mark.parametrize("decision", [-1, 2**32])
@@ -279,12 +279,12 @@ def test_a_transport_used_twice_reports_each_solve_by_itself() -> None:
 def test_an_agent_is_given_its_own_tables_only_and_starts_by_itself() -> None:
     graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
     plan = MaxSum().plan(graph, sizes_of(graph, tables), Routes(graph.agents))
-    ann = Agent("ann", plan, {"f": tables["f"]})
-    outbox = ann.step([])
+    ann = Participant.of("ann", plan, {"f": tables["f"]})
+    outbox = ann.tick(0.0)
     assert outbox
     assert all(envelope.sender == "ann" and envelope.recipient in ("bob", "cyd") for envelope in outbox)
     assert not ann.is_finished
-    assert ann.step([]) == []
+    assert ann.tick(0.0) == []
 
 
 def test_large_tables_take_the_compiled_form_in_both_ways_with_equal_bits() -> None:

@@ -1,5 +1,6 @@
-"""Agents that agree by messages: each owns some factors and variables, and hears of the rest only what others say."""
+"""What agents say and hear of a decision: each owns some factors and variables, and hears of the rest by messages."""
 
+import math
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -38,61 +39,80 @@ class CommonPlan(Protocol[Own, Made]):
         ...
 
 
-class Agent(Generic[Result]):
-    """One owner of factors and variables.
+class Participant(Generic[Result]):
+    """What one agent says and hears of one decision: programs that wait for messages.
 
     Everything it uses is what it alone has, the plan that all agents share, or has arrived in its inbox. Messages may
     arrive in any order, late and more than once: each is labelled with the decision and its turn, and used once.
 
     Args:
-        name: As in the graph.
-        plan: Scopes, owners and who relays to whom; no table and no function.
-        own: Tables or functions of the factors that it owns.
+        name: Of the agent.
         decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones among the same agents.
+        patience: For how long, on the clock of ``tick``, it waits while nothing that it waits for arrives.
 
     Attributes:
+        outcomes: What came out of programs that have ended.
         ignored: How many messages it had already, or were of an earlier decision.
+        since: When it last heard something new; None before the first tick.
 
     Raises:
         ConfigError: If the number of the decision is none that fits a label.
     """
 
-    def __init__(self, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> None:
+    def __init__(self, name: str, decision: int = 0, *, patience: float = math.inf) -> None:
         if not 0 <= decision < 2**32:
             raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
-        self.name, self.decision = name, decision
+        self.name, self.decision, self.patience = name, decision, patience
         self.outcomes: list[Result] = []
         self.ignored = 0
+        self.since: float | None = None
         self._mailbox: dict[tuple[Key, int], Message] = {}  # by key and turn
         self._taken = Counter[Key]()
         self._said = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
         self._waiting: list[tuple[Steps[Result], tuple[Key, ...]]] = []
-        for program in plan.programs(name, own, self._post):
-            self._advance(program, None)
+
+    @classmethod
+    def of(cls, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
+        """Somebody who takes part in an agreement and in nothing else.
+
+        Args:
+            name: As in the graph.
+            plan: Scopes, owners and who relays to whom; no table and no function.
+            own: Tables or functions of the factors that it owns.
+            decision: As of the class.
+        """
+        made = cls(name, decision)
+        made.begin(plan.programs(name, own, made.post))
+        return made
 
     @property
     def is_finished(self) -> bool:
         """Whether every variable that it owns is decided, and it has heard all that it was to hear."""
         return not self._waiting
 
-    def step(self, inbox: Sequence[Envelope]) -> list[Envelope]:
+    def begin(self, programs: Iterable[Steps[Result]]) -> None:
+        """Take up programs, side by side with those that wait already."""
+        for program in programs:
+            self._advance(program, None)
+
+    def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Take what has arrived, in any order, compute what can be computed, and say it.
 
         Args:
-            inbox: Messages delivered to this agent in this step.
+            now: The time, on any clock that does not go back.
+            inbox: Messages delivered to this agent since the last tick.
 
         Returns:
-            Messages to other agents, for the next step.
+            Messages to other agents.
 
         Raises:
-            TransportError: If a message was changed on the way, or is of a decision that is still to come.
+            TransportError: If a message was changed on the way, or is of a decision that is still to come; then none of
+                the inbox was taken. If nothing that it waits for has arrived for longer than its patience.
         """
-        for envelope in inbox:
-            try:
-                self._file(*Codec.read(envelope.payload))
-            except TransportError as error:
-                raise TransportError(f"from {envelope.sender!r} to {self.name!r}: {error}") from error
+        for label, message in [self._read(envelope) for envelope in inbox]:
+            if self._file(label, message):
+                self.since = now
         progressed = True
         while progressed:
             progressed = False
@@ -105,8 +125,24 @@ class Agent(Generic[Result]):
                     self._advance(program, received)
                 else:
                     self._waiting.append((program, keys))
+        self.since = now if self.since is None or not self._waiting else self.since
+        if now - self.since > self.patience:
+            missing = [key for _, keys in self._waiting for key in keys if (key, self._taken[key]) not in self._mailbox]
+            raise TransportError(
+                f"{self.name!r} waits for {len(missing)} messages of decision {self.decision}, such as {missing[0]}, "
+                f"and heard nothing for {now - self.since:g}; wanted some news within {self.patience:g}: was one lost?"
+            )
         outbox, self._outbox = self._outbox, []
         return outbox
+
+    def post(self, recipient: str, message: Message) -> None:
+        """Say something to an agent, itself included."""
+        label = Label(self.decision, self._said[recipient, message.key])
+        self._said[recipient, message.key] += 1
+        if recipient == self.name:
+            self._file(label, message)
+        else:
+            self._outbox.append(Envelope(self.name, recipient, Codec.encode(message, label)))
 
     def _advance(self, program: Steps[Result], received: dict[Key, Message] | None) -> None:
         try:
@@ -116,24 +152,35 @@ class Agent(Generic[Result]):
         else:
             self._waiting.append((program, keys))
 
-    def _post(self, recipient: str, message: Message) -> None:
-        label = Label(self.decision, self._said[recipient, message.key])
-        self._said[recipient, message.key] += 1
-        if recipient == self.name:
-            self._file(label, message)
-        else:
-            self._outbox.append(Envelope(self.name, recipient, Codec.encode(message, label)))
-
-    def _file(self, label: Label, message: Message) -> None:
+    def _read(self, envelope: Envelope) -> tuple[Label, Message]:
+        label, message = read(envelope)
         if label.decision > self.decision:
             raise TransportError(
-                f"got a message of decision {label.decision} while deciding {self.decision}; hold it back until then"
+                f"from {envelope.sender!r} to {self.name!r}: got a message of decision {label.decision} while deciding "
+                f"{self.decision}; hold it back until then"
             )
+        return label, message
+
+    def _file(self, label: Label, message: Message) -> bool:
+        """Whether it is news."""
         place = (message.key, label.turn)
         if label.decision < self.decision or label.turn < self._taken[message.key] or place in self._mailbox:
             self.ignored += 1
-        else:
-            self._mailbox[place] = message
+            return False
+        self._mailbox[place] = message
+        return True
+
+
+def read(envelope: Envelope) -> tuple[Label, Message]:
+    """What is in an envelope.
+
+    Raises:
+        TransportError: If it was changed on the way; it names who sent it to whom.
+    """
+    try:
+        return Codec.read(envelope.payload)
+    except TransportError as error:
+        raise TransportError(f"from {envelope.sender!r} to {envelope.recipient!r}: {error}") from error
 
 
 @runtime_checkable
@@ -213,7 +260,7 @@ def solve_with_agents(
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes)
     agents = {
-        name: Agent(name, plan, {factor: checked[factor] for factor in graph.factors_owned_by(name)}, decision)
+        name: Participant.of(name, plan, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
         for name in graph.agents
     }
     return solution_of(graph, checked, *_outcomes(agents, transport))
@@ -244,34 +291,36 @@ def maximise_with_agents(
     """
     graph = functions.graph
     plan = settings.plan(functions, transport.routes, seed)
-    agents = {name: Agent(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents}
+    agents = {
+        name: Participant.of(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents
+    }
     return agreement_of(graph, *_outcomes(agents, transport))
 
 
-def _outcomes(agents: Mapping[str, Agent[Result]], transport: Transport) -> tuple[list[Result], Traffic]:
+def _outcomes(agents: Mapping[str, Participant[Result]], transport: Transport) -> tuple[list[Result], Traffic]:
     traffic = run(agents, transport)
     return [outcome for agent in agents.values() for outcome in agent.outcomes], traffic
 
 
 @runtime_checkable
-class Stepping(Protocol):
-    """What ``run`` steps: an ``Agent``, or one of your own."""
+class Ticking(Protocol):
+    """What ``run`` steps: a ``Participant``, a ``swarmbo.agent.Agent``, or one of your own."""
 
     @property
     def is_finished(self) -> bool:
         """Whether it waits for nothing any more."""
         ...
 
-    def step(self, inbox: Sequence[Envelope], /) -> list[Envelope]:
-        """Take what has arrived, and say what there is to say; the first inbox is empty."""
+    def tick(self, now: float, inbox: Sequence[Envelope], /) -> list[Envelope]:
+        """Take what has arrived, and say what there is to say; the first inbox is empty. Steps are the clock."""
         ...
 
 
-def run(agents: Mapping[str, Stepping], transport: Transport) -> Traffic:
+def run(agents: Mapping[str, Ticking], transport: Transport) -> Traffic:
     """Step agents until nothing is under way.
 
     Args:
-        agents: By name; agents of your own will do, see :class:`Stepping`.
+        agents: By name; agents of your own will do, see :class:`Ticking`.
         transport: Opened for at least them.
 
     Returns:
@@ -280,13 +329,13 @@ def run(agents: Mapping[str, Stepping], transport: Transport) -> Traffic:
     Raises:
         TransportError: If an agent waits for a message that is not under way.
     """
-    before = transport.traffic
+    before, now = transport.traffic, 0
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
         for name, inbox in inboxes.items():
-            for envelope in agents[name].step(inbox):
+            for envelope in agents[name].tick(float(now), inbox):
                 transport.send(envelope)
-        inboxes = transport.deliver()
+        inboxes, now = transport.deliver(), now + 1
     if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
         raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way")
     after = transport.traffic

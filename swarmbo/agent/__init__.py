@@ -1,0 +1,5 @@
+"""Agents that hold what they know, decide by themselves, and agree by messages; each may be a process of its own."""
+
+from swarmbo.agent.agent import Agent as Agent
+from swarmbo.agent.process import RemoteAgent as RemoteAgent, serve as serve
+from swarmbo.coordination.participant import Ticking as Ticking, run as run

@@ -1,0 +1,169 @@
+"""An agent in a process of its own, behind a pipe."""
+
+import math
+from collections.abc import Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Self, overload
+
+import networkx as nx
+from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
+
+from swarmbo.agent.agent import Agent
+from swarmbo.errors import TransportError
+from swarmbo.problem import Problem
+from swarmbo.records import Traffic
+from swarmbo.transport import Envelope
+
+_ENDING = 5.0  # seconds that a process has to end by itself
+
+
+def serve(connection: "Connection[Any, Any]") -> None:
+    """Be an agent, for whoever holds the other end, until that is closed.
+
+    First comes a tuple that says how the agent is made: ``("new", (name, problem), settings)``, or
+    ``("again", (state,), {})``; then tuples of a method of ``Agent``, its arguments and its keywords. Each is
+    answered by what it returns or raises, whether the agent is finished, and what its messages took. What comes is
+    unpickled: hold the other end yourself.
+
+    Args:
+        connection: Of ``multiprocessing``.
+    """
+    agent: Agent | None = None
+    with threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
+        while True:
+            try:
+                name, arguments, keywords = connection.recv()
+            except EOFError:
+                return
+            try:
+                if agent is None:
+                    agent = (
+                        Agent(*arguments, **keywords)
+                        if name == "new"
+                        else Agent.from_state_dict(*arguments, **keywords)
+                    )
+                    answer = agent.name
+                else:
+                    answer = getattr(agent, name)(*arguments, **keywords)
+            except Exception as error:  # noqa: BLE001 - it is raised where the call was made
+                answer = error
+            is_finished, sent = (True, {}) if agent is None else (agent.is_finished, agent.sent)
+            connection.send((answer, is_finished, sent))
+
+
+class RemoteAgent:
+    """An agent that runs in a process of its own; its methods are those of ``Agent``.
+
+    The process starts anew (``spawn``), so it has nothing but what it is told. As with any use of ``multiprocessing``,
+    a script that makes one does so under ``if __name__ == "__main__":``.
+
+    Args:
+        name: As of an ``Agent``.
+        problem: Likewise.
+        links: Likewise.
+        patience: Likewise.
+        **settings: Likewise.
+
+    Raises:
+        ConfigError: As an ``Agent`` does.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
+        >>> with sb.RemoteAgent("x", problem, seed=1) as agent:
+        ...     query_id, said, word = agent.ask(), agent.tick(0.0), agent.word()
+        >>> query_id, said, list(word)  # the only agent has nobody to talk to
+        ('q00001', [], ['x'])
+    """
+
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        *,
+        links: "nx.Graph[str] | None" = None,
+        patience: float = math.inf,
+        **settings: Any,
+    ) -> None:
+        self._start(name)
+        self._call("new", name, problem, links=links, patience=patience, **settings)
+
+    @classmethod
+    def from_state_dict(cls, state: Any, **own: Any) -> Self:
+        """The agent whose ``state_dict`` this is, in a new process."""
+        made = cls.__new__(cls)
+        made._start(state["json"]["name"])
+        made._call("again", state, **own)
+        return made
+
+    def _start(self, name: str) -> None:
+        context = get_context("spawn")
+        self.name, self.is_finished = name, True
+        self.sent: dict[str, Traffic] = {}
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs,), name=f"agent {name}", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @overload
+    def ask(self, count: None = None) -> str: ...
+
+    @overload
+    def ask(self, count: int) -> list[str]: ...
+
+    def ask(self, count: int | None = None) -> str | list[str]:
+        """As of an ``Agent``."""
+        return self._call("ask", count)
+
+    def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
+        """As of an ``Agent``."""
+        return self._call("tick", now, list(inbox))
+
+    def word(self, query: str | None = None) -> dict[str, float] | None:
+        """As of an ``Agent``."""
+        return self._call("word", query)
+
+    def tell(self, query: str, outcome: Any = None, **more: Any) -> None:
+        """As of an ``Agent``."""
+        self._call("tell", query, outcome, **more)
+
+    def attach(self, points: ArrayLike, outcomes: ArrayLike, **more: Any) -> None:
+        """As of an ``Agent``."""
+        self._call("attach", points, outcomes, **more)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As of an ``Agent``."""
+        return self._call("state_dict")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process.is_alive()
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.join(_ENDING)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            self._connection.send((name, arguments, keywords))
+            answer, self.is_finished, self.sent = self._connection.recv()
+        except (EOFError, OSError) as gone:
+            raise TransportError(
+                f"the process of agent {self.name!r} has ended; wanted it to answer {name!r}"
+            ) from gone
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

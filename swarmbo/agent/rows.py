@@ -1,0 +1,186 @@
+"""What an agent was told and has not yet said, and how what all agents were told becomes one logbook in each.
+
+Before a decision agents add up numbers: of every evaluation that is out, or was attached, which outcomes came, and
+where the variables stood. Every number is one agent's, and 0 of all others, so the sum is exact. Outcomes by factor
+stay with who owns the factor: others only learn that they came. Totals, and what is told beside them, are said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+from msgspec import UNSET, UnsetType
+
+from swarmbo.errors import TransportError
+from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+
+UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
+
+_AWAITED, _CAME, _FAILED = 0.0, 1.0, 2.0
+
+
+class OwnRow(msgspec.Struct, frozen=True):
+    """What an agent was told of one evaluation.
+
+    Args:
+        order: How many evaluations it was told of before, since it last heard of the others.
+        factors: Outcomes of factors that it owns; None: failed.
+        total: Outcome of the sum.
+        place: Of variables that it owns, where they stood.
+        moment: Of one that was attached: the round.
+    """
+
+    order: int
+    factors: dict[str, float | None] = {}
+    total: float | UnsetType | None = UNSET
+    place: dict[str, float] = {}
+    moment: float | None = None
+
+
+class OwnRows(msgspec.Struct, frozen=True):
+    """What an agent was told since it last heard of the others.
+
+    Args:
+        told: By query.
+        attached: Evaluations that were never asked for.
+    """
+
+    told: dict[str, OwnRow] = {}
+    attached: tuple[OwnRow, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.told) + len(self.attached)
+
+    def with_told(self, query_id: str, row: OwnRow) -> "OwnRows":
+        """The same and outcomes of a query, some of which may have been told before."""
+        if (before := self.told.get(query_id)) is not None:
+            row = OwnRow(
+                order=before.order,
+                factors=before.factors | row.factors,
+                total=before.total if row.total is UNSET else row.total,
+                place=before.place | row.place,
+            )
+        return OwnRows({**self.told, query_id: row}, self.attached)
+
+    def with_attached(self, rows: Sequence[OwnRow]) -> "OwnRows":
+        """The same and evaluations that were attached."""
+        return OwnRows(self.told, (*self.attached, *rows))
+
+
+class _Layout(NamedTuple):
+    """Which numbers of a row are what."""
+
+    status: slice
+    values: slice
+    place: slice
+    order: int
+    tellers: int
+    width: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_Layout":
+        k, n = len(problem.channels) + 1, problem.domain.n_dims  # the total comes last
+        values = slice(k, 2 * k if shares_outcomes(problem) else k)
+        place = slice(values.stop, values.stop + n)
+        return cls(slice(0, k), values, place, place.stop, place.stop + 1, place.stop + 2)
+
+
+def shares_outcomes(problem: Problem) -> bool:
+    """Whether agents tell one another outcomes: totals tie all factors together, so everybody needs everything."""
+    return problem.outcomes == "total"
+
+
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """One exchange of what agents were told.
+
+    Args:
+        problem: What they work on.
+        agent: Whose side this is.
+        log: What it knew before.
+        own: What it was told since.
+    """
+
+    problem: Problem
+    agent: str
+    log: Logbook
+    own: OwnRows
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there may be news: everybody knows what is out, and what was attached."""
+        return bool(self.log.open) or bool(self.own.attached)
+
+    def numbers(self) -> Float[np.ndarray, "rows w"]:
+        """What this agent has to say: a row for each query that is out, then one for each evaluation attached."""
+        problem, layout = self.problem, _Layout.of(self.problem)
+        variables = problem.graph.variables
+        mine = set(problem.graph.variables_owned_by(self.agent))
+        rows = [(query.point, self.own.told.get(name)) for name, query in self.log.open.items()]
+        rows += [(np.zeros(problem.domain.n_dims), row) for row in self.own.attached]
+        out = np.zeros((len(rows), layout.width))
+        for line, (asked, row) in zip(out, rows, strict=True):
+            told = {} if row is None else {self._column(channel): y for channel, y in row.factors.items()}
+            if row is not None and row.total is not UNSET:
+                told[len(problem.channels)] = row.total
+            for i, outcome in told.items():
+                line[layout.status][i] = _FAILED if outcome is None else _CAME
+                if shares_outcomes(problem) and outcome is not None:
+                    line[layout.values][i] = outcome
+            place = {} if row is None else row.place
+            line[layout.place] = [
+                place.get(x, value) if x in mine else 0.0 for x, value in zip(variables, asked.tolist(), strict=True)
+            ]
+            if row is not None and (told or row.moment is not None):
+                line[layout.order], line[layout.tellers] = row.order, 1.0
+        return out
+
+    def merged(self, sums: Float[np.ndarray, "rows w"]) -> Logbook:
+        """What all know now: evaluations in the order in which they were told.
+
+        Args:
+            sums: Over all agents.
+
+        Raises:
+            TransportError: If these are no sums of what agents say.
+        """
+        layout, queries, log = _Layout.of(self.problem), list(self.log.open), self.log
+        if not np.isin(sums[:, layout.status], (_AWAITED, _CAME, _FAILED)).all():
+            raise TransportError("got outcomes that two agents were told; wanted each told to the one who owns it")
+        order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
+        for i in np.argsort(order, kind="stable"):
+            line = sums[i]
+            query_id = queries[i] if i < len(queries) else None
+            row = self.own.told.get(query_id) if query_id is not None else self.own.attached[i - len(queries)]
+            factors = {
+                channel: self._outcome(line, place, None if row is None else row.factors.get(channel))
+                for place, channel in enumerate(self.problem.channels)
+                if line[layout.status][place] != _AWAITED
+            }
+            has_total, place = line[layout.status][-1] != _AWAITED, line[layout.place].copy()
+            total = self._outcome(line, len(self.problem.channels), None) if has_total else np.nan
+            if query_id is None:
+                assert row is not None
+                known = np.array([[factors.get(channel, np.nan) for channel in self.problem.channels]])
+                log = log.with_evaluations(place[None], np.array([total]), known, row.moment)
+                continue
+            if factors:
+                log = log.with_factors(query_id, factors, point=place)
+            if has_total and query_id in log.open:
+                log = log.with_total(query_id, total, place)
+        return log
+
+    def _column(self, channel: str) -> int:
+        return self.problem.channels.index(channel)
+
+    def _outcome(self, line: Float[np.ndarray, " w"], place: int, own: float | None) -> float:
+        layout = _Layout.of(self.problem)
+        if line[layout.status][place] == _FAILED:
+            return np.nan
+        if shares_outcomes(self.problem):
+            return float(line[layout.values][place])
+        return UNHEARD if own is None else own

@@ -1,0 +1,184 @@
+"""What one agent does in a decision, stage by stage: it computes from what it knows, then waits for messages."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
+from swarmbo.baselines import Random, Sobol
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.incumbents import N_STARTS, as_seen, composed, evaluated, means_of
+from swarmbo.coordination.agreement import Agreement, BoxOutcome
+from swarmbo.coordination.drivers.by_messages import ByMessages, Post
+from swarmbo.coordination.messages import Key, Message
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.participant import ContinuousCoordination
+from swarmbo.coordination.requests import AllReduce
+from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.joint import Agree, Gather, Rank, Ranking, Whole
+from swarmbo.deciding.setup import Maximiser, Setup
+from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
+from swarmbo.logbook import Logbook
+from swarmbo.records import SolveReport
+from swarmbo.transport import Routes
+
+Out = TypeVar("Out")
+Program = Generator[tuple[Key, ...], dict[Key, Message], Out]
+
+
+class Stage(NamedTuple):
+    """Programs that run side by side, and what they are for; answered by what comes out of them."""
+
+    purpose: str
+    programs: Callable[[Post], Iterable[Program[Any]]]
+
+
+Staged = Generator[Stage, list[Any], Out]
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """The stages of one agent.
+
+    Args:
+        name: Of the agent.
+        setup: What everybody knows beforehand.
+        routes: Who reaches whom.
+        links: Who hears whom; None: everyone hears everyone.
+    """
+
+    name: str
+    setup: Setup
+    routes: Routes
+    links: "nx.Graph[str] | None"
+
+    def news(self, log: Logbook, own: OwnRows) -> Staged[Logbook]:
+        """What all were told since the last decision, in one logbook.
+
+        Args:
+            log: What was known then.
+            own: What this agent was told since.
+        """
+        exchange = Exchange(self.setup.problem, self.name, log, own)
+        if not exchange.is_due:
+            return log
+        return exchange.merged((yield from self._sum("news", exchange.numbers())))
+
+    def decided(self, log: Logbook, learner: FunctionLearner) -> Staged[tuple[FunctionLearner, Choice]]:
+        """The next joint point, as it is decided by anybody; what others know is asked by message.
+
+        Args:
+            log: What is known.
+            learner: What was made of it before.
+        """
+        steps, answer = learner.steps(log, self.links), None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value
+            match request:
+                case Rank():
+                    answer = yield from self._ranked(request)
+                case Gather():
+                    answer = yield from self._gathered(request)
+                case Whole():
+                    answer = yield from self._whole("best", request.point)
+                case Agree():
+                    answer = yield from self._agreed(request)
+
+    @property
+    def _knows_all(self) -> bool:
+        return shares_outcomes(self.setup.problem)
+
+    def _ranked(self, request: Rank) -> Staged[Ranking | None]:
+        """The best of what was evaluated, by sums over the parts that it takes part in."""
+        belief, means = request
+        U, components = evaluated(belief), enumerate(belief.graph.components)
+        mine = [(i, part) for i, part in components if len(part.factors) > 1 and self.name in part.agents]
+        if self._knows_all or not mine or not len(U):
+            return None
+
+        def ranked(i: int, part: FactorGraph, post: Post) -> Program[Any]:
+            own = part.factors_owned_by(self.name)
+            terms = means_of(belief, own, means) if own else np.zeros((0, len(U)))
+            sums = yield from self._reduced(Part(part, i, self.routes), terms[:, None, :], post)
+            return i, as_seen(belief, part, sums[0])
+
+        found = yield Stage("ranking", lambda post: [ranked(i, part, post) for i, part in mine])
+        seen = [worth for _, worth in sorted(found, key=lambda pair: pair[0])]
+        return Ranking(composed(seen, U, N_STARTS), np.concatenate([columns for columns, _ in seen]))
+
+    def _gathered(self, request: Gather) -> Staged[Mapping[str, float]]:
+        graph, numbers = request
+        if self._knows_all:
+            return numbers
+        own = np.array([numbers[factor] if graph.owner(factor) == self.name else 0.0 for factor in graph.factors])
+        sums = yield from self._sum("spread", own[None])
+        return dict(zip(graph.factors, sums[0].tolist(), strict=True))
+
+    def _agreed(self, request: Agree) -> Staged[Agreement]:
+        """What it agrees on with others, then made known to all: every agent's own variables are its word."""
+        functions, graph = request.functions, request.functions.graph
+        plan = self.setup.coordination.plan(functions, Routes(graph.agents, request.links), request.seed)
+        own = functions.of(graph.factors_owned_by(self.name))
+        outcomes: list[BoxOutcome] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post))
+        u = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
+        point = np.array([u.get(variable, 0.0) for variable in self.setup.problem.graph.variables])
+        report = SolveReport(
+            status="converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds",
+            rounds=max((outcome.rounds for outcome in outcomes), default=0),
+        )
+        return Agreement((yield from self._whole("point", point)), 0.0, report)
+
+    def _whole(self, purpose: str, point: Float[np.ndarray, " n"]) -> Staged[Float[np.ndarray, " n"]]:
+        graph = self.setup.problem.graph
+        mine = np.isin(graph.variables, graph.variables_owned_by(self.name))
+        return (yield from self._sum(purpose, np.where(mine, point, 0.0)[None]))[0]
+
+    def _sum(self, purpose: str, numbers: Float[np.ndarray, "k m"]) -> Staged[Float[np.ndarray, "k m"]]:
+        """The sum over all agents, up a tree of them and down again."""
+        graph = self.setup.problem.graph
+        part = Part(graph, len(graph.components) + 1, self.routes)  # a number that no part of an agreement has
+        (sums,) = yield Stage(purpose, lambda post: [self._reduced(part, numbers[None], post)])
+        return sums
+
+    def _reduced(self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post) -> Program[Float[np.ndarray, "k m"]]:
+        def steps() -> Generator[AllReduce, Any, Float[np.ndarray, "k m"]]:
+            return (yield AllReduce(terms))
+
+        return ByMessages(part, self.name, post).program(steps())
+
+
+def require_own(setup: Setup) -> None:
+    """Refuse what one agent can't do with what it knows.
+
+    Raises:
+        ConfigError: It names the setting.
+    """
+    coordination, belief = setup.coordination, setup.belief
+    everything = shares_outcomes(setup.problem)
+    if not isinstance(coordination, Maximiser):
+        if not everything and not isinstance(coordination, Sobol | Random):
+            raise ConfigError(
+                f"got {type(coordination).__name__}, which looks at all outcomes; wanted a way to agree, such as "
+                "'admm', or outcomes = 'total'",
+                at="$.coordination",
+            )
+    elif not isinstance(coordination, ContinuousCoordination):
+        raise ConfigError(
+            f"got {type(coordination).__name__}, which knows no agents; wanted 'admm'", at="$.coordination"
+        )
+    if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
+        raise ConfigError(
+            f"got {type(belief).__name__}, which looks at all outcomes; wanted 'additive', 'ensemble' or outcomes = "
+            "'total'",
+            at="$.belief",
+        )

@@ -1,0 +1,144 @@
+"""What an agent may be told: outcomes of its own factors, and where its own variables stood."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+from numpy.typing import ArrayLike
+
+from swarmbo.agent.rows import OwnRow, shares_outcomes
+from swarmbo.boundary.values import real_array, table, told_number
+from swarmbo.deciding.told import attached
+from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
+from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+
+OwnOutcome = float | Mapping[str, float | None] | None
+
+
+@dataclass(frozen=True)
+class Owned:
+    """What is an agent's own.
+
+    Args:
+        name: Of the agent.
+        problem: What all work on.
+    """
+
+    name: str
+    problem: Problem
+
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """Its factors."""
+        return self.problem.graph.factors_owned_by(self.name)
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """Its variables."""
+        return self.problem.graph.variables_owned_by(self.name)
+
+    def told(
+        self,
+        log: Logbook,
+        query_id: str,
+        before: OwnRow | None,
+        outcome: OwnOutcome,
+        point: Mapping[str, float] | None,
+        *,
+        failed: bool,
+        order: int,
+    ) -> OwnRow:
+        """What it is told of a query; see ``Agent.tell``.
+
+        Args:
+            log: That has the query.
+            query_id: Its id.
+            before: What it was told of it since it last heard of the others.
+            outcome: Of own factors, or the total.
+            point: Where own variables stood.
+            failed: Whether what is not told failed.
+            order: How many evaluations it was told of before.
+        """
+        known = OwnRow(order) if before is None else before
+        query = log.query(query_id)
+        waits = [factor for factor in query.waits if factor in self.factors and factor not in known.factors]
+        factors, total = self._outcome(outcome)
+        if again := [factor for factor in factors if factor not in waits]:
+            raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {waits}")
+        if total is not UNSET and known.total is not UNSET:
+            raise UnknownQueryError(f"query {query_id!r}: got its total again")
+        if failed or (outcome is None and total is UNSET):
+            factors = dict.fromkeys(waits) | factors
+        own = {} if point is None else table(point, "{variable: value}", "$.point")
+        if foreign := [variable for variable in own if variable not in self.variables]:
+            raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
+        placed = self.problem.named(self.problem.placed({**self.problem.named(query.point), **own}))
+        return OwnRow(known.order, factors, total, {variable: placed[variable] for variable in own})
+
+    def attached(
+        self, points: ArrayLike, outcomes: ArrayLike, moments: ArrayLike | float | None, *, present: int, order: int
+    ) -> list[OwnRow]:
+        """What it is told of evaluations that were never asked for; see ``Agent.attach``.
+
+        Args:
+            points: Joint points (t, n), physical.
+            outcomes: Of own factors (t, k), or totals (t,).
+            moments: The round of each.
+            present: The round, if nobody says.
+            order: How many evaluations it was told of before.
+        """
+        y, channels = real_array(outcomes), self.problem.channels
+        is_by_factor = not shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
+        if y is not None and y.ndim == 2:
+            if y.shape[1] != len(self.factors):
+                wanted = f"(t, {len(self.factors)}), of its own factors {list(self.factors)}"
+                raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
+            everybody = np.full((len(y), len(channels)), np.nan)
+            everybody[:, [channels.index(factor) for factor in self.factors]] = y
+            y = everybody
+        data = attached(points, outcomes if y is None else y, self.problem, moments)
+        rounds = np.full(len(data), float(present)) if data.moments is None else data.moments
+        rows: list[OwnRow] = []
+        for x, total, known, moment in zip(data.X, data.totals, data.factors, rounds, strict=True):
+            by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
+            rows.append(
+                OwnRow(
+                    order + len(rows),
+                    {factor: _known(by_factor[factor]) for factor in self.factors if factor in by_factor},
+                    UNSET if is_by_factor or self.name != self.problem.agents[0] else _known(float(total)),
+                    {
+                        variable: value
+                        for variable, value in self.problem.named(x).items()
+                        if variable in self.variables
+                    },
+                    float(moment),
+                )
+            )
+        return rows
+
+    def _outcome(self, outcome: OwnOutcome) -> tuple[dict[str, float | None], float | UnsetType | None]:
+        """Outcomes of own factors, and the total."""
+        if isinstance(outcome, Mapping):
+            told = table(outcome, "{factor: outcome}", "$.outcome")
+            if foreign := [factor for factor in told if factor not in self.factors]:
+                raise ConfigError(f"got {foreign}; wanted its own of {list(self.factors)}", at="$.outcome")
+            return {factor: _known(told_number(value, repr(factor))) for factor, value in told.items()}, UNSET
+        number = _known(told_number(outcome, "the evaluation"))
+        if shares_outcomes(self.problem):
+            if self.name != (first := self.problem.agents[0]):
+                raise ConfigError(f"got a total; wanted it told to {first!r}, who tells the others", at="$.outcome")
+            return {}, number
+        if number is None:
+            return {}, UNSET
+        if len(self.factors) != 1:
+            raise ConfigError(f"got {number}; wanted a table of its own factors {list(self.factors)}", at="$.outcome")
+        return {self.factors[0]: number}, UNSET
+
+
+def _known(number: float) -> float | None:
+    """None for an outcome that failed."""
+    return None if math.isnan(number) else number

@@ -1,0 +1,263 @@
+"""How the next joint point is decided, whoever decides: a team in one place, or one agent by messages.
+
+The steps are written once, as a generator. It computes from what is known here, and yields a request where it needs
+what others know. A team knows all, and answers at once (``decide_joint``); an agent answers by messages
+(``swarmbo.agent``). So both decide alike, to the bit.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import networkx as nx
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.acquisition import Acquisition, BoxFunctions
+from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, parts_together, spreads
+from swarmbo.acquisition.thompson import SampledFunctions
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.model import JointSituation, Model
+from swarmbo.belief.model.failures import reference, requirements
+from swarmbo.belief.model.structured import in_structure
+from swarmbo.belief.model.success import Requirement
+from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.participant import ContinuousCoordination, maximise_with_agents
+from swarmbo.deciding.setup import JointPolicy, Maximiser
+from swarmbo.deciding.sharing import check_traffic, draw_traffic, spread_traffic
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.graph import FactorGraph
+from swarmbo.own_code import checked_as, not_wanted
+from swarmbo.records import SolveReport
+from swarmbo.rng import stream
+from swarmbo.transport import InProcess, Routes
+
+NO_AGENTS = "got true, but {} knows no agents"
+
+Out = TypeVar("Out")
+
+
+class Ranking(NamedTuple):
+    """The best evaluated points of the parts of a graph in which several factors share variables.
+
+    Args:
+        points: In the unit cube (k, n), best first.
+        columns: Variables of these parts; no others are meant to be right.
+    """
+
+    points: Float[np.ndarray, "k n"]
+    columns: Int[np.ndarray, " a"]
+
+
+class Rank(NamedTuple):
+    """Which evaluations are worth most to each part; answered by a ``Ranking``, None where all is known here.
+
+    Args:
+        belief: What factors are worth; only of own factors it is meant to be right.
+        factor_means: What they are worth at evaluated points (k, t), if not as the belief has it.
+    """
+
+    belief: AdditiveGP
+    factor_means: Float[np.ndarray, "k t"] | None = None
+
+
+class Gather(NamedTuple):
+    """A number of each factor; answered by those of all factors, where only those of own factors were right."""
+
+    graph: FactorGraph
+    numbers: Mapping[str, float]
+
+
+class Whole(NamedTuple):
+    """A joint point (n,); answered by one that everybody has his own variables of."""
+
+    point: Float[np.ndarray, " n"]
+
+
+class Agree(NamedTuple):
+    """Functions of factors, to be maximised in sum; answered by an ``Agreement``.
+
+    Args:
+        functions: Only those of own factors may be asked.
+        links: Who hears whom; None: everyone hears everyone.
+        seed: Of what agents draw.
+        again: Whether this is the second agreement in a round.
+    """
+
+    functions: BoxFunctions
+    links: "nx.Graph[str] | None"
+    seed: int
+    again: bool = False
+
+
+Request = Rank | Gather | Whole | Agree
+Steps = Generator[Request, Any, Out]
+
+
+def joint_steps(
+    situation: JointSituation,
+    model: Model,
+    acquisition: Acquisition,
+    coordination: Maximiser | JointPolicy,
+) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport]]:
+    """The next joint point: by an agreement on local functions, or as a baseline has it.
+
+    Args:
+        situation: What is known.
+        model: What was made of it.
+        acquisition: What a point is worth.
+        coordination: How the agents agree.
+
+    Returns:
+        The point (n,) in the unit cube, and how it was agreed. Traffic includes what a joint draw of the factors costs.
+
+    Raises:
+        ShapeError: If what comes out is no point.
+    """
+    if not isinstance(coordination, Maximiser):
+        chosen: Any = coordination.decide_joint(situation, acquisition)
+        if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):
+            raise not_wanted(chosen, "a point and a SolveReport", coordination, "decide_joint")
+        return _checked(chosen[0], situation, coordination), chosen[1]
+    inside = in_structure(situation, model.learned.structure)
+    functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
+    ranking = yield Rank(model.belief)
+    if ranking is not None:
+        functions = functions.starting_from(ranking.points, ranking.columns)
+    graph = functions.graph
+    names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+    seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
+    agree = Agree(functions, _links(situation, graph), seed)
+    if needed := (yield from _requirements(inside, model)):
+        agreement = yield from _agreed_within(needed, situation, (yield from _best(model, ranking)), agree)
+    else:
+        agreement = yield agree
+    report = agreement.report
+    if isinstance(functions, SampledFunctions) and model.belief.is_tied:
+        drawing = draw_traffic(graph, Routes(graph.agents, agree.links), model.belief.n_data)
+        report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
+    return _checked(agreement.point, situation, coordination), report
+
+
+def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:
+    """What failures require. How far they reach back follows from what outlasts all other factors' outcomes."""
+    times: Sequence[TimeCorrelation] = model.belief.hyperparameters.times
+    if times and situation.failed is not None and situation.failed.any():
+        graph = model.belief.graph
+        lengths = {factor: time.lengthscale for factor, time in zip(graph.factors, times, strict=True)}
+        lengths = yield Gather(graph, lengths)
+        times = [
+            msgspec.structs.replace(time, lengthscale=lengths[factor])
+            for factor, time in zip(graph.factors, times, strict=True)
+        ]
+    return requirements(situation, times)
+
+
+def _best(model: Model, ranking: Ranking | None) -> Steps[Float[np.ndarray, " n"]]:
+    """The incumbent, of all variables."""
+    best, means = model.incumbent(), model.factor_means()
+    if means is not None:
+        ranking = yield Rank(model.belief, means)
+    if ranking is not None:
+        best[ranking.columns] = ranking.points[0, ranking.columns]
+    return (yield Whole(best))
+
+
+def _agreed_within(
+    needed: Sequence[Requirement], situation: JointSituation, incumbent: Float[np.ndarray, " n"], agree: Agree
+) -> Steps[Agreement]:
+    """A joint point that will probably succeed: bounded factor by factor, checked together, and taken back if need be.
+
+    Where the check fails, agents agree once more, each within an equal share of what there is to spare.
+    """
+    functions = agree.functions
+    graph, origin = situation.graph, reference(situation, needed, incumbent)
+    spread = yield Gather(functions.graph, spreads(functions, agree.seed))
+    agreement, traffic = None, spread_traffic(functions.graph, Routes(functions.graph.agents, agree.links))
+    parts = parts_together(graph, needed)
+    for tight in (False, True):
+        limited = bounded(functions, needed, origin, spread, tight=tight)
+        agreement = yield agree._replace(functions=limited, again=tight)
+        traffic += agreement.report.traffic
+        for _, _, agents in parts:
+            traffic += check_traffic(graph, Routes(graph.agents, agree.links), agents)
+        if is_met(needed, agreement.point, origin):
+            break
+    point = agreement.point.copy()
+    for columns, own, _ in parts:
+        back = origin.copy()
+        back[columns] = point[columns]
+        if not is_met(own, back, origin):
+            point[columns] = gone_back(own, back, origin)[columns]
+    report = msgspec.structs.replace(agreement.report, traffic=traffic)
+    return replace(agreement, point=point, report=report)
+
+
+@dataclass(frozen=True)
+class InOnePlace:
+    """Who answers where all is known.
+
+    Args:
+        coordination: How agents agree.
+        transport: What carries their messages.
+        round: The coming one.
+    """
+
+    coordination: Any
+    transport: InProcess
+    round: int
+
+    def run(self, steps: Steps[Out]) -> Out:
+        """Go through the steps.
+
+        Raises:
+            ConfigError: If agents are to run as such, and the method knows none.
+        """
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value
+            match request:
+                case Rank():
+                    answer = None
+                case Gather():
+                    answer = request.numbers
+                case Whole():
+                    answer = request.point
+                case Agree():
+                    answer = self._agreed(request)
+
+    def _agreed(self, request: Agree) -> Agreement:
+        functions, links, seed = request.functions, request.links, request.seed
+        if not self.transport.as_agents:
+            agreement = self.coordination.maximise(functions, links, seed)
+            return checked_as(Agreement, agreement, self.coordination, "maximise")
+        if not isinstance(self.coordination, ContinuousCoordination):
+            raise ConfigError(NO_AGENTS.format(type(self.coordination).__name__), at="$.transport.as_agents")
+        opened = self.transport.open(functions.graph.agents, links)
+        decision = 2 * self.round + int(request.again)  # there may be two in a round
+        return maximise_with_agents(self.coordination, functions, opened, seed, decision)
+
+
+def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":
+    """Who hears whom while agreeing; None: everyone.
+
+    On scopes that are not the team's own, agents must talk who need not be in contact. Such scopes come from totals,
+    which reach everybody over a base station where no relay does, and so do messages then.
+    """
+    links = situation.links
+    is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
+    return links if links is None or is_own or nx.is_connected(links) else None
+
+
+def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
+    """The point, if it is one: a method may be a user's own."""
+    place, n = np.asarray(point, dtype=float), situation.domain.n_dims
+    if place.shape != (n,) or not np.isfinite(place).all():
+        got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())
+        raise ShapeError(f"point of {type(coordination).__name__}: got {got}; wanted {n} finite numbers from 0 to 1")
+    return place

@@ -1,0 +1,447 @@
+"""Agents that know no outcomes but their own decide as a team does, whatever they are told, however messages come."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.agent import Agent, rows, run
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError, TransportError, UnknownQueryError
+from swarmbo.problem import Problem
+from swarmbo.records import Traffic
+from swarmbo.transport import Envelope, InProcess, InProcessTransport
+
+SEED, INITIAL = 3, 4
+SMALL = sb.ADMM(rounds=3, starts=3, screened=16, polish_steps=4)
+ENSEMBLE = sb.EnsembleSettings(n_features=16)
+FADING = sb.AdditiveGPSettings(time=sb.TimeAxis(lengthscale_median=2.0))
+THOROUGH = pytest.mark.thorough
+
+RING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"]}
+PAIRS = {"f": ["a", "b"], "g": ["c", "d"]}
+PARTS = {"f": ["a", "b", "c"], "g": ["c"], "h": ["d", "e"], "k": ["e", "x"], "m": ["y", "z"]}
+OWNERS = {"f": "p", "g": "q", "h": "p", "k": "q", "m": "r"}  # several factors each, in several parts
+
+Outcomes = dict[str, float]
+
+
+class Case:
+    """A team, the agents of the same problem, and what comes of their points."""
+
+    def __init__(
+        self,
+        scopes: Mapping[str, list[str]] = RING,
+        owners: Mapping[str, str] | None = None,
+        *,
+        outcomes: Any = "per-factor",
+        links: "nx.Graph[str] | None" = None,
+        fails: Callable[[dict[str, float]], set[str]] = lambda u: set(),
+        **given: Any,
+    ) -> None:
+        self.graph = sb.FactorGraph.from_scopes(scopes, owners)
+        bounds = {variable: (float(i) - 1.0, float(i) + 2.0) for i, variable in enumerate(self.graph.variables)}
+        self.problem = Problem.of(self.graph, bounds, outcomes=outcomes)
+        self.given: dict[str, Any] = {"coordination": SMALL, "seed": SEED, "initial": INITIAL} | given
+        self.team, self.links, self.fails = sb.Team(self.problem, **self.given), links, fails
+        self.agents = {name: self.agent(name) for name in self.problem.agents}
+        self.transport = Recording(InProcess().open(self.problem.agents, links).routes)
+
+    def agent(self, name: str) -> Agent:
+        """One that shares no object with any other."""
+        problem = Problem.from_plain(json.loads(json.dumps(self.problem.to_plain())))
+        return Agent(name, problem, links=self.links, **self.given)
+
+    def outcomes(self, point: Mapping[str, float]) -> Outcomes:
+        low = dict(zip(self.graph.variables, self.problem.domain.low, strict=True))
+        u = {variable: float((value - low[variable]) / 3.0) for variable, value in point.items()}
+        failed = self.fails(u)
+        out: Outcomes = {}
+        for i, (factor, (first, *rest)) in enumerate(zip(self.graph.factors, self.graph.scopes, strict=True)):
+            value = np.sin(5.0 * u[first] + i) + 10.0 ** (i % 3) * sum((u[x] - 0.7 * u[first]) ** 2 for x in rest)
+            out[factor] = np.nan if factor in failed else float(value)
+        return out
+
+    def asked(self, count: int | None = None) -> list[tuple[str, dict[str, float]]]:
+        """What the team asks for; the agents ask for the same."""
+        queries = [self.team.ask(links=self.links)] if count is None else self.team.ask(count, links=self.links)
+        names = {json.dumps(agent.ask(count)) for agent in self.agents.values()}
+        assert names == {json.dumps(queries[0].id if count is None else [query.id for query in queries])}
+        run(self.agents, self.transport)
+        points = [(query.id, self.point(query.id)) for query in queries]
+        assert points == [(query.id, query.point) for query in queries]
+        return points
+
+    def point(self, query_id: str) -> dict[str, float]:
+        """What the agents' words come to, in the order of the graph."""
+        words = {x: value for agent in self.agents.values() for x, value in (agent.word(query_id) or {}).items()}
+        return {variable: words[variable] for variable in self.graph.variables}
+
+    def tell(self, query_id: str, told: Outcomes) -> None:
+        self.team.tell(query_id, told)
+        for name, agent in self.agents.items():
+            if own := {factor: y for factor, y in told.items() if self.graph.owner(factor) == name}:
+                agent.tell(query_id, own)
+
+    def go_on(self, rounds: int, count: int | None = None) -> None:
+        for _ in range(rounds):
+            for query_id, point in self.asked(count)[::-1]:  # told in another order than asked
+                self.tell(query_id, self.outcomes(point))
+
+
+class Recording(InProcessTransport):
+    """Keeps what was handed over, step by step."""
+
+    def __init__(self, routes: Any) -> None:
+        super().__init__(routes)
+        self.handed: list[dict[str, list[Envelope]]] = []
+
+    def deliver(self) -> dict[str, list[Envelope]]:
+        self.handed.append(super().deliver())
+        return self.handed[-1]
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of outcomes that an agent was not told there is nonsense."""
+    monkeypatch.setattr(rows, "UNHEARD", 77.0)
+
+
+def path(graph: sb.FactorGraph) -> "nx.Graph[str]":
+    return nx.path_graph(graph.agents)
+
+
+def lost(where: str, which: set[str]) -> Callable[[dict[str, float]], set[str]]:
+    return lambda u: which if u[where] > 0.55 else set()
+
+
+CASES: list[Any] = [
+    pytest.param({"acquisition": "auto"}, id="auto"),
+    pytest.param({"acquisition": "auto", "scopes": PAIRS}, id="auto, nothing shared"),
+    pytest.param({"acquisition": "auto", "scopes": PAIRS, "rounds": INITIAL + 3}, id="auto, the last round"),
+    pytest.param({"acquisition": "auto", "scopes": {"f": ["a", "b"]}}, id="auto, one factor", marks=THOROUGH),
+    pytest.param({"acquisition": "auto", "belief": FADING}, id="auto, fading", marks=THOROUGH),
+    pytest.param({"acquisition": "auto", "scopes": PARTS, "owners": OWNERS}, id="auto, several parts"),
+    pytest.param({"acquisition": "dumbo"}, id="dumbo", marks=THOROUGH),
+    pytest.param({"acquisition": sb.DuMBO(coupled=True)}, id="coupled dumbo"),
+    pytest.param({"acquisition": "dec-hbo"}, id="dec-hbo", marks=THOROUGH),
+    pytest.param({"acquisition": "dec-hbo", "coordination": sb.RefinedMaxSum(points=4, levels=2)}, id="by max-sum"),
+    pytest.param({"acquisition": "thompson"}, id="thompson", marks=THOROUGH),
+    pytest.param({"acquisition": "expected-improvement"}, id="expected improvement"),
+    pytest.param({"acquisition": "add-gp-ucb", "scopes": PAIRS}, id="add-gp-ucb"),
+    pytest.param({"acquisition": "egp-ts", "belief": ENSEMBLE}, id="egp-ts", marks=THOROUGH),
+    pytest.param({"acquisition": "egp-ei", "belief": ENSEMBLE}, id="egp-ei"),
+    pytest.param({"coordination": "sobol"}, id="sobol", marks=THOROUGH),
+]
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("given", CASES)
+def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict[str, Any]):
+    case = Case(**given)
+    for turn in range(INITIAL + 3):
+        case.go_on(1)
+        assert case.team.last_report is not None
+        agreement = sum((agent.sent.get("agreement", Traffic()) for agent in case.agents.values()), Traffic())
+        assert agreement == case.team.last_report.traffic, turn
+    assert case.transport.traffic.messages > 0
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"fails": lost("a", {"f"})}, id="of one factor"),
+        pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading"),
+        pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=THOROUGH),
+        pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo"),
+        pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=THOROUGH),
+        pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="ensemble"),
+        pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
+        pytest.param({"fails": lambda u: {"g"}, "scopes": PAIRS}, id="always, nothing shared"),
+        pytest.param({"fails": lost("e", {"h", "k"}), "scopes": PARTS, "owners": OWNERS}, id="of a part"),
+        pytest.param({"fails": lost("a", {"f"}), "outcomes": "total"}, id="of totals", marks=THOROUGH),
+        pytest.param(
+            {"fails": lost("a", {"f"}), "belief": sb.AdditiveGPSettings(restarts=2), "acquisition": "dec-hbo"},
+            id="random starts of fits",
+        ),
+    ],
+)
+def test_failed_outcomes_are_heeded_as_the_team_does(given: dict[str, Any]):
+    case = Case(**given)
+    if given.get("outcomes") == "total":
+        for _ in range(INITIAL + 4):
+            ((query_id, point),) = case.asked()
+            total = sum(case.outcomes(point).values())
+            case.team.tell(query_id, total)
+            case.agents[case.problem.agents[0]].tell(query_id, total)
+    else:
+        case.go_on(INITIAL + 4)
+    failures = {agent.log.failures for agent in case.agents.values()} | {case.team.failures}
+    case.asked()  # then all have heard of all
+    assert len({agent.log.failures for agent in case.agents.values()} | {case.team.failures}) == 1
+    assert max(failures) > 0
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("acquisition", ["auto", pytest.param("thompson", marks=THOROUGH)])
+@pytest.mark.parametrize("fails", [lambda u: set(), lost("a", {"f"})], ids=["all well", "failures"])
+def test_batches_are_chosen_as_the_team_does(acquisition: str, fails: Any):
+    case = Case(acquisition=acquisition, fails=fails)
+    case.go_on(2, 2)
+    case.go_on(2, 3)
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_outcomes_may_come_in_parts_late_and_where_agents_really_stood():
+    case = Case(PARTS, OWNERS, acquisition="auto")
+    case.go_on(INITIAL)
+    slow: list[tuple[str, dict[str, float]]] = []
+    for turn in range(4):
+        ((query_id, point),) = case.asked()
+        outcomes = case.outcomes(point)
+        if turn % 2:
+            middle = dict(zip(case.graph.variables, case.problem.domain.low + 1.5, strict=True))
+            moved = {x: value + (1e-3 if value < middle[x] else -1e-3) for x, value in point.items()}
+            case.team.tell(query_id, outcomes, point=moved)
+            for name, agent in case.agents.items():
+                own = {variable: moved[variable] for variable in case.graph.variables_owned_by(name)}
+                agent.tell(query_id, {f: outcomes[f] for f in case.graph.factors_owned_by(name)}, point=own)
+        else:
+            case.tell(query_id, {factor: outcomes[factor] for factor in ("f", "k")})  # q owns two, and has told one
+            slow.append((query_id, {factor: outcomes[factor] for factor in ("g", "h", "m")}))
+        if turn == 2:
+            case.tell(*slow.pop(0))
+    case.go_on(1)
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
+    case = Case(acquisition="auto", outcomes=outcomes)
+    X = case.problem.domain.from_unit(np.random.default_rng(0).random((6, 3)))
+    F = np.array([list(case.outcomes(dict(zip("abc", x, strict=True))).values()) for x in X])
+    F[2, 1], F[4] = np.nan, np.nan
+    case.team.attach(X, F if outcomes == "per-factor" else F.sum(axis=1))
+    for name, agent in case.agents.items():
+        own = [case.graph.factors.index(factor) for factor in case.graph.factors_owned_by(name)]
+        agent.attach(X, F[:, own] if outcomes == "per-factor" else F.sum(axis=1))
+    ((query_id, _),) = case.asked()
+    case.team.tell(query_id, None)
+    for name, agent in case.agents.items():
+        if outcomes == "per-factor" or name == case.problem.agents[0]:
+            agent.tell(query_id, None)
+    case.asked(2)
+    assert {agent.log.n_evaluations for agent in case.agents.values()} == {9}
+
+
+@pytest.mark.parametrize("acquisition", ["auto", pytest.param("thompson", marks=THOROUGH), "dec-hbo"])
+@pytest.mark.parametrize("mixed", [False, True], ids=["totals", "mixed"])
+def test_with_totals_the_first_agent_tells_the_others(acquisition: str, mixed: bool):
+    case = Case(acquisition=acquisition, outcomes="total", links=path(sb.FactorGraph.from_scopes(RING)))
+    for turn in range(INITIAL + 3):
+        ((query_id, point),) = case.asked()
+        outcomes = case.outcomes(point)
+        if mixed and turn % 2:
+            case.tell(query_id, outcomes)
+        else:
+            case.team.tell(query_id, sum(outcomes.values()))
+            case.agents["a"].tell(query_id, sum(outcomes.values()))
+    case.asked()
+    for agent in case.agents.values():
+        np.testing.assert_array_equal(agent.log.history.totals, case.team.history.totals)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"coordination": "cma-es"}, {"belief": {"kind": "additive", "structure": {"kind": "random-blocks", "size": 2}}}],
+    ids=["a policy", "scopes that are drawn"],
+)
+def test_with_totals_agents_do_whatever_a_team_does(given: dict[str, Any]):
+    if given.get("coordination") == "cma-es":
+        pytest.importorskip("cma")
+    case = Case(outcomes="total", acquisition="dec-hbo", **given)
+    for _ in range(INITIAL + 2):
+        ((query_id, point),) = case.asked()
+        total = sum(case.outcomes(point).values())
+        case.team.tell(query_id, total)
+        case.agents["a"].tell(query_id, total)
+
+
+@pytest.mark.parametrize("given", CASES)
+def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
+    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+    case = Case(**given)
+    alone = {name: case.agent(name) for name in case.agents}
+    for _ in range(INITIAL + 1):
+        case.transport.handed.clear()
+        ((query_id, point),) = case.asked()
+        outcomes = case.outcomes(point)
+        for name, agent in alone.items():
+            agent.ask()
+            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
+            said += [agent.tick(1.0, inbox) for inbox in arrived]
+            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
+            assert sorted(e for step in said for e in step) == sorted(sent)
+            assert agent.word() == case.agents[name].word()
+            if own := {factor: outcomes[factor] for factor in agent.factors}:
+                agent.tell(query_id, own)
+        case.tell(query_id, outcomes)
+
+
+def copied(agent: Agent) -> Agent:
+    """The same agent, from JSON and arrays."""
+    state = agent.state_dict()
+    return Agent.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": dict(state["arrays"])})
+
+
+@pytest.mark.parametrize("moment", range(0, 40, 5))
+def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
+    case = Case(fails=lost("a", {"f"}), acquisition="thompson")
+    case.go_on(INITIAL + 1)
+    ((query_id, point),) = case.asked()
+    case.tell(query_id, case.outcomes(point))
+    queries = case.team.ask(2)
+    for agent in case.agents.values():
+        agent.ask(2)
+    ticks = 0
+    inboxes: dict[str, list[Envelope]] = {name: [] for name in case.agents}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            if ticks == moment:
+                case.agents = {other: copied(agent) for other, agent in case.agents.items()}
+            for envelope in case.agents[name].tick(float(ticks), inbox):
+                case.transport.send(envelope)
+            ticks += 1
+        inboxes = case.transport.deliver()
+    assert ticks > 40
+    assert [case.point(query.id) for query in queries] == [query.point for query in queries]
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}
+    assert [case.point(query.id) for query in queries] == [query.point for query in queries]
+    case.tell(queries[1].id, case.outcomes(queries[1].point))
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
+    case.go_on(1)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_agents_may_be_out_of_step_and_messages_late_twice_and_out_of_order(seed: int):
+    """Everybody is asked again as soon as it has decided and was told, whatever the others do."""
+    case = Case(acquisition="expected-improvement")
+    case.go_on(INITIAL)
+    rng, rounds = np.random.default_rng(seed), 3
+    points = []
+    for _ in range(rounds):
+        query = case.team.ask()
+        points.append((query.id, query.point))
+        case.team.tell(query, case.outcomes(query.point))
+    words: dict[str, list[dict[str, float] | None]] = {name: [] for name in case.agents}
+    queries = dict.fromkeys(case.agents, "")
+    under_way: list[Envelope] = []
+    while any(len(said) < rounds for said in words.values()):
+        name = str(rng.choice(list(case.agents)))
+        agent = case.agents[name]
+        if agent.is_finished and len(words[name]) < rounds:
+            queries[name] = agent.ask()
+        take = [i for i, e in enumerate(under_way) if e.recipient == name and rng.random() < 0.7]
+        inbox = [under_way[i] for i in rng.permutation(take)] if take else []
+        repeated = [e for e in inbox if rng.random() < 0.2]
+        under_way = [e for i, e in enumerate(under_way) if i not in take]
+        under_way += agent.tick(0.0, [*inbox, *repeated])
+        if queries[name] and agent.is_finished and len(words[name]) < rounds:
+            word = agent.word(queries[name])
+            words[name].append(word)
+            outcomes = case.outcomes(points[len(words[name]) - 1][1])
+            agent.tell(queries[name], {factor: outcomes[factor] for factor in agent.factors})
+            queries[name] = ""
+    for turn, (_, point) in enumerate(points):
+        found = {x: value for said in words.values() for x, value in (said[turn] or {}).items()}
+        assert found == point
+
+
+def test_a_lost_message_is_noticed_where_patience_ends():
+    case = Case()
+    case.go_on(INITIAL)
+    for agent in case.agents.values():
+        agent.patience = 10.0
+        agent.ask()
+    a, b, _ = case.agents.values()
+    said = a.tick(100.0) + b.tick(100.0)
+    assert said
+    assert a.tick(110.0) == []
+    with pytest.raises(TransportError, match=r"'a' waits for \d+ messages of decision 5, .* was one lost\?"):
+        a.tick(110.5)
+    assert a.word() is None
+    a.tick(200.0, [envelope for envelope in said if envelope.recipient == "a"])  # what came in the end is taken
+
+
+def test_agents_that_were_told_of_different_evaluations_are_refused():
+    case = Case()
+    case.agents["b"].attach(np.ones((1, 3)), [[1.0]])
+    case.agents["a"].attach(np.ones((2, 3)), [[1.0], [1.0]])
+    case.agents["c"].attach(np.ones((2, 3)), [[1.0], [1.0]])
+    for agent in case.agents.values():
+        agent.ask()
+    with pytest.raises(TransportError, match="were all agents told of the same evaluations"):
+        run(case.agents, case.transport)
+
+
+def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
+    yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
+    field = Problem.of_field(["a"], sb.Domain(np.zeros(1), np.ones(1)))
+    yield "field", lambda a: Agent("a", field), ConfigError, "got a field; wanted a function"
+    yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "looks at all outcomes"
+    yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
+    yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
+    yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
+    yield "again", lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)], UnknownQueryError, r"got \['f'\] again"
+    yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not out"
+    yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]
+    yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted its own"
+    yield "bounds", lambda a: a.tell("q00001", 1.0, point={"a": 9.0}), ConfigError, "wanted values in bounds"
+    yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"wanted \(t, 1\), of its own"
+    yield "count", lambda a: a.ask(0), ConfigError, "got 0"
+    yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
+    yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
+    state = {"json": {"version": 0}, "arrays": {}}
+    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 1"
+
+
+@pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])
+def test_what_an_agent_can_not_take_is_refused_in_one_line(
+    act: Callable[[Agent], object], error: type[Exception], message: str
+):
+    case = Case()
+    case.asked()
+    with pytest.raises(error, match=message):
+        act(case.agents["a"])
+
+
+def test_a_total_is_for_the_first_agent():
+    case = Case(outcomes="total")
+    ((query_id, _),) = case.asked()
+    with pytest.raises(ConfigError, match="got a total; wanted it told to 'a', who tells the others"):
+        case.agents["b"].tell(query_id, 1.0)
+    case.agents["a"].tell(query_id, 1.0)
+    with pytest.raises(UnknownQueryError, match="got its total again"):
+        case.agents["a"].tell(query_id, 1.0)
+
+
+def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
+    case = Case()
+    case.go_on(1)
+    for agent in case.agents.values():
+        agent.ask()
+    a, b, _ = case.agents.values()
+    good = [envelope for envelope in b.tick(0.0) if envelope.recipient == "a"]
+    bad = good[0]._replace(payload=bytes([*good[0].payload[:-1], good[0].payload[-1] ^ 1]))
+    a.tick(0.0)
+    before = msgspec.json.encode(a.state_dict()["json"])
+    with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed on the way"):
+        a.tick(0.0, [*good, bad])
+    assert msgspec.json.encode(a.state_dict()["json"]) == before
