@@ -209,7 +209,8 @@ def _fit_jointly(
             tied = warm.in_one_unit()
             noises = [*tied.noise_variances, tied.total_noise_variance][0 if is_mixed else -1 :]
             start = _packed(prior, tied, range(k), noises, tied.scales[0] / scale)
-        theta, _ = maximise(log_posterior, _starts(settings, prior, rng, start), settings.max_iterations)
+        drawn = [prior.sample(rng) for _ in range(settings.restarts)]
+        theta, _ = maximise(log_posterior, _starts(prior, drawn, start), settings.max_iterations)
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / k)
     hyper = _hyperparameters(settings, factors, prior, theta)
@@ -243,6 +244,8 @@ def _fit_alone(
         alone = msgspec.structs.replace(settings, factors={factor: own})
         prior = HyperparameterPrior.of(alone, [factor], [size], model, [own.noise_median or settings.noise_median])
         theta, constant, data_of = prior.centre, float(offsets[i]), data.of_channel(i)
+        # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
+        drawn = [prior.sample(rng) for _ in range(settings.restarts)]
         if standardisation(data_of.outcome)[2]:
             U, z = data_of.U[:, list(scope)], (data_of.outcome - constant) / scale
             kernels: list[KernelName] = [own.kernel or settings.kernel]
@@ -258,7 +261,7 @@ def _fit_alone(
             start = None
             if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
                 start = _packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / scale)
-            theta, _ = maximise(log_posterior, _starts(settings, prior, rng, start), settings.max_iterations)
+            theta, _ = maximise(log_posterior, _starts(prior, drawn, start), settings.max_iterations)
             constant += scale * float(log_posterior.means(theta)[0])
         part = _hyperparameters(settings, [factor], prior, theta)
         noise = _noise_ahead(part.noise_variances[0], data_of, scale, settings.noise_floor)
@@ -303,10 +306,7 @@ def _fading(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Floa
 
 
 def _starts(
-    settings: AdditiveGPSettings,
-    prior: HyperparameterPrior,
-    rng: np.random.Generator,
-    warm: Float[np.ndarray, " p"] | None,
+    prior: HyperparameterPrior, drawn: Sequence[Float[np.ndarray, " p"]], warm: Float[np.ndarray, " p"] | None
 ) -> list[Float[np.ndarray, " p"]]:
     starts = [prior.centre] if warm is None else [warm]
     if warm is None or len(prior.sizes) == 1:
@@ -314,7 +314,7 @@ def _starts(
         short = prior.centre.copy()
         short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
         starts.append(short)
-    return starts + [prior.sample(rng) for _ in range(settings.restarts)]
+    return [*starts, *drawn]
 
 
 def _hyperparameters(
