@@ -40,7 +40,7 @@ def attach(team, X):
 
 def boxes(team):
     """Sides of the trust regions, or of the region, that the next decision is made in."""
-    situation = team._situation(None)
+    situation = team._learner.situation(team._log, None)
     functions = team.acquisition.local_functions(situation, team.model)
     return functions.high - functions.low
 
@@ -97,7 +97,7 @@ def test_a_good_attached_point_is_the_incumbent_and_is_to_be_beaten():
         told(team, team.ask())
     team.attach([[0.91, 0.07]], [50.0])
     assert list(team.recommend().point.values()) == [0.91, 0.07]
-    functions = team.acquisition.local_functions(team._situation(None), team.model)
+    functions = team.acquisition.local_functions(team._learner.situation(team._log, None), team.model)
     assert (functions.low <= [0.91, 0.07]).all()
     assert (functions.high >= [0.91, 0.07]).all()
 

@@ -143,14 +143,14 @@ class Nailed:
 def test_auto_asks_over_the_whole_box_once_nothing_is_known_any_more():
     """No trust region around what was best long ago."""
     team = played(team_of(acquisition="auto"), 6)
-    functions = team.acquisition.local_functions(team._situation(None), team.model)
+    functions = team.acquisition.local_functions(team._learner.situation(team._log, None), team.model)
     assert functions.low.tolist() == [0.0] * 3
     assert functions.high.tolist() == [1.0] * 3
 
 
 def test_a_history_without_rounds_is_refused_by_a_belief_that_fades():
     team = played(team_of(), 5)
-    situation = team._situation(None)
+    situation = team._learner.situation(team._log, None)
     blind = replace(situation, history=replace(situation.history, moments=None))
     with pytest.raises(ShapeError, match=r"history: got no moments; wanted the rounds \(5,\)"):
         team.acquisition.learn(blind, team.belief_settings, None)

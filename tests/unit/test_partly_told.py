@@ -109,12 +109,12 @@ def test_what_is_out_is_what_was_asked_less_what_was_told(order, cut):
     queries = [team.ask() for _ in range(2)]
     for factor in order[:cut]:
         team.tell(queries[0], {factor: 1.0})
-    out = team._situation(None).out
+    out = team._learner.situation(team._log, None).out
     assert out.points.tolist() == [list(queries[i].point.values()) for i in (1, 0)]
     assert out.awaited.tolist() == [[True] * 3, [factor not in order[:cut] for factor in CHAIN.factors]]
     for factor in order[cut:]:
         team.tell(queries[0], {factor: 1.0})
-    assert team._situation(None).out.points.tolist() == [list(queries[1].point.values())]
+    assert team._learner.situation(team._log, None).out.points.tolist() == [list(queries[1].point.values())]
 
 
 def test_a_query_that_is_given_up_is_out_no_more():
@@ -129,14 +129,14 @@ def test_a_query_that_is_given_up_is_out_no_more():
 def test_outcomes_that_are_still_to_come_do_not_count_against_the_box_of_their_factor():
     """Only once they are there; the box of a factor that was told reacts at once."""
     team = team_of(APART, n_rounds=8)
-    before = team._situation(None)
+    before = team._learner.situation(team._log, None)
     query = team.ask()
     team.tell(query, {"f": -100.0})
-    after = team._situation(None)
+    after = team._learner.situation(team._log, None)
     assert after.steps(0).sum() == before.steps(0).sum() + 1
     assert after.steps(1).sum() == before.steps(1).sum()
     team.tell(query, {"g": -100.0})
-    assert team._situation(None).steps(1).sum() == before.steps(1).sum() + 1
+    assert team._learner.situation(team._log, None).steps(1).sum() == before.steps(1).sum() + 1
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])
