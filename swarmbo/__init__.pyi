@@ -100,6 +100,10 @@ from swarmbo.records import (
     Recommendation as Recommendation,
     SolveReport as SolveReport,
 )
+from swarmbo.runs.reading import (
+    Run as Run,
+    load_run as load_run,
+)
 from swarmbo.spaces import (
     Domain as Domain,
 )

@@ -1,4 +1,4 @@
-"""The command line: ``swarmbo run | resume | plot | list | check | sweep | compare``.
+"""The command line: ``swarmbo run | resume | plot | export | list | check | sweep | compare``.
 
 Modules that load numpy are imported inside the commands, so that ``--help`` is quick.
 """
@@ -92,7 +92,6 @@ def run(
     """Run a scenario into a folder of its own, with figures and a closing table."""
     with _one_line_errors():
         from swarmbo.runs import load, run as run_scenario
-        from swarmbo.runs.progress import Progress
         from swarmbo.runs.sweep import folder_name, setting_slug
 
         given, drawn_as = list(overrides or []), _formats(formats, dpi, no_figures)
@@ -101,8 +100,8 @@ def run(
             settings = f"+{setting_slug(given)}" if given else ""
             out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
         was_there = (out / "summary.json").is_file() and not force
-        with _resumable(out), Progress(scenario.rounds, quiet=quiet) as progress:
-            summary = run_scenario(scenario, out, force=force, watch=progress.show, trust=trust)
+        with _resumable(out):
+            summary = run_scenario(scenario, out, force=force, progress=not quiet, trust=trust)
         _close(out, summary, was_there=was_there, drawn_as=drawn_as)
 
 
@@ -118,13 +117,12 @@ def resume(
     """Go on with an interrupted run, as if it had never been interrupted."""
     with _one_line_errors():
         from swarmbo.runs import RunFolder, resume as resume_run
-        from swarmbo.runs.progress import Progress
         from swarmbo.runs.summary import read_summary
 
         there, drawn_as = RunFolder.open(folder), _formats(formats, dpi, no_figures)
         was_there = read_summary(there) is not None
-        with _resumable(folder), Progress(there.scenario().rounds, quiet=quiet) as progress:
-            summary = resume_run(folder, watch=progress.show, trust=trust)
+        with _resumable(folder):
+            summary = resume_run(folder, progress=not quiet, trust=trust)
         _close(folder, summary, was_there=was_there, drawn_as=drawn_as)
 
 
@@ -139,6 +137,26 @@ def plot(folder: RunPath, formats: FormatNames = None, dpi: Dpi = None) -> None:
             typer.echo(path)
         if not files:
             typer.echo(f"swarmbo: {folder}: no round is logged yet, so there is nothing to draw", err=True)
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run, or one with runs below it.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Default: measurements.csv|parquet in DIR; - for stdout.")
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write CSV, the default.")] = False,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Write Parquet; needs pip install swarmbo[pandas].")
+    ] = False,
+) -> None:
+    """Write one tidy table of a run, complete or not: a row for each measurement."""
+    with _one_line_errors():
+        from swarmbo.runs.export import export as export_runs
+
+        written = export_runs(folder, file, csv=csv, parquet=parquet)
+        if written is not None:
+            typer.echo(written)
 
 
 @app.command()
@@ -317,7 +335,7 @@ def _draw(folder: Path, drawn_as: "Formats | None") -> None:
 
 
 def _close(folder: Path, summary: "Summary", *, was_there: bool, drawn_as: "Formats | None") -> None:
-    from swarmbo.compare.report import reference_table, report_table
+    from swarmbo.runs.report import reference_table, report_table
 
     if was_there:
         typer.echo(f"{folder}: this run is complete already")

@@ -34,6 +34,10 @@ class ConfigError(SwarmboError, ValueError):
         return self.message if self.at == "$" else f"{self.at}: {self.message}"
 
 
+class MissingPackageError(ConfigError, ImportError):
+    """A package that only an extra brings is not installed."""
+
+
 class ShapeError(SwarmboError, ValueError):
     """An array has the wrong shape, or holds values that are not numbers."""
 

@@ -1,9 +1,8 @@
 """Packages that only peers need: imported when one is used, and missed in one clear line."""
 
-import importlib
 from typing import Any
 
-from swarmbo.errors import ConfigError
+from swarmbo.boundary.extras import needed
 
 
 def peer_package(name: str, kind: str) -> Any:
@@ -19,11 +18,4 @@ def peer_package(name: str, kind: str) -> Any:
     Raises:
         ConfigError: If it, or a package that it needs, is not installed.
     """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        missing = (error.name or name).split(".")[0]
-        raise ConfigError(
-            f"{kind!r} needs the package {missing!r}, which is not installed; pip install swarmbo[peers]",
-            at="$.coordination.kind",
-        ) from None
+    return needed(name, "peers", repr(kind), at="$.coordination.kind")

@@ -1,5 +1,5 @@
 """What runs came to: comparisons paired by seed, with statistics, and the closing table of one."""
 
 from swarmbo.compare.comparison import Comparison as Comparison, ComparisonRow as ComparisonRow, compare as compare
-from swarmbo.compare.report import read_report as read_report
 from swarmbo.compare.statistics import PairedDifference as PairedDifference, paired_difference as paired_difference
+from swarmbo.runs.report import read_report as read_report

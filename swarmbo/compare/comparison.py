@@ -25,6 +25,7 @@ from swarmbo.metrics.by_goal import (
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.reading import find_runs
 from swarmbo.runs.summary import read_summary
 from swarmbo.runs.world_record import read_truth, read_world
 
@@ -111,23 +112,6 @@ class _Run:
     metrics: dict[Metric, float]
     measurements: list[int]
     values: list[float]
-
-
-def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """Run folders at or below some folders, in the order given, then by name.
-
-    Raises:
-        RunFolderError: If a folder is missing, or none of them holds a run.
-    """
-    found: dict[Path, None] = {}
-    for path in paths:
-        if not path.is_dir():
-            raise RunFolderError(f"{path}: no such folder; wanted folders of runs")
-        below = sorted(file.parent for file in path.rglob("scenario.toml"))
-        found.update(dict.fromkeys(run.resolve() for run in below))
-    if not found:
-        raise RunFolderError(f"no run lies in {', '.join(map(str, paths))}; wanted folders of runs")
-    return list(found)
 
 
 def compare(

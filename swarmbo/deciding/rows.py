@@ -263,7 +263,7 @@ class _Table:
 
     def texts(self, name: str, known: Sequence[str]) -> list[str]:
         """A column of names; the empty one where a cell is."""
-        texts = ["" if cell is None or cell != cell else str(cell) for cell in self.column(name)]
+        texts = ["" if _is_nothing(cell) else str(cell) for cell in self.column(name)]
         for row, text in enumerate(texts):
             if text not in known:
                 raise self.refused(row, name, f"one of {[one for one in known if one]}")
@@ -282,7 +282,7 @@ def _cells(column: Any) -> Sequence[object]:
 
 def _number(cell: Any) -> float | None:
     """The number of a cell, NaN where there is none; None where it is something else."""
-    if cell is None or type(cell).__name__ == "NAType":  # of pandas, which is not imported for it
+    if _is_nothing(cell):
         return np.nan
     if isinstance(cell, str) and is_missing(cell):
         return np.nan
@@ -292,6 +292,12 @@ def _number(cell: Any) -> float | None:
         return float(cell)
     except (TypeError, ValueError):
         return None
+
+
+def _is_nothing(cell: Any) -> bool:
+    if cell is None or type(cell).__name__ == "NAType":  # of pandas, which is not imported for it
+        return True
+    return isinstance(cell, float) and cell != cell
 
 
 def _text(given: object, at: str) -> str:

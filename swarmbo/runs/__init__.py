@@ -1,6 +1,7 @@
 """Runs: scenarios, runs that survive a crash, and sweeps."""
 
 from swarmbo.runs.folder import RunFolder as RunFolder
+from swarmbo.runs.reading import Run as Run, load_run as load_run
 from swarmbo.runs.runner import check as check, resume as resume, run as run
 from swarmbo.runs.scenario import Scenario as Scenario, dump as dump, load as load
 from swarmbo.runs.summary import Summary as Summary

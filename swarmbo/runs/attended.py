@@ -22,7 +22,7 @@ from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.processes import leave_with_parent
-from swarmbo.runs.rounds import Heartbeat, Watcher
+from swarmbo.runs.rounds import Heartbeat, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary
 from swarmbo.runs.world import load_plug_ins
@@ -31,7 +31,7 @@ from swarmbo.runs.world import load_plug_ins
 class Task(Protocol):
     """What a process does to a run; it can be pickled."""
 
-    def __call__(self, *, watch: Watcher, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
+    def __call__(self, *, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
         """Run to the end, telling of every round and step; ``failures`` are the rounds that are not tried again."""
         ...
 
@@ -50,14 +50,14 @@ class NamedWorld(NamedTuple):
     entry_point: Any
 
 
-def attend(scenario: Scenario, first: Task, again: Task, watch: Watcher) -> Summary:
+def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> Summary:
     """Run in processes of their own, one after the other, until the run is complete.
 
     Args:
         scenario: Which states ``step_timeout_s``.
         first: What the first process does.
         again: What one does that goes on where the last was ended.
-        watch: Called after each round, in this process.
+        on_round: Called after each round, in this process.
 
     Raises:
         ConfigError: If the world cannot be reset in time, or not be made in another process.
@@ -67,7 +67,7 @@ def attend(scenario: Scenario, first: Task, again: Task, watch: Watcher) -> Summ
     failures, task = dict[int, str](), first
     world = find_world(scenario, at="$.step_timeout_s")
     while True:
-        ended = _attend(scenario, world, partial(task, failures=failures), watch)
+        ended = _attend(scenario, world, partial(task, failures=failures), on_round)
         if not isinstance(ended, _Failed):
             return ended
         if ended.round == 0:
@@ -81,7 +81,9 @@ def attend(scenario: Scenario, first: Task, again: Task, watch: Watcher) -> Summ
         task = again
 
 
-def _attend(scenario: Scenario, world: NamedWorld, task: Callable[..., Summary], watch: Watcher) -> Summary | _Failed:
+def _attend(
+    scenario: Scenario, world: NamedWorld, task: Callable[..., Summary], on_round: OnRound
+) -> Summary | _Failed:
     assert scenario.step_timeout_s is not None, "a run without a time limit needs nobody to attend"
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
@@ -108,7 +110,7 @@ def _attend(scenario: Scenario, world: NamedWorld, task: Callable[..., Summary],
                 step = content
                 deadline = None if step is None else time.monotonic() + scenario.step_timeout_s
             elif what == "round":
-                watch(*content)
+                on_round(*content)
             elif what == "error":
                 raise content
             else:
@@ -154,14 +156,14 @@ def _work(sending: Connection, world: NamedWorld, task: Callable[..., Summary]) 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that attends
     register_world(world)
 
-    def watch(record: RoundRecord, was_logged: bool) -> None:
+    def on_round(record: RoundRecord, was_logged: bool) -> None:
         sending.send(("round", (record, was_logged)))
 
     def heartbeat(step: int | None) -> None:
         sending.send(("step", step))
 
     try:
-        sending.send(("end", task(watch=watch, heartbeat=heartbeat)))
+        sending.send(("end", task(on_round=on_round, heartbeat=heartbeat)))
     except BaseException as error:  # noqa: BLE001  it is raised again where the run was asked for
         sending.send(("error", _portable(error)))
 

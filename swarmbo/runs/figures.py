@@ -149,14 +149,29 @@ def is_drawn(path: Path, formats: Formats | None = None) -> bool:
         RunFolderError: If no run lies there, or it is damaged.
     """
     folder = RunFolder.open(path)
-    try:
-        drawn = msgspec.json.decode(folder.read_sealed(_NOTE), type=_Drawn)
-    except (FileNotFoundError, ValueError):
+    if (drawn := _noted(folder)) is None:
         return False
     if formats is not None and not drawn.is_as(formats):
         return False
     there = all((path / "figures" / name).is_file() for name in drawn.files)
     return there and drawn.records == len(folder.lines())
+
+
+def drawn_files(path: Path) -> list[Path]:
+    """The figures that were drawn of a run last, complete or not.
+
+    Raises:
+        RunFolderError: As ``is_drawn``.
+    """
+    drawn = _noted(RunFolder.open(path))
+    return [] if drawn is None else [path / "figures" / name for name in drawn.files]
+
+
+def _noted(folder: RunFolder) -> "_Drawn | None":
+    try:
+        return msgspec.json.decode(folder.read_sealed(_NOTE), type=_Drawn)
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _in_step(world: World, records: Sequence[RoundRecord]) -> World:

@@ -208,6 +208,12 @@ class RunFolder(StoredFiles):
             raise RunFolderError(f"{self.path / name}: cannot be read: {error.strerror}") from error
 
     def _log(self) -> LoggedLines:
+        log = self._log_before_damage()
+        if log.damage is not None:
+            raise RunFolderError(log.damage)
+        return log
+
+    def _log_before_damage(self) -> LoggedLines:
         return logged_lines(self._read("rounds.jsonl"), self._start, self.path / "rounds.jsonl")
 
     def lines(self) -> list[bytes]:
@@ -221,6 +227,11 @@ class RunFolder(StoredFiles):
     def records(self) -> list[RoundRecord]:
         """The rounds that were logged."""
         return [msgspec.json.decode(line, type=RoundRecord) for line in self.lines()]
+
+    def records_before_damage(self) -> tuple[list[RoundRecord], str | None]:
+        """The rounds before the first line of the log that was changed or damaged, and what is wrong with that."""
+        log = self._log_before_damage()
+        return [msgspec.json.decode(line, type=RoundRecord) for line in log.lines], log.damage
 
     def append(self, line: bytes, timing: Timing) -> None:
         """Log a round. When this returns, it is on the disk.

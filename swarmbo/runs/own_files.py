@@ -12,6 +12,7 @@ LOCK = ".lock"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 
 _FILES = ("rounds.jsonl", "timings.jsonl", "summary.json", "world.json", "world.npz", "checkpoint.json", "figures.json")
+_EXPORTS = ("measurements.csv", "measurements.parquet")
 _FIGURES = ("belief", "regret", "traffic", "variables", "factor_graph", "agents", "error_traffic")
 _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")
 
@@ -19,7 +20,7 @@ _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg"
 def own_files(run: Path) -> Iterator[Path]:
     """Every file that a run may have written into its folder but for its scenario and lock, be it there or not."""
     for end in ("", PARTIAL):
-        yield from (run / f"{name}{end}" for name in _FILES)
+        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS))
         yield from run.glob(CHECKPOINTS + end)
         yield from (run / "figures" / f"{name}{end}" for name in _DRAWN)
     yield run / (SCENARIO + PARTIAL)

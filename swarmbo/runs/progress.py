@@ -3,7 +3,7 @@
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -17,7 +17,9 @@ from rich.progress import (
 from rich.table import Column
 
 from swarmbo.records import RoundRecord, Traffic
-from swarmbo.runs.sweep import Outcome
+
+if TYPE_CHECKING:
+    from swarmbo.runs.sweep import Outcome
 
 
 class Progress:
@@ -44,7 +46,7 @@ class Progress:
         self._display.close()
 
     def show(self, record: RoundRecord, was_logged: bool) -> None:
-        """Show one round; a watcher of ``run`` and ``resume``."""
+        """Show one round; the ``on_round`` of ``run`` and ``resume``."""
         self._traffic += record.sharing
         if record.report is not None:
             self._traffic += record.report.traffic
@@ -73,8 +75,8 @@ class SweepProgress:
     ) -> None:
         self._display.close()
 
-    def show(self, outcome: Outcome) -> None:
-        """Show one run that ended; a watcher of ``sweep``."""
+    def show(self, outcome: "Outcome") -> None:
+        """Show one run that ended; the ``on_run`` of ``sweep``."""
         self._count += 1
         self._display.advance(self._count, f"{outcome.status}: {outcome.trial.out}")
         if outcome.status == "failed":
@@ -104,7 +106,8 @@ class _Display:
         self._bar_width = 24 if self._console.width > 80 else 8
         self._first: tuple[float, int] | None = None
         self._bar: RichProgress | None = None
-        if self._console.is_terminal and not quiet:
+        self._shown: Any = None  # in a notebook: the output that shows the bar, and is shown anew
+        if (self._console.is_terminal or self._console.is_jupyter) and not quiet:
             self._bar = RichProgress(
                 SpinnerColumn(),
                 TextColumn(noun, table_column=Column(no_wrap=True)),
@@ -118,17 +121,25 @@ class _Display:
             self._task = self._bar.add_task("", total=total)
 
     def open(self) -> None:
-        if self._bar is not None:
+        if self._bar is None:
+            return
+        if self._console.is_jupyter:  # a live display of rich would need ipywidgets there
+            from IPython.display import display  # pyright: ignore[reportMissingImports]
+
+            self._shown = display(self._bar, display_id=True)
+        else:
             self._bar.start()
 
     def close(self) -> None:
-        if self._bar is not None:
+        if self._bar is not None and self._shown is None:
             self._bar.stop()
 
     def advance(self, count: int, text: str) -> None:
         now = time.monotonic()
         if self._bar is not None:
             self._bar.update(self._task, completed=count, description=_fitted(text, self._room))
+            if self._shown is not None:
+                self._shown.update(self._bar)
         elif not self.quiet:
             left = ""
             if self._first is not None and count > self._first[1]:

@@ -40,42 +40,42 @@ class LoggedLines(msgspec.Struct, frozen=True):
         lines: Without their line ends and digests.
         length: Bytes that they take in the file; what follows was torn.
         digest: Of the last one, which that of the next goes on from; None in a log without digests.
+        damage: What is wrong with the line after them; None where they are all that was written.
     """
 
     lines: list[bytes]
     length: int
     digest: str | None
+    damage: str | None = None
 
 
 def logged_lines(text: bytes, start: str | None, path: Path) -> LoggedLines:
-    """The rounds of a log. A last line that was torn is left out.
+    """The rounds of a log, up to a line that was damaged or changed. A last line that was torn is left out.
 
     Args:
         text: Of the file.
         start: What the digests go on from; None for a run of an earlier version, whose lines have none.
         path: Of the file, for messages.
-
-    Raises:
-        RunFolderError: If a line before the last is damaged, or any was changed.
     """
     rows = text.split(b"\n")[:-1]
-    lines, length, last = list[bytes](), 0, start
+    lines, length, last, damage = list[bytes](), 0, start, None
     for number, row in enumerate(rows):
         sealed = read_seal(row, last or "")
         if sealed is not None and last is not None and not sealed.fits:
-            raise RunFolderError(
+            damage = (
                 f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
                 f"follows it, and `swarmbo resume {path.parent}` measures these rounds again"
             )
+            break
         line = row if sealed is None else sealed.text
         if (sealed is None) is not (last is None) or not _is_record(line, number):
-            if sealed is None and number == len(rows) - 1:
-                break  # torn, as by a power cut: it will be measured again
-            raise RunFolderError(f"{path}: line {number + 1} is not the record of round {number}")
+            if sealed is not None or number < len(rows) - 1:  # else torn, as by a power cut: it will be measured again
+                damage = f"{path}: line {number + 1} is not the record of round {number}"
+            break
         lines.append(line)
         length += len(row) + 1
         last = None if sealed is None else sealed.digest
-    return LoggedLines(lines, length, last)
+    return LoggedLines(lines, length, last, damage)
 
 
 def logged_timings(text: bytes, *, sealed: bool, path: Path) -> Iterator[Timing]:

@@ -28,7 +28,7 @@ from swarmbo.runs.world import Environment
 from swarmbo.runs.world_record import keep_world, read_world
 from swarmbo.team import Team
 
-Watcher = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
+OnRound = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
 
 
@@ -41,7 +41,7 @@ class Drive:
         folder: Where it is written down, and locked.
         env: The world, not yet reset.
         team: In it; it changes as it learns.
-        watch: Called after each round.
+        on_round: Called after each round.
         failures: Rounds whose step is known not to end, and why: it is not tried again.
         heartbeat: Told when a step of the world begins and when it has ended.
     """
@@ -50,7 +50,7 @@ class Drive:
     folder: RunFolder
     env: Environment
     team: Team
-    watch: Watcher
+    on_round: OnRound
     failures: Mapping[int, str]
     heartbeat: Heartbeat
 
@@ -121,7 +121,7 @@ def drive(given: Drive) -> Summary:
     # The log knows better: a step may have ended, and been logged, at the very moment when its process was ended.
     failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
     failures |= {record.round: record.failure for record in folder.records() if record.failure is not None}
-    run = _Run(scenario, folder, env, team, given.watch, failures, given.heartbeat, truth, logged)
+    run = _Run(scenario, folder, env, team, given.on_round, failures, given.heartbeat, truth, logged)
     keep_world(folder, scenario, team, infos, truth)
     moment = _begin(run, observations, infos, reset_seconds)
     while moment.record.round < scenario.rounds and env.agents:
@@ -166,7 +166,7 @@ def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any],
     learned = time.perf_counter()
     record = record_reset(team, infos, run.truth)
     recorded = time.perf_counter()
-    run.watch(record, _log(run, record, Timing(0, 0.0, reset_seconds, learned - began, recorded - learned)))
+    run.on_round(record, _log(run, record, Timing(0, 0.0, reset_seconds, learned - began, recorded - learned)))
     return _Moment(record, observations, infos, _state_of(env), 0)
 
 
@@ -190,7 +190,7 @@ def _round(run: _Run, moment: _Moment) -> _Moment:
     was_logged, state = _log(run, record, timing), _state_of(env)
     if not was_logged and state is not None:
         write_checkpoint(run.folder, Checkpoint(record.round, team.state_dict(), state))
-    run.watch(record, was_logged)
+    run.on_round(record, was_logged)
     if answer.failure is not None:
         return _Moment(record, dict.fromkeys(env.agents), {}, state, behind)
     return _Moment(record, {agent: answer.observations[agent] for agent in env.agents}, answer.infos, state, behind)

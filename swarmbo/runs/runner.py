@@ -4,7 +4,9 @@ Linear algebra runs on one thread: with more, the last bits of a product depend 
 was begun elsewhere would not resume to the same bytes. The matrices of a run are too small to gain from threads.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from swarmbo.runs.attended import attend
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
-from swarmbo.runs.rounds import Drive, Heartbeat, Watcher, drive, reset
+from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, reset
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary, read_summary
 from swarmbo.runs.trust import digests, require_trust, told_by_name
@@ -25,7 +27,7 @@ from swarmbo.team import Team
 
 
 def _ignore(record: RoundRecord, was_logged: bool) -> None:
-    """Watch nothing."""
+    """Tell nobody."""
 
 
 def _no_beat(step: int | None) -> None:
@@ -33,7 +35,13 @@ def _no_beat(step: int | None) -> None:
 
 
 def run(
-    scenario: Scenario, out: Path, *, force: bool = False, watch: Watcher = _ignore, trust: bool = False
+    scenario: Scenario,
+    out: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    on_round: OnRound = _ignore,
+    progress: bool = False,
+    trust: bool = False,
 ) -> Summary:
     """Run a scenario into a folder of its own.
 
@@ -45,7 +53,9 @@ def run(
             a plug-in, or by a class that can be imported.
         out: The folder; made if it is not there.
         force: Delete the run that lies there first, if there is one.
-        watch: Called after each round.
+        on_round: Called after each round with its record, and whether it was logged before. What it raises ends the
+            run, which can be resumed.
+        progress: Whether to show a bar on the terminal or in a notebook; plain lines where there is none.
         trust: Whether code of a user's own that the scenario names may be run.
 
     Returns:
@@ -57,21 +67,43 @@ def run(
         RunFolderError: If the folder holds something else, or another process writes to it.
     """
     require_trust(scenario, trust)
-    if RunFolder.holds_run(out) and not force and (summary := _ended(scenario, RunFolder.open(out))) is not None:
+    path = Path(out)
+    if RunFolder.holds_run(path) and not force and (summary := _ended(scenario, RunFolder.open(path))) is not None:
         return summary
-    if scenario.step_timeout_s is None:
-        return _run(scenario, out, force, trust, watch, {}, _no_beat)
-    return attend(scenario, partial(_run, scenario, out, force, trust), partial(_resume, out, trust), watch)
+    with _told(on_round, progress, scenario) as told:
+        if scenario.step_timeout_s is None:
+            return _run(scenario, path, force, trust, told, {}, _no_beat)
+        return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), told)
 
 
-def resume(out: Path, *, watch: Watcher = _ignore, trust: bool = False) -> Summary:
+@contextmanager
+def _told(on_round: OnRound, progress: bool, scenario: Scenario) -> Generator[OnRound]:
+    """A callback by round, which also shows the progress if that is wanted."""
+    if not progress:
+        yield on_round
+        return
+    from swarmbo.runs.progress import Progress  # late: takes time to import
+
+    with Progress(scenario.rounds) as shown:
+
+        def both(record: RoundRecord, was_logged: bool) -> None:
+            shown.show(record, was_logged)
+            on_round(record, was_logged)
+
+        yield both
+
+
+def resume(
+    out: str | os.PathLike[str], *, on_round: OnRound = _ignore, progress: bool = False, trust: bool = False
+) -> Summary:
     """Go on with a run that was interrupted, at whatever moment, as if it had never been.
 
     Rounds that were logged after the last checkpoint are run again and must come out equal to the byte.
 
     Args:
         out: The folder of the run.
-        watch: Called after each round, replayed ones included.
+        on_round: As of ``run``; replayed rounds are included.
+        progress: As of ``run``.
         trust: Whether code of a user's own that the scenario names may be run; it must be as it was.
 
     Returns:
@@ -83,16 +115,18 @@ def resume(out: Path, *, watch: Watcher = _ignore, trust: bool = False) -> Summa
         ConfigError: If it is not complete, and code is named without ``trust``.
         OwnCodeError: If code of a user's own raises.
     """
-    folder = RunFolder.open(out)
+    path = Path(out)
+    folder = RunFolder.open(path)
     scenario, summary = folder.scenario(), read_summary(folder)
     if summary is None or trust:
         require_trust(scenario, trust)
         folder.require_same_code(digests(scenario))
     if summary is not None:
         return summary
-    if scenario.step_timeout_s is None:
-        return _resume(out, trust, watch, {}, _no_beat)
-    return attend(scenario, partial(_resume, out, trust), partial(_resume, out, trust), watch)
+    with _told(on_round, progress, scenario) as told:
+        if scenario.step_timeout_s is None:
+            return _resume(path, trust, told, {}, _no_beat)
+        return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told)
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
@@ -141,7 +175,7 @@ def _run(
     out: Path,
     force: bool,
     trust: bool,
-    watch: Watcher,
+    on_round: OnRound,
     failures: Mapping[int, str],
     heartbeat: Heartbeat,
 ) -> Summary:
@@ -155,10 +189,10 @@ def _run(
                     return _existing(scenario, there)
                 there.clear()
             folder = RunFolder.create(out, scenario, digests(scenario))
-            return drive(Drive(scenario, folder, env, team, watch, failures, heartbeat))
+            return drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat))
 
 
-def _resume(out: Path, trust: bool, watch: Watcher, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
+def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
     with threadpool_limits(1, user_api="blas"), locked(out):
         folder = RunFolder.open(out)
         if (summary := read_summary(folder)) is not None:  # another process was quicker
@@ -166,7 +200,7 @@ def _resume(out: Path, trust: bool, watch: Watcher, failures: Mapping[int, str],
         scenario = folder.scenario()
         with told_by_name(scenario):
             env, team = assemble(scenario, trust)
-            return drive(Drive(scenario, folder, env, team, watch, failures, heartbeat))
+            return drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat))
 
 
 def _ended(scenario: Scenario, folder: RunFolder) -> Summary | None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from swarmbo.boundary.html import html_table
 from swarmbo.errors import RunFolderError
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, mean_regret, sharing_traffic, total_cost
 from swarmbo.metrics.by_goal import metrics_of
@@ -86,6 +87,12 @@ class Summary(msgspec.Struct, frozen=True):
     maximum_is: str = TRUE_MAXIMUM
     best_round: int | None = None
     worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
+
+    def _repr_html_(self) -> str:
+        """The closing table, for notebooks."""
+        from swarmbo.runs.report import report_rows  # late: it tells of summaries
+
+        return html_table(f"{self.name}, seed {self.seed}", report_rows(self))
 
 
 def summarise(

@@ -102,7 +102,7 @@ def setting_slug(overrides: Sequence[str]) -> str:
     return folder_name(",".join(overrides)) or "default"
 
 
-def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], None] | None = None) -> list[Outcome]:
+def sweep(trials: Sequence[Trial], jobs: int = 1, on_run: Callable[[Outcome], None] | None = None) -> list[Outcome]:
     """Run what is not done yet; resume what is half done.
 
     Trials run in processes of the sweep's own and, as every run, do their linear algebra on one thread; so results do
@@ -111,7 +111,7 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
     Args:
         trials: From ``plan``.
         jobs: Processes at a time, at least 1.
-        watch: Called when a trial ends, in the order in which they do.
+        on_run: Called when a trial ends, in the order in which they do.
 
     Returns:
         What became of each, in the order of the trials. A trial that fails does not stop the others, nor does a process
@@ -126,8 +126,8 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, watch: Callable[[Outcome], Non
 
     def keep(number: int, outcome: Outcome) -> None:
         outcomes[number] = outcome
-        if watch is not None:
-            watch(outcome)
+        if on_run is not None:
+            on_run(outcome)
 
     left: deque[int] = deque()
     for number, trial in enumerate(trials):

@@ -27,7 +27,10 @@ def test_python_of_the_page_on_data_runs(monkeypatch, tmp_path, capsys):
     names = names_after("docs/data.md")
     assert names["again"].n_data == 4
     assert not names["again"].pending
-    assert capsys.readouterr().out.startswith("2 1 1\n<Team of 2 agents in a field")
+    assert names["warm"].n_data == 12
+    out = capsys.readouterr().out
+    assert out.startswith("2 1 1\n<Team of 2 agents in a field")
+    assert "<Run of camel, seed 0, best " in out
 
 
 def test_python_of_the_page_on_scripting_runs(monkeypatch, capsys):

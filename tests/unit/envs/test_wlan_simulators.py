@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swarmbo.compare.report import report_rows
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.runs import run, scenario
 from swarmbo.runs.figures import draw_run
+from swarmbo.runs.report import report_rows
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, library, radio
 

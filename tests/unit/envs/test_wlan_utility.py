@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
-from swarmbo.compare.report import reference_table, report_rows
 from swarmbo.errors import ConfigError
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import reference_table, report_rows
 from swarmbo.runs.runner import run
 from swarmbo.runs.scenario import scenario_of
 from swarmbo_envs import wlan_power_v0

@@ -32,7 +32,7 @@ def runs(tmp_path, bump_scenario):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(bump_scenario(), tmp_path / "half", watch=stop)
+        run(bump_scenario(), tmp_path / "half", on_round=stop)
     return tmp_path / "half", tmp_path / "whole"
 
 

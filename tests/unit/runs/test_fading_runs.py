@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from swarmbo.compare.report import report_rows
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.figures import draw_run
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import report_rows
 from swarmbo.runs.scenario import scenario_of
 
 WALK = {
@@ -33,7 +33,7 @@ def test_a_run_that_stops_resumes_to_the_same_bytes_and_draws(tmp_path):
 
     summary = run(walking(), tmp_path / "whole")
     with pytest.raises(Stopped):
-        run(walking(), tmp_path / "cut", watch=stop)
+        run(walking(), tmp_path / "cut", on_round=stop)
     assert resume(tmp_path / "cut").best == summary.best
     whole, cut = ((tmp_path / name / "rounds.jsonl").read_bytes() for name in ("whole", "cut"))
     assert whole == cut

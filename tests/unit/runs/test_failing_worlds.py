@@ -10,12 +10,12 @@ import numpy as np
 import pettingzoo
 import pytest
 
-from swarmbo.compare.report import report_rows
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.rng import stream
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.attended import _Failed, _portable
 from swarmbo.runs.figures import _in_step, world_of
+from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import _ignore, _no_beat, _resume
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import _bound_memory, estimate
@@ -82,7 +82,7 @@ def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_
 
     mischief.steps = 0
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, tmp_path / "half", watch=stop)
+        run(scenario, tmp_path / "half", on_round=stop)
     mischief.raises = lambda steps: None
     resume(tmp_path / "half")
     assert log(tmp_path / "half") == log(tmp_path / "whole")
@@ -218,7 +218,7 @@ def hanging(tmp_path, monkeypatch):
 def test_a_step_that_hangs_and_one_that_ends_its_process_are_recorded_and_the_run_goes_on(tmp_path, hanging):
     watched = []
     scenario = hanging(hangs=2, exits=3)
-    summary = run(scenario, tmp_path / "run", watch=lambda record, was_logged: watched.append(record.round))
+    summary = run(scenario, tmp_path / "run", on_round=lambda record, was_logged: watched.append(record.round))
     records = RunFolder(tmp_path / "run").records()
     assert [record.round for record in records] == sorted(set(watched)) == list(range(6))
     assert records[2].failure == "no answer within 3 s"
@@ -271,7 +271,7 @@ def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_say
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, tmp_path / "half", watch=stop)
+        run(scenario, tmp_path / "half", on_round=stop)
     _resume(tmp_path / "half", False, _ignore, {2: "no answer within 3 s"}, _no_beat)
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 

@@ -12,7 +12,6 @@ from rich.console import Console
 import swarmbo as sb
 from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.compare import compare, read_report
-from swarmbo.compare.report import report_rows, report_table
 from swarmbo.data import Dataset
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.graph import FactorGraph
@@ -23,6 +22,7 @@ from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.joint_recording import evaluation_of
+from swarmbo.runs.report import report_rows, report_table
 from swarmbo.runs.runner import assemble, check
 from swarmbo.runs.scenario import available, scenario_of
 from swarmbo.runs.scopes_in_use import ScopeInUse
@@ -183,7 +183,7 @@ def test_a_run_that_stops_after_any_round_resumes_to_the_same_bytes(done, tmp_pa
 
         there = tmp_path / str(last)
         with pytest.raises(Stopped):
-            run(wanted, there, watch=stop)
+            run(wanted, there, on_round=stop)
         resume(there)
         assert (there / "rounds.jsonl").read_bytes() == whole
 

@@ -139,7 +139,7 @@ def test_a_run_deletes_no_checkpoint_but_its_own(tmp_path, bump_scenario):
         if record.round == 1:
             (tmp_path / "run" / "checkpoint-best.npz").write_text("mine")
 
-    run(bump_scenario(rounds=3), tmp_path / "run", watch=keep_a_copy)
+    run(bump_scenario(rounds=3), tmp_path / "run", on_round=keep_a_copy)
     checkpoints = {path.name for path in (tmp_path / "run").glob("checkpoint-*.npz")}
     assert checkpoints == {"checkpoint-000003.npz", "checkpoint-best.npz"}
 

@@ -160,7 +160,7 @@ def test_a_run_that_its_world_stopped_goes_on_as_if_it_had_not(crashed, keeps_st
     assert whole.startswith(log(folder))
     assert len(RunFolder(folder).records()) == 4
     watched = []
-    resume(folder, watch=lambda record, was_logged: watched.append((record.round, was_logged)))
+    resume(folder, on_round=lambda record, was_logged: watched.append((record.round, was_logged)))
     assert log(folder) == whole
     replayed = [] if keeps_state else [(n, True) for n in range(4)]
     assert watched == [*replayed, (4, False), (5, False), (6, False)]
@@ -174,7 +174,7 @@ def test_rounds_after_an_old_checkpoint_are_run_again_and_held_against_the_log(t
     for name in ("rounds.jsonl", "timings.jsonl"):  # the log of the whole run beside the checkpoint of its third round
         shutil.copy(folder / name, old / name)
     watched = []
-    resume(old, watch=lambda record, was_logged: watched.append((record.round, was_logged)))
+    resume(old, on_round=lambda record, was_logged: watched.append((record.round, was_logged)))
     assert watched == [(4, True), (5, True), (6, True)]
     assert log(old) == whole
 
@@ -183,7 +183,7 @@ def test_without_a_checkpoint_the_run_starts_over_and_checks_every_logged_line(c
     folder, whole = crashed()
     (folder / "checkpoint.json").unlink()
     watched = []
-    resume(folder, watch=lambda record, was_logged: watched.append((record.round, was_logged)))
+    resume(folder, on_round=lambda record, was_logged: watched.append((record.round, was_logged)))
     assert watched == [(n, n < 4) for n in range(7)]
     assert log(folder) == whole
 

@@ -7,7 +7,6 @@ import pytest
 from swarmbo.compare import Comparison, ComparisonRow, compare, figure
 from swarmbo.compare.comparison import ScoreTrace
 from swarmbo.compare.figure import draw_comparison
-from swarmbo.compare.report import quantity, read_report, report_rows
 from swarmbo.compare.statistics import PairedDifference
 from swarmbo.compare.table import comparison_tables
 from swarmbo.metrics import declined, level_f1, score_round, total_cost
@@ -17,6 +16,7 @@ from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.progress import round_text
+from swarmbo.runs.report import quantity, read_report, report_rows
 from swarmbo.runs.scenario import available
 from swarmbo_envs import sensor_field_v0
 

@@ -87,9 +87,9 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(trials[0].scenario, half, watch=stop)
+        run(trials[0].scenario, half, on_round=stop)
     watched = []
-    outcomes = sweep(trials, jobs=2, watch=watched.append)
+    outcomes = sweep(trials, jobs=2, on_run=watched.append)
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
         outcome.message for outcome in outcomes
     ]
@@ -123,7 +123,7 @@ def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_p
     killer = threading.Thread(target=kill_in_mid_run)
     killer.start()
     watched = []
-    outcomes = sweep([first, killed, last], watch=watched.append)
+    outcomes = sweep([first, killed, last], on_run=watched.append)
     killer.join()
     assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
     assert watched == outcomes
@@ -142,7 +142,7 @@ def test_a_process_that_is_killed_between_two_trials_fails_none(tmp_path, small)
             time.sleep(1.0)  # the pool takes notice
 
     trials = plan(small, 2, ["rounds=1"], tmp_path)
-    assert [outcome.status for outcome in sweep(trials, watch=kill_once)] == ["done", "done"]
+    assert [outcome.status for outcome in sweep(trials, on_run=kill_once)] == ["done", "done"]
 
 
 HELD = """
@@ -158,7 +158,7 @@ def hold(out, record, was_logged):
         time.sleep(0.002)
 
 def execute_when_told(trial):
-    module.run = partial(run, watch=partial(hold, trial.out))
+    module.run = partial(run, on_round=partial(hold, trial.out))
     return execute(trial)
 """
 
@@ -186,7 +186,7 @@ def test_a_trial_beside_one_whose_process_is_killed_goes_on(tmp_path, small, mon
 
     killer = threading.Thread(target=kill_one_in_mid_run)
     killer.start()
-    outcomes = sweep(trials, jobs=2, watch=go_once_one_has_failed)
+    outcomes = sweep(trials, jobs=2, on_run=go_once_one_has_failed)
     killer.join()
     assert watched == ["failed", "done"]
     assert sorted(len(RunFolder(outcome.trial.out).records()) for outcome in outcomes) == [1, 5]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import Views
-from swarmbo.compare.report import read_report, report_rows
 from swarmbo.metrics import map_rmse
 from swarmbo.plotting import agent_maps, agent_maps_figure
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import read_report, report_rows
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.views import views_of
 
@@ -145,7 +145,7 @@ def test_an_interrupted_run_is_drawn_at_its_checkpoint_and_goes_on_to_the_same_b
         raise Stop
 
     with pytest.raises(Stop):
-        run(scenario, tmp_path / "run", watch=stops)
+        run(scenario, tmp_path / "run", on_round=stops)
     if stopped_before_checkpoint:  # of round 3, which is logged
         with monkeypatch.context() as patch:
             patch.setattr("swarmbo.runs.rounds.write_checkpoint", fails)
@@ -163,7 +163,7 @@ def test_an_interrupted_run_is_drawn_at_its_checkpoint_and_goes_on_to_the_same_b
 def test_without_a_checkpoint_the_figure_says_what_is_missing(done, tmp_path, monkeypatch):
     scenario, *_ = done
     with pytest.raises(Stop):
-        run(scenario, tmp_path / "run", watch=lambda record, was_logged: (_ for _ in ()).throw(Stop))
+        run(scenario, tmp_path / "run", on_round=lambda record, was_logged: (_ for _ in ()).throw(Stop))
     assert views_of(RunFolder(tmp_path / "run")) is None  # round 0 has none
     figure = drawn(tmp_path / "run", monkeypatch)
     logged = RunFolder(tmp_path / "run").records()[0].score.view_rmse

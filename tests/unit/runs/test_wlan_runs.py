@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from swarmbo.compare.report import read_report, reference_table
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import read_report, reference_table
 from swarmbo.runs.runner import resume, run
 from swarmbo.runs.scenario import load, scenario_of
 from swarmbo_envs import wlan_power_v0
@@ -90,7 +90,7 @@ def test_a_run_among_changing_users_goes_on_after_an_interruption_as_if_there_wa
             raise Cut
 
     with pytest.raises(Cut):
-        run(scenario, tmp_path / "cut", watch=cut)
+        run(scenario, tmp_path / "cut", on_round=cut)
     resume(tmp_path / "cut")
     whole, again = ((tmp_path / name / "rounds.jsonl").read_bytes() for name in ("whole", "cut"))
     assert whole == again

@@ -1,0 +1,226 @@
+"""A run that was made, complete or not: what it was, what came of it, and its figures."""
+
+import os
+import warnings
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any, overload
+
+from swarmbo.boundary.html import html_table
+from swarmbo.errors import ConfigError, DataWarning, RunFolderError
+from swarmbo.records import Recommendation, RoundRecord
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import report_rows
+from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.summary import Summary, read_summary
+from swarmbo.runs.table import Columns, measurements, to_frame
+from swarmbo.runs.world_record import WorldRecord, read_world
+
+_MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # what a page can show
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures(Sequence[Path]):
+    """Files of figures, which notebooks show.
+
+    Args:
+        paths: Of the files.
+    """
+
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Path]: ...
+
+    def __getitem__(self, index: int | slice) -> Path | Sequence[Path]:
+        return self.paths[index]
+
+    def _repr_html_(self) -> str:
+        """Those that a page can show, as part of it; of others the names."""
+        return "".join(_shown(path) for path in self.paths)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run as it lies in its folder. What is asked for is read once: load it again to see what came since.
+
+    Args:
+        folder: Where it lies.
+
+    Example:
+        >>> import tempfile
+        >>> import swarmbo as sb
+        >>> from swarmbo.runs import load, run
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = run(load("camel", ["rounds=2"]), folder)
+        ...     done = sb.load_run(folder)
+        ...     done.is_complete, done.scenario.rounds, len(done.records), list(done.table())[6:9]
+        (True, 2, 3, ['x0', 'x1', 'value'])
+    """
+
+    folder: RunFolder
+
+    @property
+    def path(self) -> Path:
+        """Of the folder."""
+        return self.folder.path
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """What was run.
+
+        Raises:
+            RunFolderError: If it was changed or damaged; so do all that follow of what they read.
+        """
+        return self.folder.scenario()
+
+    @cached_property
+    def world(self) -> WorldRecord:
+        """Its world: bounds, agents, variables, and the maximum where it is known."""
+        return read_world(self.folder)
+
+    @cached_property
+    def records(self) -> list[RoundRecord]:
+        """The rounds that were logged, that of the reset first."""
+        records, damage = self._logged
+        if damage is not None:
+            raise RunFolderError(damage)
+        return records
+
+    @cached_property
+    def _logged(self) -> tuple[list[RoundRecord], str | None]:
+        return self.folder.records_before_damage()
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """What came of it; None while it is not complete."""
+        return read_summary(self.folder)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all its rounds were run."""
+        return self.summary is not None
+
+    @property
+    def best(self) -> Recommendation | None:
+        """The largest measurement so far, and where; None while there is none."""
+        return self.records[-1].best if self.records else None
+
+    @property
+    def recommendation(self) -> Recommendation | None:
+        """Where the team held the maximum to be after the last round that was logged."""
+        return self.records[-1].recommendation if self.records else None
+
+    def table(self) -> Columns:
+        """A row for each measurement, as cells by column; ``swarmbo.runs.table.measurements`` says which there are.
+
+        A team's ``attach`` takes it as it is.
+
+        Warns:
+            DataWarning: If the log is damaged; the table has the rounds before that.
+        """
+        records, damage = self._logged
+        if damage is not None:
+            told = f"{damage}; the table has the {len(records)} rounds before it"
+            warnings.warn(told, DataWarning, stacklevel=2)
+        return measurements(records, self.world, self.scenario)
+
+    def to_dataframe(self) -> Any:
+        """The same as a ``pandas.DataFrame``.
+
+        Raises:
+            ConfigError: If pandas is not installed.
+        """
+        return to_frame(self.table())
+
+    def plot(self, *names: str) -> Pictures:
+        """The figures of the run, which a notebook shows; drawn first where they are not there yet.
+
+        Args:
+            names: Which of them: ``regret``, ``belief``, ``run`` (the animation), …; by default all but the animation.
+
+        Raises:
+            RunFolderError: If they cannot be drawn or written.
+            ConfigError: If there is no figure of a name.
+        """
+        from swarmbo.runs.figures import draw_run, drawn_files, is_drawn  # late: matplotlib takes time to import
+
+        if not is_drawn(self.path):
+            draw_run(self.path)
+        files = {path.stem: path for path in drawn_files(self.path)}
+        if strangers := [name for name in names if name not in files]:
+            raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(files) or 'none: no round is logged'}")
+        return Pictures(tuple(files[name] for name in names or [name for name in files if name != "run"]))
+
+    def __repr__(self) -> str:
+        """What it is and how far, in one line."""
+        best = "" if self.best is None else f", best {self.best.mean:.6g}"
+        return f"<{self._title}{best}; {self.path}>"
+
+    def _repr_html_(self) -> str:
+        """The closing table, for notebooks; of a run that is not complete how far it is."""
+        if self.summary is not None:
+            return html_table(self._title, report_rows(self.summary))
+        best = "none" if self.best is None else f"{self.best.mean:.6g}"
+        return html_table(self._title, [("best measurement", best), ("folder", self.path)])
+
+    @property
+    def _title(self) -> str:
+        scenario = self.scenario
+        done = "" if self.is_complete else f", {max(len(self.records) - 1, 0)} of {scenario.rounds} rounds"
+        return f"Run of {scenario.name}, seed {scenario.seed}{done}"
+
+
+def load_run(path: str | os.PathLike[str]) -> Run:
+    """A run from its folder, complete or not; nothing of it is run again, and no code that it names.
+
+    Args:
+        path: Of the folder.
+
+    Raises:
+        RunFolderError: If no run lies there.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> try:
+        ...     sb.load_run("runs/none")
+        ... except sb.SwarmboError as error:
+        ...     print(error)
+        runs/none: no such folder; wanted the folder of a run
+    """
+    return Run(RunFolder.open(Path(path)))
+
+
+def find_runs(paths: Iterable[Path]) -> list[Path]:
+    """Run folders at or below some folders, in the order given, then by name.
+
+    Raises:
+        RunFolderError: If a folder is missing, or none of them holds a run.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise RunFolderError(f"{path}: no such folder; wanted folders of runs")
+        below = sorted(file.parent for file in path.rglob("scenario.toml"))
+        found.update(dict.fromkeys(run.resolve() for run in below))
+    if not found:
+        raise RunFolderError(f"no run lies in {', '.join(map(str, paths))}; wanted folders of runs")
+    return list(found)
+
+
+def _shown(path: Path) -> str:
+    media = _MEDIA.get(path.suffix)
+    if media is None:
+        return f"<p>{escape(str(path))}</p>"
+    content = b64encode(path.read_bytes()).decode()
+    return f'<img alt="{escape(path.stem)}" style="max-width:100%" src="data:{media};base64,{content}">'

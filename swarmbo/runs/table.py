@@ -1,0 +1,154 @@
+"""A run as one tidy table: a row for each measurement."""
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swarmbo.boundary.extras import needed
+from swarmbo.boundary.files import replacing
+from swarmbo.deciding.rows import place_names
+from swarmbo.records import Evaluation, RoundRecord, Sample
+from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.world_record import WorldRecord
+
+Columns = dict[str, list[Any]]  # cells by column, None where there is none
+
+_WHOLE = ("seed", "round")
+_TEXTS = ("run", "scenario", "query", "agent", "factor", "status")
+_BEFORE, _AFTER = (
+    ("scenario", "seed", "round", "query", "agent", "factor"),
+    ("value", "noise_std", "status", "predicted_mean", "predicted_std", "cost", "distance"),
+)
+
+
+def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: Scenario) -> Columns:
+    """The table of a run.
+
+    In a field a row is what one agent measured in one round; an agent that declined has none. Where agents set the
+    variables of one function, it is the outcome of one factor where factors are told, and else that of the sum.
+
+    Args:
+        records: The rounds that were logged.
+        world: Of the run.
+        scenario: Of the run.
+
+    Returns:
+        ``scenario``, ``seed``, ``round`` (0 is the reset), ``query``; ``agent`` who measured, or owns the factor;
+        ``factor``, of a function; a column for each variable, in a field ``x``, ``y`` and ``z``, or ``x0``, ``x1``, …;
+        ``value``, ``noise_std`` where it is known, ``status`` (``ok`` or ``failed``), what the team predicted before,
+        ``cost`` and ``distance``.
+        A variable that is called as another column is ``point.<name>``.
+    """
+    names = tuple(world.variables) or place_names(len(world.low))
+    axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        common = {"scenario": scenario.name, "seed": scenario.seed, "round": record.round, "query": record.query}
+        found = _of_field(record) if record.joint is None else _of_function(record, record.joint, world)
+        for place, row in found:
+            rows.append({**common, **dict(zip(axes.values(), place, strict=False)), **row})
+    return {name: [row.get(name) for row in rows] for name in (*_BEFORE, *axes.values(), *_AFTER)}
+
+
+def _of_field(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
+    return [
+        (s.location, {"agent": s.agent, **_outcome(s.measurement, s.noise_std), **_prediction(s), **_effort(s)})
+        for s in record.samples
+        if not s.declined
+    ]
+
+
+def _of_function(
+    record: RoundRecord, joint: Evaluation, world: WorldRecord
+) -> list[tuple[list[float], dict[str, Any]]]:
+    if joint.factors is None:
+        cost = sum(sample.cost for sample in record.samples)
+        return [
+            (joint.location, {**_outcome(joint.measurement, joint.known_noise), **_prediction(joint), "cost": cost})
+        ]
+    owners, noise = world.owners or {}, joint.noise_std if isinstance(joint.noise_std, dict) else {}
+    return [
+        (joint.location, {"agent": owners.get(factor), "factor": factor, **_outcome(value, noise.get(factor))})
+        for factor, value in joint.factors.items()
+    ]
+
+
+def _outcome(value: float | None, noise_std: object) -> dict[str, Any]:
+    is_known = isinstance(noise_std, float | int) and noise_std == noise_std
+    return {"value": value, "noise_std": noise_std if is_known else None, "status": "failed" if value is None else "ok"}
+
+
+def _prediction(of: Sample | Evaluation) -> dict[str, Any]:
+    return {"predicted_mean": of.mean, "predicted_std": of.std}
+
+
+def _effort(sample: Sample) -> dict[str, Any]:
+    return {"cost": sample.cost, "distance": sample.distance}
+
+
+def stacked(tables: Mapping[str, Columns]) -> Columns:
+    """Tables of several runs as one, with the name of each in the column ``run``.
+
+    Example:
+        >>> stacked({"a": {"x": [1.0]}, "b": {"y": [2.0, 3.0]}})
+        {'run': ['a', 'b', 'b'], 'x': [1.0, None, None], 'y': [None, 2.0, 3.0]}
+    """
+    names = dict.fromkeys(name for table in tables.values() for name in table)
+    lengths = {run: len(next(iter(table.values()))) for run, table in tables.items()}
+    out: Columns = {"run": [run for run, length in lengths.items() for _ in range(length)]}
+    for name in names:
+        out[name] = [cell for run, table in tables.items() for cell in table.get(name, [None] * lengths[run])]
+    return out
+
+
+def to_frame(table: Columns) -> Any:
+    """The table as a ``pandas.DataFrame``.
+
+    Raises:
+        ConfigError: If pandas is not installed.
+    """
+    pandas = needed("pandas", "pandas", "to_dataframe()")
+    return pandas.DataFrame({name: _typed(name, cells) for name, cells in table.items()})
+
+
+def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:
+    """Write the table as CSV, whole or not at all; cells without anything are empty, numbers come back to the bit."""
+    with replacing(Path(path)) as raw:
+        text = TextIOWrapper(raw, encoding="utf-8", newline="")
+        write_rows(table, text)
+        text.flush()
+        text.detach()
+
+
+def write_rows(table: Columns, file: Any) -> None:
+    """Write the table as CSV into an open text file."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+
+
+def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
+    """Write the table as Parquet, whole or not at all.
+
+    Raises:
+        ConfigError: If pyarrow is not installed.
+    """
+    arrow = needed("pyarrow", "pandas", "Parquet")
+    parquet = needed("pyarrow.parquet", "pandas", "Parquet")
+    types = {"text": arrow.string(), "whole": arrow.int64(), "number": arrow.float64()}
+    arrays = {name: arrow.array(cells, types[_kind(name)]) for name, cells in table.items()}
+    with replacing(Path(path)) as file:
+        parquet.write_table(arrow.table(arrays), file)
+
+
+def _kind(name: str) -> str:
+    return "text" if name in _TEXTS else "whole" if name in _WHOLE else "number"
+
+
+def _typed(name: str, cells: list[Any]) -> Any:
+    return np.array(cells, dtype=float) if _kind(name) == "number" else cells

@@ -1,0 +1,331 @@
+"""A run that was made, read back: its records, its table, and what notebooks show of it."""
+
+import builtins
+import csv
+import importlib
+import shutil
+import sys
+
+import msgspec
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import swarmbo as sb
+from swarmbo.cli import app
+from swarmbo.errors import ConfigError, DataWarning, RunFolderError
+from swarmbo.runs import RunFolder, load, resume, run
+from swarmbo.runs.table import measurements, to_frame, write_csv
+
+WORLDS = {
+    "robots": ("robots", ["rounds=2", "environment.robots=2"]),
+    "powell": ("powell", ["rounds=2"]),
+    "wlan": ("wlan", ["rounds=2", "environment.topology={generated={access_points=4,users=8}}"]),
+    "field": ("field-plume", ["rounds=2", "environment.sensors=4"]),
+    "totals": ("camel", ["rounds=3"]),
+}
+
+
+def small(name):
+    source, overrides = WORLDS[name]
+    return load(source, overrides)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """Short runs of each kind of world, made once."""
+    made = {}
+
+    def of(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp("runs") / name
+            run(small(name), made[name])
+        return made[name]
+
+    return of
+
+
+def rows(table):
+    return [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
+
+
+@pytest.mark.parametrize("name", ["robots", "field"])
+def test_a_row_is_what_one_agent_measured(done, name):
+    loaded = sb.load_run(done(name))
+    expected = [
+        (record.round, sample.agent, sample.location, sample.measurement, sample.cost, record.query)
+        for record in RunFolder.open(done(name)).records()
+        for sample in record.samples
+        if not sample.declined
+    ]
+    assert len(expected) >= 4
+    told = [(r["round"], r["agent"], [r["x"], r["y"]], r["value"], r["cost"], r["query"]) for r in rows(loaded.table())]
+    assert told == expected
+    assert set(loaded.table()["status"]) <= {"ok", "failed"}
+
+
+@pytest.mark.parametrize("name", ["wlan", "powell"])
+def test_a_row_is_the_outcome_of_one_factor_where_these_are_told(done, name):
+    loaded = sb.load_run(done(name))
+    world, table = loaded.world, rows(loaded.table())
+    expected = [
+        (record.round, factor, value, dict(zip(world.variables, record.joint.location, strict=True)))
+        for record in loaded.records[1:]
+        for factor, value in record.joint.factors.items()
+    ]
+    assert [(r["round"], r["factor"], r["value"], {v: r[v] for v in world.variables}) for r in table] == expected
+    assert all(row["agent"] == world.owners[row["factor"]] for row in table)
+
+
+def test_a_row_is_the_total_where_nothing_else_is_told(done, tmp_path):
+    def plain(x, y):
+        return -((x - 0.3) ** 2) - y**2
+
+    loaded = sb.load_run(done("totals"))
+    assert [row["round"] for row in rows(loaded.table())] == [1, 2, 3] or loaded.world.owners
+    totals = list(loaded.records[1:])
+    bare = [_without_factors(record) for record in totals]
+    table = rows(measurements(bare, loaded.world, loaded.scenario))
+    assert [row["value"] for row in table] == [record.joint.measurement for record in totals]
+    assert all(row["factor"] is None and row["agent"] is None for row in table)
+
+
+def _without_factors(record):
+    return msgspec.structs.replace(record, joint=msgspec.structs.replace(record.joint, factors=None))
+
+
+def test_what_failed_has_a_row_and_no_value(tmp_path, mischief, bump_scenario):
+    mischief.fails = lambda agent, number: agent == "agent_1" and number == 2
+    run(bump_scenario(rounds=3), tmp_path / "run")
+    table = rows(sb.load_run(tmp_path / "run").table())
+    assert [(r["round"], r["agent"]) for r in table if r["status"] == "failed"] == [(2, "agent_1")]
+    assert [r["value"] is None for r in table] == [r["status"] == "failed" for r in table]
+    mischief.fails, mischief.raises = (
+        (lambda agent, number: False),
+        lambda number: ValueError("x") if number == 2 else None,
+    )
+    mischief.steps = 0
+    run(bump_scenario(rounds=3), tmp_path / "other")
+    table = rows(sb.load_run(tmp_path / "other").table())
+    assert [(r["round"], r["status"]) for r in table if r["round"] == 2] == [(2, "failed")] * 2
+
+
+def test_noise_that_is_known_has_a_column(done):
+    loaded = sb.load_run(done("robots"))
+    assert set(loaded.table()["noise_std"]) == {None}
+    first = loaded.records[1]
+    noisy = [msgspec.structs.replace(sample, noise_std=0.5) for sample in first.samples]
+    record = msgspec.structs.replace(first, samples=noisy)
+    assert measurements([record], loaded.world, loaded.scenario)["noise_std"] == [0.5] * len(noisy)
+    loaded = sb.load_run(done("wlan"))
+    joint = msgspec.structs.replace(loaded.records[1].joint, noise_std={"capacity_1": 2.0})
+    record = msgspec.structs.replace(loaded.records[1], joint=joint)
+    table = measurements([record], loaded.world, loaded.scenario)
+    assert dict(zip(table["factor"], table["noise_std"], strict=True))["capacity_1"] == 2.0
+    assert table["noise_std"].count(None) == len(table["factor"]) - 1
+
+
+def test_a_team_is_taught_by_the_table_of_a_run(done, tmp_path):
+    loaded = sb.load_run(done("wlan"))
+    graph = sb.FactorGraph.from_scopes(loaded.world.scopes, owners=loaded.world.owners)
+    bounds = dict(zip(loaded.world.variables, zip(loaded.world.low, loaded.world.high, strict=True), strict=True))
+    write_csv(loaded.table(), tmp_path / "rows.csv")
+    forms = [loaded.table(), tmp_path / "rows.csv"]
+    forms += [loaded.to_dataframe()] if importlib.util.find_spec("pandas") else []
+    for table in forms:
+        team = sb.Team(graph, bounds, outcomes="per-factor")
+        team.attach(table)
+        told = [{f: row[n] for n, f in enumerate(graph.factors)} for row in team.history.factors.tolist()]
+        assert told == [record.joint.factors for record in loaded.records[1:]]
+    field = sb.load_run(done("robots"))
+    team = sb.Team.for_field(field.world.agents, field.world.low, field.world.high)
+    team.attach(field.table())
+    assert team.n_data == 6
+
+
+def test_a_run_that_is_not_complete_is_read_as_far_as_it_is(tmp_path, bump_scenario):
+    def stop(record, was_logged):
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(bump_scenario(), tmp_path / "half", on_round=stop)
+    half = sb.load_run(tmp_path / "half")
+    assert half.summary is None
+    assert not half.is_complete
+    assert "2 of 4 rounds" in repr(half)
+    assert "2 of 4 rounds" in half._repr_html_()
+    assert max(half.table()["round"]) == 2
+    with (tmp_path / "half" / "rounds.jsonl").open("ab") as log:
+        log.write(b'{"round": 3, "sam')  # torn
+    assert sb.load_run(tmp_path / "half").table() == half.table()
+    resume(tmp_path / "half")
+    whole = sb.load_run(str(tmp_path / "half"))
+    assert whole.is_complete
+    assert whole.best == whole.summary.best
+    assert rows(whole.table())[:6] == rows(half.table())
+
+
+@pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
+def test_of_a_damaged_log_the_rounds_before_are_told_with_a_warning(tmp_path, bump_scenario):
+    run(bump_scenario(), tmp_path / "run")
+    log = tmp_path / "run" / "rounds.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:3], lines[3].replace(b"0.", b"1.", 1), *lines[4:]]))
+    damaged = sb.load_run(tmp_path / "run")
+    with pytest.raises(RunFolderError, match="line 4 was changed or damaged"):
+        _ = damaged.records
+    with pytest.warns(DataWarning, match=r"line 4 was changed or damaged.*has the 3 rounds before it"):
+        table = damaged.table()
+    assert max(table["round"]) == 2
+    told = CliRunner().invoke(app, ["export", str(tmp_path / "run")])
+    assert told.exit_code == 0
+    assert "line 4 was changed" in told.stderr
+    assert len(told.stderr.strip().splitlines()) == 1
+    with pytest.raises(RunFolderError, match="no such folder"):
+        sb.load_run(tmp_path / "none")
+
+
+def test_every_number_comes_back_from_csv_to_the_bit(done, tmp_path):
+    for name in ("robots", "wlan"):
+        table = sb.load_run(done(name)).table()
+        told = CliRunner().invoke(app, ["export", str(done(name)), str(tmp_path / "t.csv"), "--csv"])
+        assert told.stdout.strip() == str(tmp_path / "t.csv")
+        with (tmp_path / "t.csv").open(newline="") as file:
+            back = list(csv.DictReader(file))
+        assert [row["value"] for row in back] == [str(value) for value in table["value"]]
+        assert [float(row["value"]) for row in back] == table["value"]
+    assert CliRunner().invoke(app, ["export", str(done("wlan")), "-"]).stdout == (tmp_path / "t.csv").read_text()
+
+
+def test_runs_below_a_folder_are_one_table(done, tmp_path):
+    for name in ("robots", "totals"):
+        shutil.copytree(done(name), tmp_path / "sweep" / name / "seed-000")
+    told = CliRunner().invoke(app, ["export", str(tmp_path / "sweep")])
+    assert told.exit_code == 0, told.output
+    with (tmp_path / "sweep" / "measurements.csv").open(newline="") as file:
+        back = list(csv.DictReader(file))
+    assert {row["run"] for row in back} == {"robots/seed-000", "totals/seed-000"}
+    tables = [sb.load_run(done(name)).table() for name in ("robots", "totals")]
+    assert len(back) == sum(len(table["value"]) for table in tables)
+
+
+def test_a_new_run_takes_the_tables_of_the_old_one_away(tmp_path, bump_scenario):
+    run(bump_scenario(), tmp_path / "run")
+    assert CliRunner().invoke(app, ["export", str(tmp_path / "run")]).exit_code == 0
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    run(bump_scenario(seed=3), tmp_path / "run", force=True)
+    assert not (tmp_path / "run" / "measurements.csv").exists()
+    assert (tmp_path / "run" / "notes.txt").exists()
+
+
+def test_frames_and_parquet_have_types(done, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = sb.load_run(done("robots")).table()
+    frame = sb.load_run(done("robots")).to_dataframe()
+    assert frame["value"].tolist() == table["value"]
+    assert frame["predicted_mean"].dtype == frame["value"].dtype == float
+    told = CliRunner().invoke(app, ["export", str(done("robots")), "--parquet"])
+    assert told.exit_code == 0, told.output
+    again = pandas.read_parquet(done("robots") / "measurements.parquet")
+    assert list(again.columns) == list(table)
+    assert again["value"].tolist() == table["value"]
+    assert np.isnan(again["predicted_mean"][0])
+    empty = to_frame({name: [] for name in table})
+    assert list(empty.columns) == list(table)
+
+
+def test_what_is_not_installed_is_missed_in_one_line(done, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        ConfigError, match=r"to_dataframe\(\) needs the package 'pandas'.*pip install swarmbo\[pandas\]"
+    ):
+        sb.load_run(done("robots")).to_dataframe()
+    told = CliRunner().invoke(app, ["export", str(done("robots")), str(tmp_path / "t.parquet")])
+    assert told.exit_code == 2
+    assert "Parquet needs the package 'pyarrow'" in told.stderr
+    assert not list(tmp_path.iterdir())
+    assert CliRunner().invoke(app, ["export", str(done("robots")), str(tmp_path / "t.csv")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--csv", "--parquet"], "wanted one of them"),
+        (["-", "--parquet"], "wanted a file"),
+        (["no/such/t.csv"], "No such file"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_in_one_line(done, arguments, message):
+    told = CliRunner().invoke(app, ["export", str(done("robots")), *arguments])
+    assert told.exit_code == 2
+    assert message in told.stderr
+    assert len(told.stderr.strip().splitlines()) == 1
+
+
+def test_a_notebook_shows_the_closing_table_and_the_figures(done, tmp_path):
+    from tests.unit.test_notebooks import Checked
+
+    path = tmp_path / "run"
+    shutil.copytree(done("totals"), path)
+    loaded = sb.load_run(path)
+    shown = Checked(loaded._repr_html_())
+    assert [row[0] for row in shown.rows][:2] == ["best measurement", "recommendation"]
+    assert Checked(loaded.summary._repr_html_()).rows == shown.rows
+    pictures = loaded.plot("regret")
+    assert [file.name for file in pictures] == ["regret.png"]
+    assert pictures._repr_html_().startswith(
+        '<img alt="regret" style="max-width:100%" src="data:image/png;base64,iVBOR'
+    )
+    drawn = (path / "figures" / "regret.png").stat().st_mtime_ns
+    assert "run" not in {file.stem for file in loaded.plot()}
+    assert (path / "figures" / "regret.png").stat().st_mtime_ns == drawn  # not drawn again
+    with pytest.raises(ConfigError, match=r"got 'rgret'; wanted some of .*regret"):
+        loaded.plot("rgret")
+
+
+class ZMQInteractiveShell:
+    """What a notebook's kernel is called."""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_notebook_shows_one_bar_that_moves(fails, tmp_path, monkeypatch, bump_scenario, capsys):
+    display = pytest.importorskip("IPython.display")
+    states = []
+
+    class Handle:
+        def update(self, bar):
+            states.append(bar._repr_mimebundle_([], [])["text/html"])
+
+    def show(bar, display_id):
+        assert display_id
+        states.append(bar._repr_mimebundle_([], [])["text/html"])
+        return Handle()
+
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setattr(display, "display", show)
+    seen = []
+
+    def on_round(record, was_logged):
+        seen.append((record.round, was_logged))
+        if fails and record.round == 2:
+            raise RuntimeError("enough")
+
+    if fails:
+        with pytest.raises(RuntimeError, match="enough"):
+            run(bump_scenario(), tmp_path / "run", progress=True, on_round=on_round)
+    else:
+        run(bump_scenario(), str(tmp_path / "run"), progress=True, on_round=on_round)
+    assert seen == [(number, False) for number in range(3 if fails else 5)]
+    assert len(states) == len(seen) + 1
+    assert "4/4" in states[-1] if not fails else "2/4" in states[-1]
+    assert capsys.readouterr() == ("", "")  # nothing but the bar
+
+
+def test_nobody_sees_a_bar_who_did_not_ask(tmp_path, bump_scenario, capsys):
+    run(bump_scenario(), tmp_path / "run")
+    assert capsys.readouterr() == ("", "")
+    run(bump_scenario(seed=2), tmp_path / "told", progress=True)
+    assert "round 4/4" in capsys.readouterr().err
