@@ -17,6 +17,7 @@ from swarmbo.coordination.messages import Codec, Message
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.setup import Setup, settings_again
+from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, StateVersionError, UnknownQueryError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
@@ -218,6 +219,7 @@ class Agent:
         *,
         failed: bool = False,
         point: Mapping[str, float] | None = None,
+        noise_std: Noise = None,
     ) -> None:
         """Learn what came of a query, of its own factors, all at once or some now and others later.
 
@@ -227,6 +229,8 @@ class Agent:
                 told the total. None, NaN, infinite or beyond 1e60 means failed.
             failed: Whether what is not told failed.
             point: Where its own variables really stood, if not as decided.
+            noise_std: Standard deviation of the noise of what is told, >= 0: a number, or a table of factors; None
+                where it is not known.
 
         Raises:
             UnknownQueryError: If no such query is out, or it does not wait for a factor.
@@ -237,11 +241,18 @@ class Agent:
         query_id = query_name(query)
         own = self._own
         row = self._owned.told(
-            self._log, query_id, own.told.get(query_id), outcome, point, failed=failed, order=len(own)
+            self._log, query_id, own.told.get(query_id), outcome, point, noise_std, failed=failed, order=len(own)
         )
         self._own = own.with_told(query_id, row)
 
-    def attach(self, points: ArrayLike, outcomes: ArrayLike, *, moments: ArrayLike | float | None = None) -> None:
+    def attach(
+        self,
+        points: ArrayLike,
+        outcomes: ArrayLike,
+        *,
+        moments: ArrayLike | float | None = None,
+        noise_std: ArrayLike | float | None = None,
+    ) -> None:
         """Learn evaluations that were never asked for. All agents are told of the same ones, each what it knows.
 
         Args:
@@ -249,6 +260,8 @@ class Agent:
             outcomes: Of its own factors (t, k), in the order of ``factors``; or totals (t,), of which the first agent's
                 count. Entries that are not finite, or beyond 1e60, count as failed.
             moments: The round of each (t,), or one for all; by default the present one.
+            noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of
+                outcomes; NaN where it is not known.
 
         Raises:
             ShapeError: If shapes do not fit.
@@ -257,7 +270,7 @@ class Agent:
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before evaluations are attached")
         self._own = self._own.with_attached(
-            self._owned.attached(points, outcomes, moments, present=self._log.round, order=len(self._own))
+            self._owned.attached(points, outcomes, moments, noise_std, present=self._log.round, order=len(self._own))
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from swarmbo.problem import Problem
 UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
 
 _AWAITED, _CAME, _FAILED = 0.0, 1.0, 2.0
+_NOT_KNOWN = -1.0  # noise of an outcome that came
 
 
 class OwnRow(msgspec.Struct, frozen=True):
@@ -32,6 +33,8 @@ class OwnRow(msgspec.Struct, frozen=True):
         total: Outcome of the sum.
         place: Of variables that it owns, where they stood.
         moment: Of one that was attached: the round.
+        noise: Standard deviation of the noise of outcomes of factors, where that is known.
+        total_noise: Of the total; None: not known.
     """
 
     order: int
@@ -39,6 +42,8 @@ class OwnRow(msgspec.Struct, frozen=True):
     total: float | UnsetType | None = UNSET
     place: dict[str, float] = {}
     moment: float | None = None
+    noise: dict[str, float] = {}
+    total_noise: float | None = None
 
 
 class OwnRows(msgspec.Struct, frozen=True):
@@ -63,6 +68,8 @@ class OwnRows(msgspec.Struct, frozen=True):
                 factors=before.factors | row.factors,
                 total=before.total if row.total is UNSET else row.total,
                 place=before.place | row.place,
+                noise=before.noise | row.noise,
+                total_noise=before.total_noise if row.total is UNSET else row.total_noise,
             )
         return OwnRows({**self.told, query_id: row}, self.attached)
 
@@ -76,6 +83,7 @@ class _Layout(NamedTuple):
 
     status: slice
     values: slice
+    noise: slice
     place: slice
     order: int
     tellers: int
@@ -84,9 +92,10 @@ class _Layout(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> "_Layout":
         k, n = len(problem.channels) + 1, problem.domain.n_dims  # the total comes last
-        values = slice(k, 2 * k if shares_outcomes(problem) else k)
-        place = slice(values.stop, values.stop + n)
-        return cls(slice(0, k), values, place, place.stop, place.stop + 1, place.stop + 2)
+        said = k if shares_outcomes(problem) else 0
+        values, noise = slice(k, k + said), slice(k + said, k + 2 * said)
+        place = slice(noise.stop, noise.stop + n)
+        return cls(slice(0, k), values, noise, place, place.stop, place.stop + 1, place.stop + 2)
 
 
 def shares_outcomes(problem: Problem) -> bool:
@@ -125,12 +134,15 @@ class Exchange:
         out = np.zeros((len(rows), layout.width))
         for line, (asked, row) in zip(out, rows, strict=True):
             told = {} if row is None else {self._column(channel): y for channel, y in row.factors.items()}
+            noise = {} if row is None else {self._column(channel): std for channel, std in row.noise.items()}
             if row is not None and row.total is not UNSET:
                 told[len(problem.channels)] = row.total
+                noise |= {} if row.total_noise is None else {len(problem.channels): row.total_noise}
             for i, outcome in told.items():
                 line[layout.status][i] = _FAILED if outcome is None else _CAME
                 if shares_outcomes(problem) and outcome is not None:
                     line[layout.values][i] = outcome
+                    line[layout.noise][i] = noise.get(i, _NOT_KNOWN)
             place = {} if row is None else row.place
             line[layout.place] = [
                 place.get(x, value) if x in mine else 0.0 for x, value in zip(variables, asked.tolist(), strict=True)
@@ -161,21 +173,36 @@ class Exchange:
                 for place, channel in enumerate(self.problem.channels)
                 if line[layout.status][place] != _AWAITED
             }
+            noises = {channel: self._noise(line, self._column(channel), row) for channel in factors}
             has_total, place = line[layout.status][-1] != _AWAITED, line[layout.place].copy()
             total = self._outcome(line, len(self.problem.channels), None) if has_total else np.nan
+            total_noise = self._noise(line, len(self.problem.channels), None) if has_total else np.nan
             if query_id is None:
                 assert row is not None
-                known = np.array([[factors.get(channel, np.nan) for channel in self.problem.channels]])
-                log = log.with_evaluations(place[None], np.array([total]), known, row.moment)
+                known, noise = (
+                    [told.get(channel, np.nan) for channel in self.problem.channels] for told in (factors, noises)
+                )
+                noise_std = np.array([[total_noise, *noise]])
+                log = log.with_evaluations(place[None], np.array([total]), np.array([known]), row.moment, noise_std)
                 continue
             if factors:
-                log = log.with_factors(query_id, factors, point=place)
+                log = log.with_factors(query_id, factors, point=place, noise_std=noises)
             if has_total and query_id in log.open:
-                log = log.with_total(query_id, total, place)
+                log = log.with_total(query_id, total, place, total_noise)
         return log
 
     def _column(self, channel: str) -> int:
         return self.problem.channels.index(channel)
+
+    def _noise(self, line: Float[np.ndarray, " w"], place: int, own: OwnRow | None) -> float:
+        """Standard deviation of the noise of an outcome; NaN where this agent does not know it."""
+        layout = _Layout.of(self.problem)
+        if line[layout.status][place] == _FAILED:
+            return np.nan
+        if shares_outcomes(self.problem):
+            said = float(line[layout.noise][place])
+            return np.nan if said == _NOT_KNOWN else said
+        return np.nan if own is None else own.noise.get(self.problem.channels[place], np.nan)
 
     def _outcome(self, line: Float[np.ndarray, " w"], place: int, own: float | None) -> float:
         layout = _Layout.of(self.problem)

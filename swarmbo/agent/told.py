@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.agent.rows import OwnRow, shares_outcomes
 from swarmbo.boundary.values import real_array, table, told_number
-from swarmbo.deciding.told import attached
+from swarmbo.deciding.told import Noise, attached, noise_of
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
@@ -48,6 +48,7 @@ class Owned:
         before: OwnRow | None,
         outcome: OwnOutcome,
         point: Mapping[str, float] | None,
+        noise_std: Noise,
         *,
         failed: bool,
         order: int,
@@ -60,6 +61,7 @@ class Owned:
             before: What it was told of it since it last heard of the others.
             outcome: Of own factors, or the total.
             point: Where own variables stood.
+            noise_std: Standard deviation of the noise of what is told.
             failed: Whether what is not told failed.
             order: How many evaluations it was told of before.
         """
@@ -67,6 +69,8 @@ class Owned:
         query = log.query(query_id)
         waits = [factor for factor in query.waits if factor in self.factors and factor not in known.factors]
         factors, total = self._outcome(outcome)
+        told = {factor: np.nan if y is None else y for factor, y in factors.items()}
+        of_total, noise = noise_of(noise_std, None if total is UNSET else np.nan, told)
         if again := [factor for factor in factors if factor not in waits]:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {waits}")
         if total is not UNSET and known.total is not UNSET:
@@ -77,10 +81,24 @@ class Owned:
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         placed = self.problem.named(self.problem.placed({**self.problem.named(query.point), **own}))
-        return OwnRow(known.order, factors, total, {variable: placed[variable] for variable in own})
+        return OwnRow(
+            known.order,
+            factors,
+            total,
+            {variable: placed[variable] for variable in own},
+            noise=noise,
+            total_noise=_known(of_total),
+        )
 
     def attached(
-        self, points: ArrayLike, outcomes: ArrayLike, moments: ArrayLike | float | None, *, present: int, order: int
+        self,
+        points: ArrayLike,
+        outcomes: ArrayLike,
+        moments: ArrayLike | float | None,
+        noise_std: ArrayLike | float | None,
+        *,
+        present: int,
+        order: int,
     ) -> list[OwnRow]:
         """What it is told of evaluations that were never asked for; see ``Agent.attach``.
 
@@ -88,6 +106,7 @@ class Owned:
             points: Joint points (t, n), physical.
             outcomes: Of own factors (t, k), or totals (t,).
             moments: The round of each.
+            noise_std: One for all, one of each point (t,), or of the shape of outcomes.
             present: The round, if nobody says.
             order: How many evaluations it was told of before.
         """
@@ -97,14 +116,22 @@ class Owned:
             if y.shape[1] != len(self.factors):
                 wanted = f"(t, {len(self.factors)}), of its own factors {list(self.factors)}"
                 raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
+            own = [channels.index(factor) for factor in self.factors]
+            given = real_array(np.nan if noise_std is None else noise_std)
+            if given is not None and given.shape == y.shape:
+                noise_std = np.full((len(y), len(channels)), np.nan)
+                noise_std[:, own] = given
             everybody = np.full((len(y), len(channels)), np.nan)
-            everybody[:, [channels.index(factor) for factor in self.factors]] = y
+            everybody[:, own] = y
             y = everybody
-        data = attached(points, outcomes if y is None else y, self.problem, moments)
+        data = attached(points, outcomes if y is None else y, self.problem, moments, noise_std=noise_std)
         rounds = np.full(len(data), float(present)) if data.moments is None else data.moments
         rows: list[OwnRow] = []
-        for x, total, known, moment in zip(data.X, data.totals, data.factors, rounds, strict=True):
+        for x, total, known, moment, noise in zip(
+            data.X, data.totals, data.factors, rounds, data.known_noise, strict=True
+        ):
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
+            stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             rows.append(
                 OwnRow(
                     order + len(rows),
@@ -116,6 +143,8 @@ class Owned:
                         if variable in self.variables
                     },
                     float(moment),
+                    {factor: std for factor, std in stds.items() if factor in by_factor and factor in self.factors},
+                    _known(float(noise[0])),
                 )
             )
         return rows

@@ -65,7 +65,7 @@ def news_of(
         total, factors = _outcome_of(outcome, problem)
         rest_failed = failed or not isinstance(outcome, Mapping)
         log.query(query_id, factors)
-    total_noise, noise = _noise_of(noise_std, total, factors)
+    total_noise, noise = noise_of(noise_std, total, factors)
     if total is None and rest_failed:
         factors = dict.fromkeys(query.waits, np.nan) | factors
     return News(spot, total, factors, total_noise, noise)
@@ -153,7 +153,7 @@ def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.nda
     return noise
 
 
-def _noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     """The noise of the total, and of the outcomes of channels."""
     if not isinstance(noise_std, Mapping):
         noise = told_noise(noise_std, "the evaluation")
