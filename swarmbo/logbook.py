@@ -229,13 +229,13 @@ class Logbook:
             X: Joint points (t, n), physical; NaN for variables of agents that took no part.
             totals: Outcomes of the sum (t,); NaN where not known.
             factors: Outcomes by channel (t, k); NaN where not known.
-            moments: The round of each; the coming one if nobody says.
+            moments: The round of each; that of the last query if nobody says, 0 before the first.
             noise_std: Of each outcome (t, 1 + k), as in ``Dataset``.
             attached: Whether somebody brought them; then a row without any outcome is one failure. If not, agents
                 measured in a world, and each of them that took part and has no outcome failed.
             chosen: Whether a method chose them.
         """
-        rounds = np.broadcast_to(np.asarray(self.round if moments is None else moments, dtype=float), len(X))
+        rounds = np.broadcast_to(np.asarray(self.round - 1 if moments is None else moments, dtype=float), len(X))
         added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=chosen)
         unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
         failures = self.failures + int(unknown.sum())

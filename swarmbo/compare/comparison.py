@@ -22,6 +22,7 @@ from swarmbo.metrics.by_goal import (
     metrics_of,
     scores_of,
 )
+from swarmbo.own_code import is_own
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.runs.folder import RunFolder
@@ -112,6 +113,7 @@ class _Run:
     metrics: dict[Metric, float]
     measurements: list[int]
     values: list[float]
+    code: dict[str, str]
 
 
 def compare(
@@ -247,6 +249,21 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
                 metrics=metrics_of(records, world.goal, moves),
                 measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
                 values=scores_of(records, first_score(world.goal)),
+                code={name: digest for name, digest in folder.versions().items() if is_own(name)},
             )
         )
-    return runs, notes
+    return runs, notes + _code_that_differs(runs)
+
+
+def _code_that_differs(runs: Sequence[_Run]) -> list[str]:
+    """Code of a user's own that was changed between runs: then they are not of one method, or not in one world."""
+    notes: list[str] = []
+    for name in sorted({name for run in runs for name in run.code}):
+        made: dict[str, list[_Run]] = {}
+        for run in runs:
+            if name in run.code:
+                made.setdefault(run.code[name], []).append(run)
+        if len(made) > 1:
+            groups = "; ".join(f"{len(same)} as {same[0].path}" for same in made.values())
+            notes.append(f"{name}: its code was not the same in all runs, so they may not be of one kind: {groups}")
+    return notes

@@ -203,7 +203,7 @@ class AskTell(OneAtATime):
             row = problem.joint({channel: places[channel] for channel in unasked})
             factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
             noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
-            log = log.with_evaluations(row[None], np.array([np.nan]), factors, self.round, noise, attached=False)
+            log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
         self._log = log
 
     @whole_or_not_at_all
@@ -234,7 +234,7 @@ class AskTell(OneAtATime):
                 measurements (t,). Of a table the name of their column, or ``{factor: column}``, where it is another.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
             moments: The round of each (t,), or one for all, or the name of a column, where the belief has a time axis:
-                the first query is of round 1, earlier ones are 0 and below. By default the present round.
+                the first query is of round 1, earlier ones are 0 and below. By default that of the last query.
             agents: In a field who made all of them, or each (t,); by default the first agent. Where each agent has a
                 belief of its own, they are given theirs, and the others hear of them when next the agents talk.
             columns: Of a table the columns of the coordinates, where they have other names.
@@ -275,9 +275,7 @@ class AskTell(OneAtATime):
             )
         data = attached(points, outcomes, self.problem, moments, agents, noise_std)
         self._learner = self._learner.attach(data)
-        present = self.round if self.problem.is_field else self._log.round
-        rounds = present if data.moments is None else data.moments
-        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, rounds, data.noise_std)
+        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.moments, data.noise_std)
 
     @whole_or_not_at_all
     def refit(self) -> None:

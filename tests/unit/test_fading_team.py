@@ -46,7 +46,7 @@ def test_outcomes_keep_the_round_in_which_they_were_asked_for():
     team.tell(later, {"f": 0.0, "g": 0.0})
     team.tell(first, {"g": 0.0})
     team.tell(second, failed=True)
-    assert team.history.moments.tolist() == [1.0, -7.0, 3.0, 1.0, 4.0, 2.0]
+    assert team.history.moments.tolist() == [0.0, -7.0, 3.0, 1.0, 4.0, 2.0]
     belief = team.model.belief
     assert belief.now == 5.0
     np.testing.assert_array_equal(belief.moments, team.history.moments)

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
+from swarmbo.compare import compare
 from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
 from swarmbo.runs import RunFolder, check, load, plan, resume, run, sweep
 from swarmbo.runs.scenario import scenario_of
@@ -38,6 +39,14 @@ class Corner:
 
 class Half(sb.DECHBO, frozen=True):
     share: float = 0.5
+
+
+class Common:
+    def __init__(self, floor):
+        self.settings = sb.AdditiveGPSettings(lengthscales="shared", noise_floor=floor)
+
+    def learn(self, situation, acquisition, previous):
+        return acquisition.learn(situation, self.settings, previous)
 """
 WORLDS = """
 from swarmbo_envs import robot_team_v0
@@ -145,6 +154,41 @@ def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(b
         assert done.exit_code == 0, done.output
     assert untouched(beside)
     assert str(beside) not in sys.path
+
+
+def test_compare_says_where_runs_were_made_by_other_code(beside, tmp_path):
+    for seed in (0, 1, 2):
+        run(load(beside / "s.toml", [f"seed={seed}"], trust=True), tmp_path / str(seed), trust=True)
+        if seed == 1:
+            assert not [note for note in compare([tmp_path]).notes if "own_methods" in note]
+            with (beside / "own_methods.py").open("a") as file:
+                file.write("# better\n")
+    (note,) = [note for note in compare([tmp_path]).notes if "own_methods" in note]
+    assert note.startswith("own_methods:First: its code was not the same in all runs")
+    assert "2 as " in note
+    assert note.endswith(f"1 as {tmp_path / '2'}")
+
+
+def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path):
+    settings = {"name": "c", "rounds": 12, "seed": 3}
+    settings |= {"environment": {"id": "swarmbo/function-v0", "function": "camel"}}
+
+    def log(belief, name):
+        scenario = scenario_of(settings | {"belief": belief, "modules": [str(beside)]}, trust=True)
+        run(scenario, tmp_path / name, trust=True)
+        lines = (tmp_path / name / "rounds.jsonl").read_text().splitlines()
+        return [json.loads(line)["joint"] for line in lines]
+
+    mine = log({"kind": "own_methods:Common", "floor": 1e-4}, "own")
+    assert mine == log({"kind": "additive", "lengthscales": "shared", "noise_floor": 1e-4}, "known")
+    assert mine != log({"kind": "additive"}, "default")
+    (tmp_path / "own" / "summary.json").unlink()
+    whole = (tmp_path / "own" / "rounds.jsonl").read_bytes()
+    (tmp_path / "own" / "rounds.jsonl").write_bytes(b"\n".join(whole.split(b"\n")[:12]) + b"\n")
+    for file in (tmp_path / "own").glob("checkpoint*"):
+        file.unlink()
+    resume(tmp_path / "own", trust=True)
+    assert (tmp_path / "own" / "rounds.jsonl").read_bytes() == whole
 
 
 def test_changed_code_is_told_from_the_code_of_a_run(beside, tmp_path):
