@@ -27,7 +27,7 @@ from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.spaces import Domain
-from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, World
+from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
 
 
 class Team(AskTell):
@@ -222,7 +222,8 @@ class Team(AskTell):
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)
-        news = self._in_world.news(sent, observations, rewards, terminations, truncations, infos)
+        step = Step(observations, rewards, terminations, truncations, infos)
+        news = self._in_world.news(sent, step)
         if news is not None:  # else the action is held
             acting, self._acting = self._acting, None
             self._take(acting if query is not None else None, news, is_all=True)

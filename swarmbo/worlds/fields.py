@@ -13,7 +13,7 @@ from swarmbo.data import News
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
-from swarmbo.worlds.infos import Infos, Report
+from swarmbo.worlds.infos import Infos, Report, Step
 from swarmbo.worlds.protocol import Offers, Positions
 
 
@@ -94,7 +94,7 @@ class FieldWorld:
 
     def begin(self, infos: Infos) -> News:
         """What agents measured where they start."""
-        return self.news(None, {}, {}, {}, {}, infos)
+        return self.news(None, Step({}, {}, {}, {}, infos))
 
     def held(self, agents: Sequence[str]) -> None:
         """None, as one step is one measurement."""
@@ -119,15 +119,7 @@ class FieldWorld:
             actions[agent] = np.clip(wanted.astype(space.dtype), space.low, space.high)
         return actions
 
-    def news(
-        self,
-        sent: Mapping[str, float] | None,
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, Any],
-        terminations: Mapping[str, bool],
-        truncations: Mapping[str, bool],
-        infos: Infos,
-    ) -> News:
+    def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
         """What agents measured in a step.
 
         An agent that was sent somewhere and reports nothing has failed; one that declined has not. So has one that
@@ -137,7 +129,7 @@ class FieldWorld:
         targets = {} if sent is None else problem.places_of(sent)
         places, outcomes, noise = dict[str, np.ndarray](), dict[str, float](), dict[str, float]()
         for agent in problem.agents:
-            report = Report.of(infos.get(agent, {}))
+            report = Report.of(step.infos.get(agent, {}))
             if report.declined:
                 continue
             place = report.place

@@ -17,7 +17,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
-from swarmbo.worlds.infos import Infos, Report
+from swarmbo.worlds.infos import Infos, Report, Step
 from swarmbo.worlds.protocol import Offers, Positions
 
 _AT = "$.environment"
@@ -176,21 +176,15 @@ class FunctionWorld:
             return next((report.noise_std for report in reports if report.is_measured), np.nan)
         return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
 
-    def news(
-        self,
-        sent: Mapping[str, float] | None,
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, Any],
-        terminations: Mapping[str, bool],
-        truncations: Mapping[str, bool],
-        infos: Infos,
-    ) -> News | None:
+    def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
         """What an evaluation came to, of what ``env.step`` returned; None where nothing was asked for.
 
         Outcomes that are missing, no numbers, not finite or beyond 1e60 have failed; so have all of an evaluation that
         was made out of bounds.
         """
-        return None if sent is None else self._news(sent, self.point(infos), self.outcome(infos), self.noise_std(infos))
+        if sent is None:
+            return None
+        return self._news(sent, self.point(step.infos), self.outcome(step.infos), self.noise_std(step.infos))
 
     def _news(
         self,

@@ -12,6 +12,16 @@ from swarmbo.boundary.values import reported_noise, reported_number, reported_pl
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
 
 
+class Step(NamedTuple):
+    """What ``env.step`` returned, each by agent."""
+
+    observations: Mapping[str, Any]
+    rewards: Mapping[str, Any]
+    terminations: Mapping[str, bool]
+    truncations: Mapping[str, bool]
+    infos: Infos
+
+
 class Report(NamedTuple):
     """What one agent reports; ``docs/worlds.md`` says what each key means.
 

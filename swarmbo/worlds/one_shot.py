@@ -11,7 +11,7 @@ from swarmbo.data import News
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.spaces import Domain
 from swarmbo.worlds.functions import FunctionWorld, ToldGraph
-from swarmbo.worlds.infos import Infos
+from swarmbo.worlds.infos import Infos, Step
 from swarmbo.worlds.protocol import Positions
 
 _AT = "$.environment"
@@ -91,26 +91,18 @@ class OneShotWorld(FunctionWorld):
         under_way = self._held is not None and self._steps
         return self._again(agents) if under_way else None
 
-    def news(
-        self,
-        sent: Mapping[str, float] | None,
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, Any],
-        terminations: Mapping[str, bool],
-        truncations: Mapping[str, bool],
-        infos: Infos,
-    ) -> News | None:
+    def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
         """What an evaluation came to, of what its last step returned; None while it goes on, or none was asked for."""
         if sent is None:
             return None
         self._steps.append(
             {
-                agent: self._measured(agent, observations[agent], rewards[agent], infos.get(agent, {}))
+                agent: self._measured(agent, step.observations[agent], step.rewards[agent], step.infos.get(agent, {}))
                 for agent in self._parts
-                if agent in observations and agent in rewards
+                if agent in step.observations and agent in step.rewards
             }
         )
-        is_over = all(terminations.get(agent) or truncations.get(agent) for agent in observations)
+        is_over = all(step.terminations.get(agent) or step.truncations.get(agent) for agent in step.observations)
         if len(self._steps) < self._hold and not is_over:
             return None
         acted = self._held

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import networkx as nx
 import numpy as np
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from swarmbo.data import News
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
-from swarmbo.worlds.infos import Infos
+from swarmbo.worlds.infos import Infos, Step
 
 Places = Mapping[str, Float[np.ndarray, "k d"]]
 Positions = Mapping[str, Float[np.ndarray, " d"]]
@@ -95,23 +95,11 @@ class World(Protocol):
         """
         ...
 
-    def news(
-        self,
-        sent: Mapping[str, float] | None,
-        observations: Mapping[str, Any],
-        rewards: Mapping[str, Any],
-        terminations: Mapping[str, bool],
-        truncations: Mapping[str, bool],
-        infos: Infos,
-    ) -> News | None:
+    def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
         """What an evaluation came to, of what ``env.step`` returned; None while it goes on.
 
         Args:
             sent: The joint point that was asked for, as in ``actions``; None: none was.
-            observations: As ``env.step`` returned them.
-            rewards: Likewise.
-            terminations: Likewise.
-            truncations: Likewise.
-            infos: Likewise.
+            step: What ``env.step`` returned.
         """
         ...

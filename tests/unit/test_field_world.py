@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-from swarmbo.worlds import FieldWorld, Report
+from swarmbo.worlds import FieldWorld, Report, Step
 
 
 class Env:
@@ -26,7 +26,7 @@ SENT = {"a[0]": 1.0, "a[1]": 1.0, "b[0]": 2.0, "b[1]": 2.0}
 def reported(infos, sent=SENT, agents=("a", "b", "c")):
     """Places and outcomes that a world makes of infos."""
     world = FieldWorld(Env(agents))
-    news = world.news(sent, {}, {}, {}, {}, infos)
+    news = world.news(sent, Step({}, {}, {}, {}, infos))
     assert news.total is None
     places = world.problem.places(news.point, news.factors)
     return {agent: (place.tolist(), news.factors[agent]) for agent, place in places.items()}
