@@ -179,6 +179,42 @@ class AskTell(OneAtATime):
         query_id = query_name(query)
         self._take(query_id, news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed))
 
+    @whole_or_not_at_all
+    def expect(self, point: Mapping[str, float]) -> str:
+        """Note an evaluation of a function that somebody else began: it is pending until it is told, as a query is.
+
+        Args:
+            point: The value of each variable.
+
+        Returns:
+            An id to tell it by.
+
+        Raises:
+            ConfigError: If the point lacks a variable or is not in bounds, or the team is one in a field.
+
+        Example:
+            >>> import swarmbo as sb
+            >>> team = sb.Team(None, {"x": (0.0, 1.0)})
+            >>> team.tell(team.expect({"x": 0.3}), 2.0)
+            >>> team.history.X.tolist(), team.pending
+            ([[0.3]], {})
+        """
+        if self.problem.is_field:
+            raise ConfigError("got a point; in a field attach what others measured, with agents=…", at="$.point")
+        self._log, query_id = self._log.with_query(self.problem.placed(point), chosen=False)
+        return query_id
+
+    @whole_or_not_at_all
+    def give_up(self, query: Query | str) -> None:
+        """Wait no longer for a query. What was told of it stays, and what was not has not failed.
+
+        Raises:
+            UnknownQueryError: If no such query is pending.
+        """
+        query_id = query_name(query)
+        self._log.query(query_id)
+        self._log = self._log.without([query_id])
+
     def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
         """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query.
 

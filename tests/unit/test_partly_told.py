@@ -9,6 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
 import swarmbo as sb
+from swarmbo.errors import ConfigError, UnknownQueryError
 
 APART = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y", "z"]})
 CHAIN = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "w"]})
@@ -162,3 +163,27 @@ def test_peers_that_see_totals_go_on_while_factors_are_out(peer):
         team.tell(query, {"g": factors_at(APART, query.point)["g"]})
     gaps = [np.abs(np.subtract(a, b)).max() for a, b in itertools.combinations(asked, 2)]
     assert min(gaps) > 1e-6
+
+
+def test_what_others_began_is_pending_and_what_is_given_up_has_not_failed():
+    bounds = dict.fromkeys("xy", (0.0, 1.0))
+    team, other = (sb.Team(None, bounds, seed=3, initial=3) for _ in range(2))
+    for one in (team, other):
+        for number in range(5):
+            one.tell(one.ask(), -float(number))
+    free = other.ask().point
+    theirs = team.expect(free)  # somebody else is there already
+    assert abs(team.ask().point["x"] - free["x"]) + abs(team.ask().point["y"] - free["y"]) > 1e-6
+    asked = list(team.pending)
+    for query in asked[1:]:
+        team.give_up(query)
+    assert list(team.pending) == [theirs]
+    team.tell(theirs, 0.5)
+    assert (team.n_data, team.failures, team.pending) == (6, 0, {})
+    assert not team.history.chosen[-1]
+    with pytest.raises(UnknownQueryError):
+        team.give_up(theirs)
+    with pytest.raises(ConfigError, match=r"values in bounds"):
+        team.expect({"x": 2.0, "y": 0.0})
+    with pytest.raises(ConfigError, match="attach what others measured"):
+        sb.Team.for_field(["a"], [0.0], [1.0]).expect({"a": 0.5})

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from swarmbo.kernels import registry
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,16 @@ def names_after(page: str) -> dict[str, object]:
 def test_python_of_the_readme_runs(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert names_after("README.md")["team"].belief.n_data == 3
+
+
+def test_python_of_the_page_on_optuna_runs(capsys):
+    optuna = pytest.importorskip("optuna")
+    verbosity = optuna.logging.get_verbosity()
+    names = names_after("docs/optuna.md")
+    optuna.logging.set_verbosity(verbosity)
+    assert names["study"].best_value < 0.3
+    assert names["known"].best_value < 0.05
+    assert capsys.readouterr().out.endswith("{} 0\n")
 
 
 def test_python_of_the_page_on_data_runs(monkeypatch, tmp_path, capsys):

@@ -1,0 +1,189 @@
+"""Parameters of other libraries as variables of a box: logarithms, steps and choices."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from swarmbo.rng import stream
+
+_MOST_TRIED = 256  # values of one parameter, and draws of all, that are looked through for one that is new
+
+
+@dataclass(frozen=True)
+class Number:
+    """A parameter that is a number.
+
+    Args:
+        low: Least value.
+        high: Largest value, >= low; with a step a whole number of steps above ``low``.
+        step: Between values; None for a continuous one.
+        is_log: Whether ratios count, and not differences.
+        is_whole: Whether values are integers.
+    """
+
+    low: float
+    high: float
+    step: float | None = None
+    is_log: bool = False
+    is_whole: bool = False
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """Of its variable: half a step wider, so that every value has as much of the box."""
+        margin = 0.5 * (self.step or 0.0)
+        low, high = self.low - margin, self.high + margin
+        return [(math.log(low), math.log(high)) if self.is_log else (low, high)]
+
+    @property
+    def n_values(self) -> float:
+        """How many values it has; infinite where it is continuous."""
+        return math.inf if self.step is None else round((self.high - self.low) / self.step) + 1
+
+    def decode(self, variables: Sequence[float]) -> float | int:
+        """The nearest value."""
+        value = math.exp(variables[0]) if self.is_log else float(variables[0])
+        if self.step is not None:
+            return self._at(round((value - self.low) / self.step))
+        return min(max(value, self.low), self.high)
+
+    def encode(self, value: Any) -> list[float] | None:
+        """Its variable; None where the value is not one of this parameter."""
+        if not isinstance(value, int | float | np.number) or not self.low <= float(value) <= self.high:
+            return None
+        return [math.log(value) if self.is_log else float(value)]
+
+    def values_near(self, value: Any) -> Iterator[float | int]:
+        """Its other values, the nearest first; none where it is continuous."""
+        if self.step is None:
+            return
+        here = round((value - self.low) / self.step)
+        for distance in range(1, min(int(self.n_values), _MOST_TRIED)):
+            yield from (self._at(k) for k in (here - distance, here + distance) if 0 <= k < self.n_values)
+
+    def _at(self, number: int) -> float | int:
+        assert self.step is not None, "a continuous parameter has no numbered values"
+        value = min(max(self.low + self.step * number, self.low), self.high)
+        return round(value) if self.is_whole else value
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A parameter that is one of several things without an order: a variable for each, of which the largest wins.
+
+    Args:
+        choices: The things.
+    """
+
+    choices: tuple[Any, ...]
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """Of its variables."""
+        return [(0.0, 1.0)] * len(self.choices)
+
+    @property
+    def n_values(self) -> float:
+        """How many there are."""
+        return len(self.choices)
+
+    def decode(self, variables: Sequence[float]) -> Any:
+        """What wins."""
+        return self.choices[int(np.argmax(variables))]
+
+    def encode(self, value: Any) -> list[float] | None:
+        """One for it, 0 for the others; None where it is none of them."""
+        found = self._index(value)
+        return None if found is None else [float(number == found) for number in range(len(self.choices))]
+
+    def values_near(self, value: Any) -> Iterator[Any]:
+        """All others."""
+        yield from (self.choices[number] for number in range(len(self.choices)) if number != self._index(value))
+
+    def _index(self, value: Any) -> int | None:
+        same = (n for n, choice in enumerate(self.choices) if choice == value and type(choice) is type(value))
+        found = next(same, None)
+        if found is None and isinstance(value, float) and math.isnan(value):
+            found = next((n for n, choice in enumerate(self.choices) if choice != choice), None)
+        return found
+
+
+Parameter = Number | Choice
+
+
+@dataclass(frozen=True)
+class Codec:
+    """Parameters as variables of a box.
+
+    Args:
+        parameters: By name, in the order of the variables.
+
+    Example:
+        >>> codec = Codec({"rate": Number(1e-4, 1.0, is_log=True), "kind": Choice(("a", "b"))})
+        >>> codec.names, codec.encode({"rate": 1.0, "kind": "b"})
+        ({'rate': ('rate',), 'kind': ('kind=0', 'kind=1')}, {'rate': 0.0, 'kind=0': 0.0, 'kind=1': 1.0})
+        >>> codec.decode({"rate": 0.0, "kind=0": 0.7, "kind=1": 0.6})
+        {'rate': 1.0, 'kind': 'a'}
+    """
+
+    parameters: Mapping[str, Parameter]
+
+    @cached_property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The variables of each parameter."""
+        return {
+            name: (name,) if isinstance(of, Number) else tuple(f"{name}={number}" for number in range(len(of.choices)))
+            for name, of in self.parameters.items()
+        }
+
+    @property
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """(low, high) of each variable."""
+        pairs = {name: zip(self.names[name], of.bounds, strict=True) for name, of in self.parameters.items()}
+        return {variable: bound for pair in pairs.values() for variable, bound in pair}
+
+    def decode(self, point: Mapping[str, float]) -> dict[str, Any]:
+        """The parameters nearest to a point."""
+        return {name: of.decode([point[v] for v in self.names[name]]) for name, of in self.parameters.items()}
+
+    def encode(self, values: Mapping[str, Any]) -> dict[str, float] | None:
+        """The variables of parameters; None where one is missing, or is not in its range."""
+        point: dict[str, float] = {}
+        for name, of in self.parameters.items():
+            coded = of.encode(values[name]) if name in values else None
+            if coded is None:
+                return None
+            point.update(zip(self.names[name], coded, strict=True))
+        return point
+
+    def unseen(self, values: dict[str, Any], seen: set[tuple[Any, ...]], seed: int) -> dict[str, Any]:
+        """Parameters that were not tried yet, near some; these where that has no end, or all were tried.
+
+        A continuous parameter is never twice the same. Where all have steps or are choices, the point that agents
+        agree on is rounded, and may so come out as one that was tried.
+
+        Args:
+            values: That agents agreed on.
+            seen: What was tried, as ``key_of`` has it.
+            seed: Of draws that are made where all neighbours were tried.
+        """
+        if key_of(values) not in seen or any(of.n_values == math.inf for of in self.parameters.values()):
+            return values
+        for name, of in self.parameters.items():
+            for other in of.values_near(values[name]):
+                if key_of(near := {**values, name: other}) not in seen:
+                    return near
+        rng, bounds = stream(seed, "parameters that are new", tried=len(seen)), self.bounds
+        for _ in range(_MOST_TRIED):
+            drawn = self.decode({variable: rng.uniform(*bound) for variable, bound in bounds.items()})
+            if key_of(drawn) not in seen:
+                return drawn
+        return values
+
+
+def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells parameters apart, also those that can't be hashed or are not equal to themselves."""
+    return tuple((name, repr(values[name])) for name in sorted(values))

@@ -1,0 +1,241 @@
+"""The sampler for Optuna: Optuna's own tests of samplers, and that a study's trials are a team's queries."""
+
+import importlib
+import pickle
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError
+
+optuna = pytest.importorskip("optuna")
+cases = pytest.importorskip("optuna.testing.pytest_samplers")
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution  # noqa: E402
+
+from swarmbo.integrations.optuna import SwarmboSampler  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
+    optuna.logging.set_verbosity(verbosity)
+
+
+@pytest.mark.thorough
+class TestOfOptuna(cases.BasicSamplerTestCase, cases.RelativeSamplerTestCase, cases.SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self):
+        return lambda: SwarmboSampler(seed=0, initial=3)
+
+
+def study_of(direction="minimize", storage=None, name=None, **settings):
+    sampler = SwarmboSampler(**{"seed": 1, "initial": 4, **settings})
+    return optuna.create_study(
+        direction=direction, sampler=sampler, storage=storage, study_name=name, load_if_exists=True
+    )
+
+
+def bowl(trial):
+    return (trial.suggest_float("x", -1.0, 1.0) - 0.3) ** 2 + (trial.suggest_float("y", 0.0, 2.0) - 1.0) ** 2
+
+
+SPACE = {"x": FloatDistribution(-1.0, 1.0), "y": FloatDistribution(0.0, 2.0)}
+
+
+def params(study):
+    return [trial.params for trial in study.trials]
+
+
+def test_a_bowl_is_found_and_maximising_is_minimising_the_opposite():
+    low, high = study_of(), study_of("maximize")
+    low.optimize(bowl, n_trials=14)
+    high.optimize(lambda trial: -bowl(trial), n_trials=14)
+    assert low.best_value < 0.01  # of 2.7 at most
+    assert params(high) == params(low)
+    assert high.best_value == -low.best_value
+
+
+def test_a_seed_repeats_and_another_one_does_not():
+    studies = [study_of(seed=seed) for seed in (3, 3, 4)]
+    for study in studies:
+        study.optimize(bowl, n_trials=7)
+    assert params(studies[0]) == params(studies[1]) != params(studies[2])
+
+
+def test_running_trials_are_pending():
+    study = study_of()
+    study.optimize(bowl, n_trials=6)
+    asked = [study.ask(SPACE) for _ in range(4)]
+    assert len(study.sampler._work.team.pending) == 4
+    points = np.array([[trial.params["x"], trial.params["y"] / 2] for trial in asked])
+    apart = np.linalg.norm(points[:, None] - points, axis=2)[np.triu_indices(4, 1)]
+    assert apart.min() > 1e-6
+    for trial in reversed(asked):
+        study.tell(trial, bowl(trial))
+    study.ask(SPACE)
+    assert len(study.sampler._work.team.pending) == 1
+    assert study.sampler._work.team.n_data == 10
+
+
+def test_running_trials_of_other_processes_are_pending_and_told(tmp_path):
+    storage = optuna.storages.InMemoryStorage()
+    mine, other = (study_of(storage=storage, name="shared", seed=seed) for seed in (1, 2))
+    mine.optimize(bowl, n_trials=3)
+    running = other.ask(SPACE)
+    for name, distribution in SPACE.items():
+        running._suggest(name, distribution)
+    mine.ask(SPACE)
+    team = mine.sampler._work.team
+    assert {"x": running.params["x"], "y": running.params["y"]} in team.pending.values()
+    other.tell(running, 7.0)
+    mine.ask(SPACE)
+    assert -7.0 in team.history.totals
+    assert not team.history.chosen[list(team.history.totals).index(-7.0)]  # it was no step of this method
+
+
+def test_threads_share_one_sampler():
+    study = study_of()
+    study.optimize(bowl, n_trials=12, n_jobs=3)
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 12
+    study.ask(SPACE)
+    assert study.sampler._work.team.n_data == 12
+
+
+def test_trials_that_fail_teach_where_trials_fail():
+    def fails(trial):
+        value = bowl(trial)
+        if trial.params["x"] > 0.0:  # where the bowl is lowest
+            raise RuntimeError("diverged")
+        return value
+
+    study = study_of(initial=6)
+    study.optimize(fails, n_trials=24, catch=RuntimeError)
+    failed = [trial.state == optuna.trial.TrialState.FAIL for trial in study.trials]
+    assert any(failed[:8])
+    assert np.mean(failed[12:]) < 0.4
+    study.ask(SPACE)
+    assert study.sampler._work.team.failures == sum(failed)
+
+
+def test_pruned_trials_count_with_what_they_reported_last():
+    def pruned(trial):
+        value = bowl(trial)
+        if trial.number % 3 == 0:
+            raise optuna.TrialPruned  # it had reported nothing
+        trial.report(value + 2.0, 1)
+        trial.report(value + 1.0, 5)
+        if trial.number % 3 == 1:
+            raise optuna.TrialPruned
+        return value
+
+    study = study_of()
+    study.optimize(pruned, n_trials=9)
+    study.ask(SPACE)
+    team = study.sampler._work.team
+    assert team.failures == 0
+    told = {tuple(row): total for row, total in zip(team.history.X.tolist(), team.history.totals, strict=True)}
+    wanted = {}
+    for trial in study.trials[:9]:
+        if trial.number % 3:
+            more = 1.0 if trial.number % 3 == 1 else 0.0
+            wanted[tuple(trial.params.values())] = -bowl(optuna.trial.FixedTrial(trial.params)) - more
+    assert told == pytest.approx(wanted)
+
+
+def test_points_that_a_user_puts_in_are_told_where_they_were():
+    study = study_of()
+    study.optimize(bowl, n_trials=2)
+    study.enqueue_trial({"x": 0.25, "y": 1.5})
+    study.optimize(bowl, n_trials=2)
+    study.ask(SPACE)
+    team = study.sampler._work.team
+    assert [0.25, 1.5] in team.history.X.tolist()
+    assert (team.n_data, len(team.pending)) == (4, 1)
+
+
+def test_a_stored_study_is_taken_up_as_data():
+    storage = optuna.storages.InMemoryStorage()
+    study_of(storage=storage, name="kept").optimize(bowl, n_trials=8)
+    again = study_of(storage=storage, name="kept")
+    again.optimize(bowl, n_trials=6)
+    assert again.best_value < 0.01
+    assert again.sampler._work.team.n_data >= 12
+
+
+def test_a_pickled_sampler_goes_on_to_the_bit():
+    storage = optuna.storages.InMemoryStorage()
+    study = study_of(storage=storage, name="one")
+    study.optimize(bowl, n_trials=7)
+    twin = pickle.loads(pickle.dumps(study.sampler))
+    trial = study.ask(SPACE)
+    frozen = storage.get_trial(trial._trial_id)
+    assert twin.sample_relative(study, frozen, SPACE) == {name: trial.params[name] for name in SPACE}
+
+
+def test_scopes_are_factors_over_parameters():
+    scopes = {"f": ["x", "kind"], "g": ["kind", "rate"]}
+    space = {
+        "x": FloatDistribution(0.0, 1.0),
+        "kind": CategoricalDistribution(("a", "b", None)),
+        "rate": FloatDistribution(1e-5, 1.0, log=True),
+        "depth": IntDistribution(1, 9),
+    }
+    study = study_of(scopes=scopes, acquisition="dec-hbo")
+    study.tell(study.ask(space), 1.0)
+    trial = study.ask(space)
+    graph = study.sampler._work.team.graph
+    kinds = ("kind=0", "kind=1", "kind=2")
+    assert dict(zip(graph.factors, graph.scopes, strict=True)) == {
+        "f": ("x", *kinds),
+        "g": (*kinds, "rate"),
+        "of depth": ("depth",),
+    }
+    assert trial.params["kind"] in ("a", "b", None)
+
+
+def test_outcomes_by_factor_are_told_by_trials():
+    def told(trial):
+        parts = {"f": trial.suggest_float("x", 0.0, 1.0) ** 2, "g": (trial.suggest_float("y", 0.0, 1.0) - 1.0) ** 2}
+        if trial.number != 6:
+            trial.set_user_attr("factors", parts)
+        return sum(parts.values())
+
+    study = study_of(scopes={"f": ["x"], "g": ["y"]}, outcomes="per-factor")
+    study.optimize(told, n_trials=6)
+    team = study.sampler._work.team
+    assert np.isfinite(team.history.factors).all()
+    with pytest.raises(ConfigError, match=r"trial 6: got None; outcomes = 'per-factor' wanted trial.set_user_attr"):
+        study.optimize(told, n_trials=2)
+    with pytest.raises(ConfigError, match="scopes"):
+        SwarmboSampler(scopes={"f": "x"})
+
+
+def test_no_combination_is_tried_twice_before_all_were():
+    space = {"n": IntDistribution(1, 4), "k": CategoricalDistribution(("a", "b", "c"))}
+    study = study_of(initial=3)
+    for _ in range(12):
+        trial = study.ask(space)
+        study.tell(trial, float(trial.params["n"]))
+    assert len({tuple(trial.params.values()) for trial in study.trials[1:]}) >= 11
+    study.tell(study.ask(space), 1.0)  # and then it goes on
+
+
+def test_several_objectives_are_refused():
+    study = optuna.create_study(directions=["minimize", "maximize"], sampler=SwarmboSampler())
+    with pytest.raises(ValueError, match="multi-objective"):
+        study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 1.0), n_trials=1)
+
+
+def test_without_optuna_one_line_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "swarmbo.integrations.optuna")
+    with pytest.raises(ImportError, match=r"needs the package 'optuna', .* pip install swarmbo\[optuna\]") as missing:
+        importlib.import_module("swarmbo.integrations.optuna")
+    assert isinstance(missing.value, ConfigError)
