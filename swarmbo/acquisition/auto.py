@@ -228,12 +228,12 @@ improvement | one per factor; with several, none while there is promise elsewher
         )
         U, sides = belief.domain.to_unit(belief.X), np.zeros(len(centre))
         for stack in stacks_of(belief.graph):
-            means = belief.local(stack, stack.take(U)).mean
+            means = belief.local_mean(stack, stack.take(U))
             looks = stream(situation.seed, "promise", **when).random((_LOOKS, len(stack.columns[0])))
             gains = everywhere.value(stack, np.broadcast_to(looks, (len(stack.factors), *looks.shape)), ())
             promises = np.exp(gains.max(axis=1))
             for factor, columns, mean, promise in zip(stack.factors, stack.columns, means, promises, strict=True):
-                index = belief.graph.factors.index(factor)
+                index = belief.graph.place_of[factor]
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 patience = _patience(belief.hyperparameters.noise_variances[index])
                 box = self._box(patience)

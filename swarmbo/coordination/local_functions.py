@@ -1,14 +1,16 @@
 """What agents agree on where domains are continuous: a sum of smooth functions, one per factor."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 
 Received = Sequence[Float[np.ndarray, "g m"]]
+Passes = Sequence[tuple[Int[np.ndarray, " e"], Int[np.ndarray, " e"]]]  # who adds, and what: nobody twice in one
 
 
 @runtime_checkable
@@ -98,6 +100,8 @@ def neighbour_sums(
 ) -> list[Float[np.ndarray, "_g m"]]:
     """For every factor of the stacks the sum of what its neighbours told, added in their order.
 
+    ``Neighbourhoods`` comes to the same bits where somebody has the numbers of all factors.
+
     Args:
         neighbours: Of each factor.
         stacks: Some factors of a graph.
@@ -105,10 +109,67 @@ def neighbour_sums(
     """
 
     def heard(factor: str) -> Float[np.ndarray, " m"]:
-        others = [told[neighbour] for neighbour in neighbours[factor]]
-        return np.sum(others, axis=0) if others else np.zeros_like(told[factor])
+        summed = np.zeros_like(told[factor])
+        for neighbour in neighbours[factor]:
+            summed += told[neighbour]
+        return summed
 
     return [np.array([heard(factor) for factor in stack.factors]) for stack in stacks]
+
+
+def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
+    """Pairs of who adds and what it adds, as passes in which nobody adds twice; what each adds keeps its order.
+
+    Args:
+        pairs: Places of both.
+    """
+    passes, seen = list[list[tuple[int, int]]](), dict[int, int]()
+    for adder, added in pairs:
+        turn = seen[adder] = seen.get(adder, -1) + 1
+        if turn == len(passes):
+            passes.append([])
+        passes[turn].append((adder, added))
+    return [(one[:, 0], one[:, 1]) for one in map(np.array, passes)]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhoods:
+    """Who hears whom, for sums over neighbours of all factors at once.
+
+    Every sum begins at 0 and is added up neighbour after neighbour, in their order, as an agent does that has the
+    numbers of its own neighbours only; so both come to the same bits.
+
+    Args:
+        sizes: Number of factors in each stack.
+        passes: Each factor with each of its neighbours in turn, as places in the stacks.
+    """
+
+    sizes: tuple[int, ...]
+    passes: Passes
+
+    @classmethod
+    def of(cls, neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack]) -> "Neighbourhoods":
+        """Of all factors of a graph, or of a connected part of it.
+
+        Args:
+            neighbours: Of each factor.
+            stacks: The factors.
+        """
+        row = {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
+        pairs = ((place, row[other]) for factor, place in row.items() for other in neighbours[factor])
+        return cls(tuple(len(stack.factors) for stack in stacks), in_turn(pairs))
+
+    def sums(self, told: Sequence[Float[np.ndarray, "_g m"]]) -> list[Float[np.ndarray, "_g m"]]:
+        """For every factor the sum of what its neighbours told.
+
+        Args:
+            told: For each stack what its factors told.
+        """
+        rows = np.concatenate(told)
+        out = np.zeros(rows.shape)
+        for factors, others in self.passes:
+            out[factors] += rows[others]
+        return np.split(out, np.cumsum(self.sizes)[:-1])
 
 
 def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
@@ -124,10 +185,11 @@ def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: S
     """
     received: list[list[np.ndarray]] = [[] for _ in stacks]
     if functions.n_exchanges:
-        neighbours = {factor: functions.graph.neighbours(factor) for factor in functions.graph.factors}
+        graph = functions.graph
+        around = Neighbourhoods.of({factor: graph.neighbours(factor) for factor in graph.factors}, stacks)
         for _ in range(functions.n_exchanges):
             told = [functions.published(stack, U, got) for stack, U, got in zip(stacks, points, received, strict=True)]
-            for got, sums in zip(received, neighbour_sums(neighbours, stacks, by_factor(stacks, told)), strict=True):
+            for got, sums in zip(received, around.sums(told), strict=True):
                 got.append(sums)
     return [tuple(phases) for phases in received]
 

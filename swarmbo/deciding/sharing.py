@@ -48,21 +48,21 @@ def outcome_traffic(
     traffic, factors, told = Traffic(), news.factors, _with_noise(news)
     failed_as_a_whole = len(factors) == len(graph.factors) and all(math.isnan(value) for value in factors.values())
     if outcomes == "total" or failed_as_a_whole:
+        everybody = frozenset(graph.agents)
         for place, agent in enumerate(graph.agents):
             values = [point[variable] for variable in graph.variables_owned_by(agent)]
             own = {factor: told[factor] for factor in graph.factors_owned_by(agent) if factor in factors}
             total = [] if math.isnan(news.total_noise) or place else [news.total_noise]
             content = (agent, values, news.total if place == 0 else None, own, *total)
-            others = [other for other in graph.agents if other != agent]
-            traffic += multicast_traffic(routes, agent, others, len(msgspec.msgpack.encode(content)))
+            traffic += multicast_traffic(routes, agent, everybody, len(msgspec.msgpack.encode(content)))
         return traffic
     for part in graph.components:
+        members = frozenset(part.agents)
         for factor in part.factors:
             if factor in factors:
                 owner, values = part.owner(factor), [point[variable] for variable in part.scope(factor)]
                 content = (factor, values, told[factor])
-                others = [other for other in part.agents if other != owner]
-                traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode(content)))
+                traffic += multicast_traffic(routes, owner, members, len(msgspec.msgpack.encode(content)))
     return traffic
 
 
@@ -83,12 +83,11 @@ def draw_traffic(graph: FactorGraph, routes: Routes, n_evaluations: int) -> Traf
     traffic = Traffic()
     if not n_evaluations:
         return traffic
-    owners = dict.fromkeys(graph.factor_owners)
+    owners = frozenset(graph.factor_owners)
     for factor in graph.factors:
         owner = graph.owner(factor)
         content = (factor, bytes(8 * n_evaluations))
-        others = [other for other in owners if other != owner]
-        traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode(content)))
+        traffic += multicast_traffic(routes, owner, owners, len(msgspec.msgpack.encode(content)))
     return traffic
 
 
@@ -107,10 +106,10 @@ def spread_traffic(graph: FactorGraph, routes: Routes) -> Traffic:
     """
     traffic = Traffic()
     for part in graph.components:
+        members = frozenset(part.agents)
         for factor in part.factors:
             owner = part.owner(factor)
-            others = [other for other in part.agents if other != owner]
-            traffic += multicast_traffic(routes, owner, others, len(msgspec.msgpack.encode((factor, 0.0))))
+            traffic += multicast_traffic(routes, owner, members, len(msgspec.msgpack.encode((factor, 0.0))))
     return traffic
 
 
@@ -128,10 +127,10 @@ def check_traffic(graph: FactorGraph, routes: Routes, agents: Sequence[str]) -> 
         Traffic(messages=2, bytes=26, transmissions=2)
     """
     traffic = Traffic()
+    together = frozenset(agents)
     for agent in agents:
         values = [0.0] * len(graph.variables_owned_by(agent))
-        others = [other for other in agents if other != agent]
-        traffic += multicast_traffic(routes, agent, others, len(msgspec.msgpack.encode((agent, values))))
+        traffic += multicast_traffic(routes, agent, together, len(msgspec.msgpack.encode((agent, values))))
     return traffic
 
 

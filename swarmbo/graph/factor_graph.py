@@ -175,8 +175,8 @@ class FactorGraph:
 
     def neighbours(self, factor: str) -> tuple[str, ...]:
         """The other factors that share a variable with a factor, in the graph's order."""
-        sharing = {other for variable in self.scope(factor) for other in self.factors_of(variable)}
-        return tuple(other for other in self.factors if other in sharing and other != factor)
+        sharing = {other for variable in self.scope(factor) for other in self.factors_of(variable)} - {factor}
+        return tuple(sorted(sharing, key=self.place_of.__getitem__))
 
     def owner(self, factor: str) -> str:
         """The agent that owns a factor."""
@@ -234,8 +234,8 @@ class FactorGraph:
         Args:
             factors: Their names, at least one.
         """
-        wanted = set(factors)
-        scopes = {f: scope for f, scope in zip(self.factors, self.scopes, strict=True) if f in wanted}
+        wanted = sorted({self.place_of[factor] for factor in factors})
+        scopes = {self.factors[i]: self.scopes[i] for i in wanted}
         acted = {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
         return FactorGraph.from_scopes(scopes, {factor: self.owner(factor) for factor in scopes}, acted)
 
@@ -253,6 +253,16 @@ class FactorGraph:
         if len(rows) > _MOST_SHOWN:
             rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more factors", "")]
         return html_table(repr(self), rows, header=("factor", "variables", "agent"))
+
+    @cached_property
+    def column_of(self) -> Mapping[str, int]:
+        """For each variable its place among the variables."""
+        return {variable: place for place, variable in enumerate(self.variables)}
+
+    @cached_property
+    def place_of(self) -> Mapping[str, int]:
+        """For each factor its place among the factors."""
+        return {factor: place for place, factor in enumerate(self.factors)}
 
     @cached_property
     def _scope_by_factor(self) -> dict[str, tuple[str, ...]]:

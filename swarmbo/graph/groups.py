@@ -44,7 +44,7 @@ def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple
         [(('g',), [[2]]), (('f', 'h'), [[0, 1], [2, 0]])]
     """
     wanted = set(graph.factors if factors is None else factors)
-    place = {variable: index for index, variable in enumerate(graph.variables)}
+    place = graph.column_of
     by_size: dict[int, list[str]] = {}
     for factor in graph.factors:
         if factor in wanted:

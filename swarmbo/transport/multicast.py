@@ -1,19 +1,19 @@
 """What it costs to tell several agents the same."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from swarmbo.errors import TransportError
 from swarmbo.records import Traffic
 from swarmbo.transport.routes import Routes
 
 
-def multicast_traffic(routes: Routes, sender: str, recipients: Iterable[str], n_bytes: int) -> Traffic:
+def multicast_traffic(routes: Routes, sender: str, recipients: Collection[str], n_bytes: int) -> Traffic:
     """Traffic of sending one report to some agents, one message each.
 
     Args:
         routes: Who reaches whom.
         sender: Whose report it is.
-        recipients: Who gets it.
+        recipients: Who gets it; where the sender is among them, it costs nothing.
         n_bytes: Its encoded size.
 
     Returns:
@@ -25,8 +25,13 @@ def multicast_traffic(routes: Routes, sender: str, recipients: Iterable[str], n_
         >>> multicast_traffic(Routes(["a", "b", "c"], nx.Graph([("a", "b")])), "a", ["b", "c"], n_bytes=10)
         Traffic(messages=2, bytes=20, transmissions=3)
     """
+    if routes.is_complete:
+        n = len(recipients) - (sender in recipients)
+        return Traffic(messages=n, bytes=n * n_bytes, transmissions=n)
     traffic = Traffic()
     for recipient in recipients:
+        if recipient == sender:
+            continue
         try:
             hops = routes.hops(sender, recipient)
         except TransportError:

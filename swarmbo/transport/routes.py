@@ -32,6 +32,11 @@ class Routes:
         self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everyone hears everyone."""
+        return self._heard is None
+
     def hops(self, sender: str, recipient: str) -> int:
         """Number of links on a shortest path from sender to recipient; 0 to itself.
 

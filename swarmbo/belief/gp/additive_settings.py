@@ -61,7 +61,7 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             fade each at a pace of its own, others all alike.
         refit_every: Refit when this many outcomes, >= 1, came since the last fit.
         restarts: Random starts, >= 0, drawn from the prior for each fit besides the prior's mode.
-        max_iterations: Of L-BFGS-B per start, >= 1.
+        max_iterations: Of L-BFGS-B per start, or of damped Newton steps where factors are observed one by one, >= 1.
         factors: What single factors have of their own, by name.
         structure: How a team finds scopes from totals; None: they are those of its graph.
 
@@ -109,6 +109,18 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         if self.lengthscales != "auto":
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
+
+    def of_factors(self, factors: Sequence[str]) -> list[FactorPrior]:
+        """``of_factor`` of many: those that have nothing of their own are one object."""
+        common = None
+        out = list[FactorPrior]()
+        for factor in factors:
+            if factor in self.factors:
+                out.append(self.of_factor(factor))
+            else:
+                common = common or self.of_factor(factor)
+                out.append(common)
+        return out
 
     def of_factor(self, factor: str) -> FactorPrior:
         """What a factor has of its own, gaps filled with what holds for all; medians that depend on sizes stay open."""

@@ -57,8 +57,9 @@ def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], 
     data, is_tied = belief.observations, bool(plain["is_tied"])
     hyper = belief.channels.in_one_unit() if is_tied else belief.channels
     known, waiting = list[Factorised](), list[Factorised]()
-    for i, jitter in enumerate(plain["jitters"]):
-        residual = (data if is_tied else data.of_channel(i)).residuals(hyper)
+    own = [data] if is_tied else data.by_factor(len(belief.scopes))
+    for i, (jitter, outcomes) in enumerate(zip(plain["jitters"], own, strict=True)):
+        residual = outcomes.residuals(hyper)
         L, inverse, r = np.array(state["arrays"][f"L_{i}"], dtype=float, order="F"), None, len(residual)
         if f"inverse_{i}" in state["arrays"]:
             inverse = np.array(state["arrays"][f"inverse_{i}"], dtype=float, order="C")

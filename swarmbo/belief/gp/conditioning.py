@@ -40,8 +40,8 @@ class Conditioned:
     def points(self) -> tuple[Float[np.ndarray, "T _a"], ...]:
         """For each latent the observed points (T, a) that it reads, padded to a common T."""
         if self.is_tied:
-            return tuple(np.ascontiguousarray(self.data.U[:, list(scope)]) for scope in self.scopes)
-        own = [data.U[:, list(scope)] for data, scope in zip(self.part_data, self.scopes, strict=True)]
+            return tuple(self.data.at(scope) for scope in self.scopes)
+        own = [data.at(scope) for data, scope in zip(self.part_data, self.scopes, strict=True)]
         return tuple(np.concatenate([U, np.zeros((self._width - len(U), U.shape[1]))]) for U in own)
 
     @cached_property
@@ -66,7 +66,7 @@ class Conditioned:
             square[: len(part.alpha), : len(part.alpha)] = part.inverse
         return out
 
-    @property
+    @cached_property
     def _width(self) -> int:
         return max((len(part.alpha) for part in self.parts), default=0)
 
@@ -97,7 +97,7 @@ class Conditioned:
     @cached_property
     def part_data(self) -> list[Observations]:
         """The observations of each part."""
-        return [self.data] if self.is_tied else [self.data.of_channel(i) for i in range(len(self.scopes))]
+        return [self.data] if self.is_tied else self.data.by_factor(len(self.scopes))
 
     def spread(self, alphas: Sequence[Float[np.ndarray, " _r"]]) -> Float[np.ndarray, "k T"]:
         """Weights of each part's observations as weights of each factor's."""
@@ -113,7 +113,7 @@ class Conditioned:
         if not len(new):
             return self
         is_pending = bool(np.isnan(new.outcome).any())
-        ahead = [new] if self.is_tied else [new.of_channel(i) for i in range(len(self.scopes))]
+        ahead = [new] if self.is_tied else new.by_factor(len(self.scopes))
         parts = [
             part.extended(
                 self.covariance(index, more, old),
@@ -155,7 +155,7 @@ def condition(
         hyper = hyper.in_one_unit()
         chosen: list[tuple[int | None, Observations]] = [(None, data)]
     else:
-        chosen = [(i, data.of_channel(i)) for i in range(len(scopes))]
+        chosen = list(enumerate(data.by_factor(len(scopes))))
     parts = tuple(
         Factorised.of(
             _covariance(hyper, scopes, factor, own, own, noisy=True), own.residuals(hyper), keeps_inverse=keeps_inverse

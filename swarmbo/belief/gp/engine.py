@@ -296,4 +296,4 @@ class ChannelGP(SpatialGP):
         m, n = len(points), self.domain.n_dims
         moments = points[:, n] if self.has_time else np.zeros(m)
         channel, nothing = np.full(m, self.channel), np.zeros(m)
-        return Observations(self.domain.to_unit(points[:, :n]), channel, nothing, nothing, moments)
+        return Observations(self.domain.to_unit(points[:, :n]), np.arange(m), channel, nothing, nothing, moments)

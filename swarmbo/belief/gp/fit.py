@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.fit_alone import fit_alone
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
@@ -16,9 +17,10 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeAxis,
     TimeCorrelation,
 )
-from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise
+from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation
+from swarmbo.belief.gp.starts import packed, starting_thetas, warm_start
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
 from swarmbo.spaces import Domain
@@ -26,7 +28,6 @@ from swarmbo.spaces import Domain
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 
-_SHORT_LENGTHSCALE = 0.15  # of a side
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
 
@@ -34,7 +35,7 @@ def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> A
     """The mode of the prior, outcomes unscaled."""
     sizes = [len(scope) for scope in graph.scopes]
     model = settings.lengthscale_model(sizes, alone=False)
-    medians = [settings.of_factor(factor).noise_median or settings.noise_median for factor in graph.factors]
+    medians = [form.noise_median or settings.noise_median for form in settings.of_factors(graph.factors)]
     prior = HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
     return _hyperparameters(settings, graph.factors, prior, prior.centre)
 
@@ -83,32 +84,8 @@ def fit_field(
         theta, _ = maximise(log_posterior, starts, settings.max_iterations, _FIELD_TOLERANCE)
         mean = float(log_posterior.means(theta)[0])
     fitted = _field_hyperparameters(settings, prior, theta)
-    noise = _noise_ahead(fitted.noise_variance, data, scale, settings.noise_floor)
+    noise = noise_ahead(fitted.noise_variance, data, scale, settings.noise_floor)
     return msgspec.structs.replace(fitted, noise_variance=noise, mean=mean, offset=offset, scale=scale)
-
-
-def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: float) -> Float[np.ndarray, " p"]:
-    """The last optimum of a field as a theta under a new outcome scale: its physical variances stay what they were.
-
-    Args:
-        prior: Whose bounds hold.
-        previous: The last optimum.
-        scale: The new outcome scale.
-    """
-    square = _square(previous.scale / scale)
-    return prior.pack(
-        np.array(previous.lengthscales),
-        np.array([previous.outputscale * square]),
-        np.array([previous.noise_variance * square]),
-        None if previous.time is None else previous.time.lengthscale,
-    )
-
-
-def _noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
-    """Standardised noise variance of outcomes to come: as fitted, or where all were told, as these on average."""
-    if not len(data) or np.isnan(data.noise).any():
-        return fitted
-    return max(float(standardised_noise(data.noise, scale).mean()), floor)
 
 
 def _field_hyperparameters(
@@ -165,7 +142,7 @@ def fit_additive(
     offsets, scales, is_shown = units(belief.totals, belief.factors)
     if (data.channel == TOTAL).any():
         return _fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
-    return _fit_alone(belief, data, offsets, scales, rng, warm)
+    return fit_alone(belief, data, offsets, scales, rng, warm)
 
 
 def _fit_jointly(
@@ -181,7 +158,7 @@ def _fit_jointly(
     settings, factors = belief.settings, belief.graph.factors
     sizes, k, scale = [len(scope) for scope in belief.scopes], len(factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
-    medians = [settings.of_factor(factor).noise_median or settings.noise_median for factor in factors]
+    medians = [form.noise_median or settings.noise_median for form in settings.of_factors(factors)]
     prior = HyperparameterPrior.of(
         settings,
         factors,
@@ -191,7 +168,7 @@ def _fit_jointly(
     )
     theta, constants = prior.centre, offsets
     if is_shown:
-        kernels: list[KernelName] = [settings.of_factor(factor).kernel or settings.kernel for factor in factors]
+        kernels: list[KernelName] = [form.kernel or settings.kernel for form in settings.of_factors(factors)]
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         channel = data.channel if is_mixed else None
         log_posterior = LogPosterior(
@@ -208,15 +185,18 @@ def _fit_jointly(
         if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
             tied = warm.in_one_unit()
             noises = [*tied.noise_variances, tied.total_noise_variance][0 if is_mixed else -1 :]
-            start = _packed(prior, tied, range(k), noises, tied.scales[0] / scale)
+            start = packed(prior, tied, range(k), noises, tied.scales[0] / scale)
         drawn = [prior.sample(rng) for _ in range(settings.restarts)]
-        theta, _ = maximise(log_posterior, _starts(prior, drawn, start), settings.max_iterations)
+        theta, _ = maximise(log_posterior, starting_thetas(prior, drawn, start), settings.max_iterations)
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / k)
     hyper = _hyperparameters(settings, factors, prior, theta)
-    by_channel = [*zip(range(k), hyper.noise_variances, strict=True), (TOTAL, hyper.total_noise_variance)]
+    fitted, outcomes = (
+        [*hyper.noise_variances, hyper.total_noise_variance],
+        [*data.by_factor(k), data.of_channel(TOTAL)],
+    )
     *noises, of_total = (
-        _noise_ahead(noise, data.of_channel(channel), scale, settings.noise_floor) for channel, noise in by_channel
+        noise_ahead(noise, own, scale, settings.noise_floor) for noise, own in zip(fitted, outcomes, strict=True)
     )
     noises = noises if is_mixed else [of_total] * k
     return msgspec.structs.replace(
@@ -228,93 +208,8 @@ def _fit_jointly(
     )
 
 
-def _fit_alone(
-    belief: "AdditivePosterior",
-    data: Observations,
-    offsets: Float[np.ndarray, " k"],
-    scales: Float[np.ndarray, " k"],
-    rng: np.random.Generator,
-    warm: AdditiveHyperparameters | None,
-) -> AdditiveHyperparameters:
-    settings = belief.settings
-    parts: list[AdditiveHyperparameters] = []
-    for i, (factor, scope) in enumerate(zip(belief.graph.factors, belief.scopes, strict=True)):
-        own, size, scale = settings.of_factor(factor), len(scope), float(scales[i])
-        model = settings.lengthscale_model([size], alone=True)
-        alone = msgspec.structs.replace(settings, factors={factor: own})
-        prior = HyperparameterPrior.of(alone, [factor], [size], model, [own.noise_median or settings.noise_median])
-        theta, constant, data_of = prior.centre, float(offsets[i]), data.of_channel(i)
-        # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
-        drawn = [prior.sample(rng) for _ in range(settings.restarts)]
-        if standardisation(data_of.outcome)[2]:
-            U, z = data_of.U[:, list(scope)], (data_of.outcome - constant) / scale
-            kernels: list[KernelName] = [own.kernel or settings.kernel]
-            log_posterior = LogPosterior(
-                prior,
-                kernels,
-                [range(size)],
-                U,
-                z,
-                standardised_noise(data_of.noise, scale),
-                fading=_fading(settings.time, data_of),
-            )
-            start = None
-            if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
-                start = _packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / scale)
-            theta, _ = maximise(log_posterior, _starts(prior, drawn, start), settings.max_iterations)
-            constant += scale * float(log_posterior.means(theta)[0])
-        part = _hyperparameters(settings, [factor], prior, theta)
-        noise = _noise_ahead(part.noise_variances[0], data_of, scale, settings.noise_floor)
-        parts.append(msgspec.structs.replace(part, scales=(scale,), constants=(constant,), noise_variances=(noise,)))
-    hyper = AdditiveHyperparameters(
-        kernels=tuple(part.kernels[0] for part in parts),
-        lengthscales=tuple(part.lengthscales[0] for part in parts),
-        outputscales=tuple(part.outputscales[0] for part in parts),
-        noise_variances=tuple(part.noise_variances[0] for part in parts),
-        total_noise_variance=0.0,
-        constants=tuple(part.constants[0] for part in parts),
-        scales=tuple(part.scales[0] for part in parts),
-        times=tuple(time for part in parts for time in part.times),
-    )
-    noise = sum(hyper.in_one_unit().noise_variances)  # a total that comes later has the noise of all its factors
-    return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
-
-
-def _packed(
-    prior: HyperparameterPrior,
-    warm: AdditiveHyperparameters,
-    factors: Sequence[int],
-    noises: Sequence[float],
-    ratio: float,
-) -> Float[np.ndarray, " p"]:
-    """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
-    square = _square(ratio)
-    lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
-    outputs = np.array([warm.outputscales[i] for i in factors])
-    times = [warm.times[i].lengthscale for i in factors] if warm.times else []
-    time = float(np.exp(np.mean(np.log(times)))) if times else None
-    return prior.pack(lengths, outputs * square, np.array(noises) * square, time)
-
-
-def _square(ratio: float) -> float:
-    """Of a ratio of scales; where they are further apart than this, bounds hold anyway."""
-    return min(max(ratio, 1e-6), 1e6) ** 2
-
-
 def _fading(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
     return None if time is None else (time.kernel, data.moment)
-
-
-def _starts(
-    prior: HyperparameterPrior, drawn: Sequence[Float[np.ndarray, " p"]], warm: Float[np.ndarray, " p"] | None
-) -> list[Float[np.ndarray, " p"]]:
-    starts = [prior.centre] if warm is None else [warm]
-    if warm is None or len(prior.sizes) == 1:
-        # outcomes that look like noise to long lengthscales may be narrow peaks: that maximum is found from here only
-        short = prior.centre.copy()
-        short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
-        starts.append(short)
-    return [*starts, *drawn]
 
 
 def _hyperparameters(
@@ -324,7 +219,7 @@ def _hyperparameters(
     k, time = len(factors), prior.time_lengthscale(theta)
     lengthscales, outputscales, noises = prior.unpack(theta)
     return AdditiveHyperparameters(
-        kernels=tuple(settings.of_factor(factor).kernel or settings.kernel for factor in factors),
+        kernels=tuple(form.kernel or settings.kernel for form in settings.of_factors(factors)),
         lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(prior.sizes)[:-1])),
         outputscales=tuple(outputscales.tolist()),
         noise_variances=tuple(noises[:k].tolist()) if len(noises) > 1 else (float(noises[0]),) * k,

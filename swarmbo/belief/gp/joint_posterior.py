@@ -89,7 +89,7 @@ class JointPosterior:
                 factors[place] = len(factors)
                 whitened = solve_lower(conditioned.parts[place].L, conditioned.covariance(place, data, query))
                 V.append(whitened if weight == 1.0 else np.sqrt(weight) * whitened)
-            columns = [*scope, query.U.shape[1]] if hyper.times else [*scope]
+            columns = [*scope, query.places.shape[1]] if hyper.times else [*scope]
             at, of = (projection(hyper, scope, rows) for rows in (query, data))
             seen = np.asarray(data.hold(i), dtype=float)
             terms.append(Term(columns, hyper.covariance(i), at, factors[place], of, seen, weight))
@@ -105,7 +105,7 @@ class JointPosterior:
             terms=tuple(terms),
             factors=tuple((part.L, part.alpha) for part in parts),
             scale=scale,
-            n_coordinates=query.U.shape[1] + bool(hyper.times),
+            n_coordinates=query.places.shape[1] + bool(hyper.times),
         )
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:

@@ -14,13 +14,14 @@ is faster than solving triangular systems, and keeps twice the digits that multi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.kernels import KernelName, correlation, correlation_and_slope, is_cusped
+
+_ENTRIES = 2**13  # covariances worked on at once: a dozen arrays of that size fit into a core's own cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,7 @@ class StackPosterior:
     def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:
         index, hyper = list(factors), conditioned.hyper
         self._names: tuple[KernelName, ...] = tuple(hyper.kernels[i] for i in index)
+        self._cusped = np.array([is_cusped(name) for name in self._names])
         self._lengths = np.array([hyper.lengthscales[i] for i in index])[:, None, :]  # (g, 1, a)
         self._outputs = np.array([hyper.outputscales[i] for i in index])[:, None]  # (g, 1)
         self._scales = np.array([hyper.scales[i] for i in index])[:, None]
@@ -66,15 +68,35 @@ class StackPosterior:
         self._Z = np.array([conditioned.points[i] for i in index]) / self._lengths  # (g, T, a)
         self._Z_norms = (self._Z**2).sum(axis=-1)[:, None, :]
         self._Zt = np.ascontiguousarray(np.swapaxes(self._Z, 1, 2))
-        self._weights = (self._outputs * conditioned.seen[index])[:, None, :]  # (g, 1, T)
+        is_run = index == list(range(index[0], index[0] + len(index)))
+        rows = slice(index[0], index[0] + len(index)) if is_run else index  # of neighbours in memory no copy is made
+        self._weights = (self._outputs * conditioned.seen[rows])[:, None, :]  # (g, 1, T)
         if hyper.times:
             self._weights = self._weights * conditioned.fading(index)[:, None, :]
-        self._alpha = conditioned.alpha[index][:, :, None]  # (g, T, 1)
-        self._inverse = conditioned.inverse if conditioned.is_tied else conditioned.inverse[index]
+        self._alpha = conditioned.alpha[rows][:, :, None]  # (g, T, 1)
+        self._inverse = conditioned.inverse if conditioned.is_tied else conditioned.inverse[rows]
 
-    @cached_property
-    def _inverse_t(self) -> Float[np.ndarray, "_ T T"]:
-        return np.ascontiguousarray(np.swapaxes(self._inverse, 1, 2))
+        self._inverse_t = np.swapaxes(self._inverse, 1, 2)
+        if conditioned.is_tied:
+            self._inverse_t = np.ascontiguousarray(self._inverse_t)  # read for every factor
+        self._slices = dict[int, list[tuple[slice, StackPosterior]]]()
+
+    def _some(self, factors: slice) -> "StackPosterior":
+        """Those of some factors, without copies."""
+        own = object.__new__(StackPosterior)
+        for name, value in self.__dict__.items():
+            is_common = isinstance(value, np.ndarray) and len(value) == 1 and name in ("_inverse", "_inverse_t")
+            setattr(own, name, value if is_common or isinstance(value, dict) else value[factors])
+        return own
+
+    def _by_cache(self, n_points: int) -> "list[tuple[slice, StackPosterior]]":
+        """The factors, as many together as one array of covariances at the points fits into cache."""
+        size = max(1, _ENTRIES // max(n_points * self._Z.shape[1], 1))
+        if size not in self._slices:
+            starts = range(0, len(self._Z), size)
+            rows = [slice(start, start + size) for start in starts]
+            self._slices[size] = [(row, self._some(row)) for row in rows] if len(rows) > 1 else [(slice(None), self)]
+        return self._slices[size]
 
     @property
     def constants(self) -> Float[np.ndarray, "g 1"]:
@@ -86,8 +108,18 @@ class StackPosterior:
         """Physical units per standardised one."""
         return self._scales
 
+    def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
+        return np.concatenate([own._mean(U[row]) for row, own in self._by_cache(U.shape[1])])
+
+    def _mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        return self._constants + self._scales * (self.cross(U) @ self._alpha)[..., 0]
+
     def moments(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Moments:
         """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
+        return _joined([own._moments(U[row], gradient) for row, own in self._by_cache(U.shape[1])])
+
+    def _moments(self, U: Float[np.ndarray, "g m a"], gradient: bool) -> Moments:
         at = self.cross_and_slopes(U) if gradient else None
         k = self.cross(U) if at is None else at.k
         v = k @ self._inverse_t
@@ -103,6 +135,12 @@ class StackPosterior:
         self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"], *, gradient: bool = False
     ) -> Moments:
         """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel."""
+        chunks = self._by_cache(U.shape[1])
+        return _joined([own._contrast(U[row], reference[row], gradient) for row, own in chunks])
+
+    def _contrast(
+        self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"], gradient: bool
+    ) -> Moments:
         at = self.cross_and_slopes(U) if gradient else None
         k = (self.cross(U) if at is None else at.k) - self.cross(reference)
         v = k @ self._inverse_t
@@ -121,7 +159,7 @@ class StackPosterior:
     def cross(self, U: Float[np.ndarray, "g m a"], first: int = 0) -> Float[np.ndarray, "g m T"]:
         """Prior covariances of f_i(u) with the observations, standardised; without those before ``first``."""
         r, weights = self._distances(U / self._lengths, first), self._weights[:, :, first:]
-        if len(set(self._names)) == 1:
+        if self._names.count(self._names[0]) == len(self._names):
             return weights * correlation(self._names[0], r)
         return weights * np.array([correlation(name, part) for name, part in zip(self._names, r, strict=True)])
 
@@ -140,13 +178,21 @@ class StackPosterior:
         squares = (X @ self._Zt[:, :, first:]) * -2.0
         squares += (X**2).sum(axis=-1)[..., None]
         squares += self._Z_norms[:, :, first:]
-        for i, name in enumerate(self._names):
-            if is_cusped(name):  # a cusp shows what the expansion above loses to cancellation
-                squares[i] = ((X[i, :, None, :] - self._Z[i, None, first:, :]) ** 2).sum(axis=-1)
+        for i in np.flatnonzero(self._cusped):  # a cusp shows what the expansion above loses to cancellation
+            squares[i] = ((X[i, :, None, :] - self._Z[i, None, first:, :]) ** 2).sum(axis=-1)
         return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
 
     def _radial_and_slope(self, r: Float[np.ndarray, "g ..."]) -> tuple[np.ndarray, np.ndarray]:
-        if len(set(self._names)) == 1:
+        if self._names.count(self._names[0]) == len(self._names):
             return correlation_and_slope(self._names[0], r)
         pairs = [correlation_and_slope(name, part) for name, part in zip(self._names, r, strict=True)]
         return np.array([near for near, _ in pairs]), np.array([slope for _, slope in pairs])
+
+
+def _joined(parts: Sequence[Moments]) -> Moments:
+    if len(parts) == 1:
+        return parts[0]
+    mean, var = np.concatenate([part.mean for part in parts]), np.concatenate([part.var for part in parts])
+    dmean = [part.dmean for part in parts if part.dmean is not None]
+    dvar = [part.dvar for part in parts if part.dvar is not None]
+    return Moments(mean, var, np.concatenate(dmean), np.concatenate(dvar)) if dmean else Moments(mean, var)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,17 +16,19 @@ TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Outcomes, one entry each.
+    """Outcomes, one entry each. Many of them may be of one joint point, which is then kept once.
 
     Args:
-        U: Joint points (r, n) in the unit cube.
+        places: Joint points (t, n) in the unit cube.
+        row: Which of them each outcome is of (r,).
         channel: ``TOTAL`` or the index of a factor (r,).
         outcome: In physical units (r,); NaN for points that are pending.
         noise: Variance (r,) of its noise where that was told, physical; NaN where the fitted one is taken.
         moment: The round of each (r,); of no account where nothing fades.
     """
 
-    U: Float[np.ndarray, "r n"]
+    places: Float[np.ndarray, "t n"]
+    row: Int[np.ndarray, " r"]
     channel: Int[np.ndarray, " r"]
     outcome: Float[np.ndarray, " r"]
     noise: Float[np.ndarray, " r"]
@@ -44,7 +47,7 @@ class Observations:
         moments = np.zeros(len(U)) if moments is None else moments
         table = np.concatenate([totals[:, None], factors], axis=1)
         rows, columns = np.nonzero(~np.isnan(table))
-        return cls(U[rows], columns - 1, table[rows, columns], noise[rows, columns], moments[rows])
+        return cls(U, rows, columns - 1, table[rows, columns], noise[rows, columns], moments[rows])
 
     @classmethod
     def pending(
@@ -67,23 +70,42 @@ class Observations:
         total = awaited.all(axis=1, keepdims=True) & in_sum
         rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
         unknown = np.full(len(rows), np.nan)
-        return cls(U[rows], columns - 1, unknown, unknown, moments[rows])
+        return cls(U, rows, columns - 1, unknown, unknown, moments[rows])
 
     def __len__(self) -> int:
         return len(self.channel)
 
+    @property
+    def U(self) -> Float[np.ndarray, "r n"]:  # noqa: N802
+        """The joint point of each; for a few coordinates of them ask :meth:`at`, which makes no more than these."""
+        return self.places[self.row]
+
+    def at(self, scope: Sequence[int]) -> Float[np.ndarray, "r a"]:
+        """Some coordinates of the joint point of each."""
+        return self.places[self.row[:, None], np.array(scope)]
+
     def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
         """Some of them."""
-        return Observations(self.U[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.moment[rows])
+        return Observations(
+            self.places, self.row[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.moment[rows]
+        )
 
     def of_channel(self, channel: int) -> "Observations":
         """Those of one factor alone, or of the total."""
         return self.take(self.channel == channel)
 
+    def by_factor(self, n_factors: int) -> list["Observations"]:
+        """For each factor its own outcomes, in time linear in their number; those of the total are left out."""
+        order = np.argsort(self.channel, kind="stable")
+        ends = np.searchsorted(self.channel, np.arange(n_factors + 1), sorter=order)
+        return [self.take(order[start:end]) for start, end in pairwise(ends.tolist())]
+
     def then(self, other: "Observations") -> "Observations":
         """These, followed by others."""
+        used, row = np.unique(other.row, return_inverse=True)
         return Observations(
-            np.concatenate([self.U, other.U]),
+            np.concatenate([self.places, other.places[used]]),
+            np.concatenate([self.row, len(self.places) + row]),
             np.concatenate([self.channel, other.channel]),
             np.concatenate([self.outcome, other.outcome]),
             np.concatenate([self.noise, other.noise]),
@@ -96,21 +118,23 @@ class Observations:
 
     def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Standardised outcomes, all known, less their prior means."""
-        constants = np.array([*hyper.constants, hyper.constant])  # TOTAL = -1 indexes the last
-        scales = np.array([*hyper.scales, hyper.common_scale])
-        return (self.outcome - constants[self.channel]) / scales[self.channel]
+        present, place = np.unique(self.channel, return_inverse=True)
+        constants = np.array([hyper.constant_of(channel) for channel in present])[place]
+        scales = np.array([hyper.scale_of(channel) for channel in present])[place]
+        return (self.outcome - constants) / scales
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Standardised: those that were told, else the fitted ones."""
-        fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])
-        scales = np.array([*hyper.scales, hyper.common_scale])
-        told = standardised_noise(self.noise, scales[self.channel])
-        return np.where(np.isnan(told), fitted[self.channel], told)
+        present, place = np.unique(self.channel, return_inverse=True)
+        fitted = np.array([hyper.noise_variance_of(channel) for channel in present])[place]
+        scales = np.array([hyper.scale_of(channel) for channel in present])[place]
+        told = standardised_noise(self.noise, scales)
+        return np.where(np.isnan(told), fitted, told)
 
 
 def standardised_noise(
-    noise: Float[np.ndarray, " r"], scale: float | Float[np.ndarray, " r"]
-) -> Float[np.ndarray, " r"]:
+    noise: Float[np.ndarray, "*r"], scale: float | Float[np.ndarray, "*#r"]
+) -> Float[np.ndarray, "*r"]:
     """Noise variances that were told, in the unit of standardised outcomes; NaN stays.
 
     One below ``LEAST_NOISE`` counts as that: outcomes that are told to be exact would make singular matrices, and
@@ -119,9 +143,16 @@ def standardised_noise(
     return np.maximum(noise / scale**2, LEAST_NOISE)
 
 
+def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -> float:
+    """Standardised noise variance of outcomes to come: as fitted, or where all were told, as these on average."""
+    if not len(data) or np.isnan(data.noise).any():
+        return fitted
+    return max(float(standardised_noise(data.noise, scale).mean()), floor)
+
+
 def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:
     """Where a latent is read at the points of outcomes, their rounds last where it fades."""
-    own = rows.U[:, list(scope)]
+    own = rows.at(scope)
     return own if not hyper.times else np.column_stack([own, rows.moment])
 
 
@@ -137,7 +168,7 @@ def factor_covariance(
         one: Outcomes, one a row.
         other: Outcomes, one a column.
     """
-    X, Z = one.U[:, list(scope)], other.U[:, list(scope)]
+    X, Z = one.at(scope), other.at(scope)
     K = kernel_matrix(hyper.kernels[factor], X, Z, hyper.lengthscale_array(factor), hyper.outputscales[factor])
     return K if not hyper.times else K * hyper.times[factor].between(one.moment[:, None], other.moment[None])
 

@@ -11,6 +11,7 @@ which is normal over log l with covariance s sᵀ + τ² I. The lengthscale of t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
@@ -35,7 +36,9 @@ class HyperparameterPrior:
         is_shared: Whether one parameter stands for all lengthscales, but for the base.
         has_time: Whether there is a lengthscale of time.
         centre: Mean and mode (p,).
-        precision: Inverse covariance (p, p).
+        spreads: Standard deviations (p,); of lengthscale parameters that share a part, those of that part.
+        deviation: Standard deviation of what each lengthscale parameter has of its own besides the part that all share;
+            None where they share none.
         bounds: Lower and upper (p, 2).
     """
 
@@ -44,7 +47,8 @@ class HyperparameterPrior:
     is_shared: bool
     has_time: bool
     centre: Float[np.ndarray, " p"]
-    precision: Float[np.ndarray, "p p"]
+    spreads: Float[np.ndarray, " p"]
+    deviation: float | None
     bounds: Float[np.ndarray, "p 2"]
 
     @classmethod
@@ -84,7 +88,7 @@ class HyperparameterPrior:
             model: How lengthscales hang together.
             noise_medians: One per noise variance.
         """
-        k, own = len(sizes), [settings.of_factor(factor) for factor in factors]
+        k, own = len(sizes), settings.of_factors(factors)
         medians = np.array(
             [
                 settings.lengthscale_log_median
@@ -140,14 +144,6 @@ class HyperparameterPrior:
         if is_shared:
             medians, spreads = medians[:1], spreads[:1]
         q, k, c = len(medians), len(outputs), len(noise_medians)
-        covariance = np.zeros((q + n_times + k + c,) * 2)
-        covariance[:q, :q] = np.diag(spreads**2) if model == "separate" else np.outer(spreads, spreads)
-        if model == "hierarchical":
-            covariance[range(q), range(q)] += deviation**2
-        others = [std for _, std in outputs] + [noise_log_std] * c
-        times = [] if time is None else [time.lengthscale_log_std]
-        rest = range(q, len(covariance))
-        covariance[rest, rest] = np.array([*times, *others]) ** 2
         # wide enough that the longest side's lengthscale and its equals on shorter sides all fit
         low, high = np.log(LENGTHSCALE_RANGE)
         bounds = np.array(
@@ -165,12 +161,24 @@ class HyperparameterPrior:
             ]
         )
         centre = np.clip(centre, bounds[:, 0], bounds[:, 1])
-        return cls(tuple(sizes), base, is_shared, time is not None, centre, np.linalg.inv(covariance), bounds)
+        own = {"separate": None, "shared": 0.0, "hierarchical": deviation}[model]
+        times = [] if time is None else [time.lengthscale_log_std]
+        spreads = np.array([*spreads, *times, *(std for _, std in outputs), *[noise_log_std] * c])
+        return cls(tuple(sizes), base, is_shared, time is not None, centre, spreads, own, bounds)
 
     @property
     def n_lengthscales(self) -> int:
         """Number of lengthscale parameters, which come first in theta."""
         return 1 if self.is_shared else sum(self.sizes)
+
+    @cached_property
+    def precision(self) -> Float[np.ndarray, "p p"]:
+        """Inverse covariance (p, p), quadratic in the number of latents: only a search over all of theta needs it."""
+        covariance, q = np.diag(self.spreads**2), self.n_lengthscales
+        if self.deviation is not None:
+            covariance[:q, :q] = np.outer(self.spreads[:q], self.spreads[:q])
+            covariance[range(q), range(q)] += self.deviation**2
+        return np.linalg.inv(covariance)
 
     @property
     def covariance(self) -> Float[np.ndarray, "p p"]:

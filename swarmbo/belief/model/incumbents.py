@@ -33,8 +33,17 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
         belief: Of all factors.
         factor_means: What each factor is worth there; by default as the belief has it.
     """
-    parts = belief.graph.components
-    return [as_seen(belief, part, means_of(belief, part.factors, factor_means).sum(axis=0)) for part in parts]
+    graph, in_use = belief.graph, known(belief)
+    if factor_means is None:  # as ``means_of`` has them: factors in stacks
+        order = [factor for stack in stacks_of(graph) for factor in stack.factors]
+        row, factor_means = {factor: i for i, factor in enumerate(order)}, means_of(belief, order)
+    else:
+        row = graph.place_of
+    out = list[PartMeans]()
+    for part in graph.components:
+        own = sorted(row[factor] for factor in part.factors)
+        out.append(as_seen(belief, part, factor_means[own].sum(axis=0), in_use))
+    return out
 
 
 def means_of(
@@ -48,25 +57,28 @@ def means_of(
         factor_means: As in ``part_means``.
     """
     if factor_means is not None:
-        return factor_means[[belief.graph.factors.index(factor) for factor in factors]]
+        return factor_means[[belief.graph.place_of[factor] for factor in factors]]
     U = evaluated(belief)
-    return np.concatenate([belief.local(stack, stack.take(U)).mean for stack in stacks_of(belief.graph, factors)])
+    return np.concatenate([belief.local_mean(stack, stack.take(U)) for stack in stacks_of(belief.graph, factors)])
 
 
-def as_seen(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"]) -> PartMeans:
+def as_seen(
+    belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"], in_use: Bool[np.ndarray, " T"] | None = None
+) -> PartMeans:
     """A part's variables, as columns, and what its sum is worth, as ``part_means`` has it.
 
     Args:
         belief: Of all factors.
         part: A connected part of its graph.
         mean: Of the sum, at ``evaluated``.
+        in_use: ``known`` of the belief, if that has been worked out.
     """
-    place = {variable: index for index, variable in enumerate(belief.graph.variables)}
-    own = [belief.graph.factors.index(factor) for factor in part.factors]
-    seen = np.isfinite(belief.factors[known(belief)])[:, own].all(axis=1)
+    graph = belief.graph
+    own = [graph.place_of[factor] for factor in part.factors]
+    seen = np.isfinite(belief.factors[:, own][known(belief) if in_use is None else in_use]).all(axis=1)
     if not belief.is_tied and seen.any():
         mean = np.where(seen, mean, -np.inf)
-    return np.array([place[variable] for variable in part.variables]), mean
+    return np.array([graph.column_of[variable] for variable in part.variables]), mean
 
 
 def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Float[np.ndarray, " n"]:

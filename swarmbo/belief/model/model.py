@@ -114,7 +114,7 @@ class Model:
         """
         point = incumbent(self.belief, self.factor_means())
         for factor, split in self.splits.items():
-            point[list(self.belief.scopes[self.belief.graph.factors.index(factor)])] = incumbent(split)
+            point[list(self.belief.scopes[self.belief.graph.place_of[factor]])] = incumbent(split)
         return point
 
 

@@ -246,7 +246,7 @@ class _Data:
 
     def split(self, factor: str, warm: AdditiveHyperparameters | None, *, is_due: bool) -> AdditiveGP:
         """A belief about one factor's parts."""
-        graph, j = self.situation.graph, self.situation.graph.factors.index(factor)
+        graph, j = self.situation.graph, self.situation.graph.place_of[factor]
         parts, domain = parts_of(graph, factor, self.situation.domain)
         restarts = max(_RESTARTS, self.settings.restarts) if warm is None else self.settings.restarts
         own = self.settings.factors.get(factor, FactorPrior())
@@ -273,7 +273,7 @@ class _Data:
         given = dict[str, AdditiveGP]()
         for factor, split in splits.items():
             columns = [graph.variables.index(variable) for variable in split.graph.variables]
-            awaited = out.awaited[:, graph.factors.index(factor)]
+            awaited = out.awaited[:, graph.place_of[factor]]
             given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
         return Model(given_out(belief, self.situation), learned, factor_warps=warps, splits=given)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.local_functions import by_factor, neighbour_sums
+from swarmbo.coordination.local_functions import Neighbourhoods, Passes, in_turn
 from swarmbo.coordination.messages import Codec, Key, Message, index_widths
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
@@ -30,7 +30,6 @@ from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
 Count = tuple[int, int, int]  # messages, bytes, transmissions
-Passes = Sequence[tuple[Int[np.ndarray, " v"], Int[np.ndarray, " v"]]]
 
 
 class Central:
@@ -46,6 +45,7 @@ class Central:
         self._counts: dict[Hashable, Count] = {}
         self._hops: dict[tuple[str, str], int] = {}
         self._passes_of: dict[BoxView, Passes] = {}
+        self._around_of: dict[BoxView, Neighbourhoods] = {}
         self._said: dict[Key, Message] = {}  # what is said of a key to several recipients is the same
 
     @property
@@ -86,8 +86,7 @@ class Central:
                 return request.entries
             case Exchange():
                 self._count_alike((Exchange, request.phase, request.told[0].shape[1]), request.letters)
-                stacks = request.view.stacks
-                return neighbour_sums(self.part.neighbours, stacks, by_factor(stacks, request.told))
+                return self._around(request.view).sums(request.told)
             case Reduce():
                 return self._reduced(request)
             case AllReduce():
@@ -142,29 +141,32 @@ class Central:
             out[:, columns] += entries[:, places]
         return out
 
+    def _around(self, view: BoxView) -> Neighbourhoods:
+        if view not in self._around_of:
+            self._around_of[view] = Neighbourhoods.of(self.part.neighbours, view.stacks)
+        return self._around_of[view]
+
     def _passes(self, view: BoxView) -> Passes:
         """Entries of copies to add up: in pass k those of each variable's k-th factor."""
         if view not in self._passes_of:
             graph = self.graph
             edges = [(f, x) for stack in view.stacks for f in stack.factors for x in graph.scope(f)]
             entry = {edge: i for i, edge in enumerate(edges)}
-            passes: dict[int, list[tuple[int, int]]] = {}
-            for x in graph.variables:
-                for k, f in enumerate(graph.factors_of(x)):
-                    passes.setdefault(k, []).append((view.place[x], entry[f, x]))
-            self._passes_of[view] = [(pairs[:, 0], pairs[:, 1]) for pairs in map(np.array, passes.values())]
+            self._passes_of[view] = in_turn(
+                (view.place[x], entry[f, x]) for x in graph.variables for f in graph.factors_of(x)
+            )
         return self._passes_of[view]
 
     def _all_reduced(self, request: AllReduce) -> Float[np.ndarray, "k m"]:
         """Every agent adds its own terms, then what its children say: from the leaves of the tree to its root."""
-        terms, tree = request.terms, self.part.tree
-        sums = {agent: np.zeros(terms.shape[1:]) for agent in self.graph.agents}
-        for owner, term in zip(self.graph.factor_owners, terms, strict=True):
-            sums[owner] = sums[owner] + term
-        for agent in tree.leaves_first:
-            for child in tree.children[agent]:
-                sums[agent] = sums[agent] + sums[child]
-        summed = sums[tree.leaves_first[-1]]
+        tree, terms = self.part.tree, request.terms
+        sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
+        for agents, factors in self._owned:
+            sums[agents] += terms[factors]
+        for agent, children in self._children:
+            # np.sum would add in another order where there is one number only
+            sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
+        summed = sums[self._children[-1][0] if self._children else 0]
 
         def letters() -> Iterator[Letter]:
             for agent, parent in tree.parent.items():
@@ -174,6 +176,18 @@ class Central:
 
         self._count_alike((AllReduce, summed.size), letters)
         return summed
+
+    @cached_property
+    def _owned(self) -> Passes:
+        """Each agent with each of its factors in turn, as places in the graph."""
+        place = {agent: i for i, agent in enumerate(self.graph.agents)}
+        return in_turn((place[owner], i) for i, owner in enumerate(self.graph.factor_owners))
+
+    @cached_property
+    def _children(self) -> Sequence[tuple[int, Sequence[int]]]:
+        """Agents that others report to, each after all that report to it, and these."""
+        place, tree = {agent: i for i, agent in enumerate(self.graph.agents)}, self.part.tree
+        return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
     def _compared(self, request: Compare) -> Iterator[Letter]:
         tree, k = self.part.tree, len(request.values)

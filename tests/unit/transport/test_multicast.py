@@ -21,3 +21,9 @@ def test_a_recipient_out_of_contact_is_told_over_the_base_station_in_two_transmi
 
 def test_nobody_to_tell_costs_nothing() -> None:
     assert multicast_traffic(Routes(["a"]), "a", [], 10) == Traffic()
+
+
+def test_a_sender_among_the_recipients_costs_nothing() -> None:
+    for links in (None, nx.complete_graph(["a", "b", "c"])):
+        traffic = multicast_traffic(Routes(["a", "b", "c"], links), "a", frozenset("abc"), 10)
+        assert traffic == Traffic(messages=2, bytes=20, transmissions=2)

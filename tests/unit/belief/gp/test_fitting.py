@@ -29,7 +29,7 @@ def log_posterior_of(gp_settings, prior, U, z):
 
 
 def fit_hyperparameters(gp_settings, U, z, seed=0, previous=None):
-    data = Observations(U, np.zeros(len(z), dtype=int), z, np.full(len(z), np.nan), np.zeros(len(z)))
+    data = Observations(U, np.arange(len(z)), np.zeros(len(z), dtype=int), z, np.full(len(z), np.nan), np.zeros(len(z)))
     return fit_field(gp_settings, SQUARE, data, np.random.default_rng(seed), previous)
 
 

@@ -1,0 +1,135 @@
+"""The fit of factors that are observed one by one: independent problems, searched side by side."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
+from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, maximise_stacked
+from swarmbo.belief.gp.standardising import standardisation
+from swarmbo.belief.gp.starts import packed, starting_thetas
+from swarmbo.kernels import KernelName
+
+if TYPE_CHECKING:
+    from swarmbo.belief.gp.additive_prediction import AdditivePosterior
+
+_ENTRIES = 2**21  # squared distances kept at once, 16 MiB: factors beyond are fitted afterwards
+
+
+class _Problem(NamedTuple):
+    """What one factor's search is about; equal forms are searched side by side."""
+
+    factor: int
+    prior: HyperparameterPrior
+    data: Observations
+    starts: list[Float[np.ndarray, " p"]]
+
+
+def fit_alone(
+    belief: "AdditivePosterior",
+    data: Observations,
+    offsets: Float[np.ndarray, " k"],
+    scales: Float[np.ndarray, " k"],
+    rng: np.random.Generator,
+    warm: AdditiveHyperparameters | None,
+) -> AdditiveHyperparameters:
+    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes.
+
+    What comes out for a factor does not depend on the others, but for what ``rng`` draws.
+
+    Args:
+        belief: For the scopes and settings.
+        data: Outcomes, none of the total.
+        offsets: Of each factor's outcomes.
+        scales: Of each factor's outcomes.
+        rng: For random starts.
+        warm: Start at an earlier optimum.
+    """
+    settings = belief.settings
+    forms = settings.of_factors(belief.graph.factors)
+    known = dict[tuple[FactorPrior, int], HyperparameterPrior]()
+    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, KernelName], list[_Problem]]()
+    outcomes = data.by_factor(len(forms))
+    for i, (form, scope, own) in enumerate(zip(forms, belief.scopes, outcomes, strict=True)):
+        size, kernel = len(scope), form.kernel or settings.kernel
+        if (form, size) not in known:
+            known[form, size] = _prior(settings, form, size)
+        prior = known[form, size]
+        priors.append(prior)
+        # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
+        drawn = [prior.sample(rng) for _ in range(settings.restarts)]
+        if standardisation(own.outcome)[2]:
+            start = None
+            if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
+                start = packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / float(scales[i]))
+            starts = starting_thetas(prior, drawn, start)
+            alike.setdefault((len(own), size, kernel), []).append(_Problem(i, prior, own, starts))
+    thetas, constants = [prior.centre for prior in priors], offsets.copy()
+    for (n_outcomes, size, kernel), problems in alike.items():
+        at_once = max(1, _ENTRIES // (n_outcomes**2 * size))
+        for first in range(0, len(problems), at_once):
+            group = problems[first : first + at_once]
+            found = _searched(belief, group, kernel, offsets, scales)
+            for problem, theta, mean in zip(group, *found, strict=True):
+                thetas[problem.factor] = theta
+                constants[problem.factor] += scales[problem.factor] * mean
+    lengthscales, outputscales, noises = zip(
+        *(prior.unpack(theta) for prior, theta in zip(priors, thetas, strict=True)), strict=True
+    )
+    times = [prior.time_lengthscale(theta) for prior, theta in zip(priors, thetas, strict=True)]
+    hyper = AdditiveHyperparameters(
+        kernels=tuple(form.kernel or settings.kernel for form in forms),
+        lengthscales=tuple(tuple(own.tolist()) for own in lengthscales),
+        outputscales=tuple(np.concatenate(outputscales).tolist()),
+        noise_variances=tuple(
+            noise_ahead(float(noise), own, float(scale), settings.noise_floor)
+            for (noise,), own, scale in zip(noises, outcomes, scales, strict=True)
+        ),
+        total_noise_variance=0.0,
+        constants=tuple(constants.tolist()),
+        scales=tuple(scales.tolist()),
+        times=()
+        if settings.time is None
+        else tuple(TimeCorrelation(settings.time.kernel, own) for own in times if own),
+    )
+    noise = sum(hyper.in_one_unit().noise_variances)  # a total that comes later has the noise of all its factors
+    return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
+
+
+def _prior(settings: AdditiveGPSettings, form: FactorPrior, size: int) -> HyperparameterPrior:
+    """Of a factor of some size that is observed by itself."""
+    alone, name = msgspec.structs.replace(settings, factors={"f": form}), "f"
+    model = settings.lengthscale_model([size], alone=True)
+    return HyperparameterPrior.of(alone, [name], [size], model, [form.noise_median or settings.noise_median])
+
+
+def _searched(
+    belief: "AdditivePosterior",
+    group: Sequence[_Problem],
+    kernel: KernelName,
+    offsets: Float[np.ndarray, " k"],
+    scales: Float[np.ndarray, " k"],
+) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
+    """The best theta found for each of some factors of one form, and its constant mean, standardised."""
+    settings, index = belief.settings, [problem.factor for problem in group]
+    scale = scales[index][:, None]
+    log_posterior = StackedLogPosterior(
+        [problem.prior for problem in group],
+        kernel,
+        np.array([problem.data.at(belief.scopes[problem.factor]) for problem in group]),
+        (np.array([problem.data.outcome for problem in group]) - offsets[index][:, None]) / scale,
+        standardised_noise(np.array([problem.data.noise for problem in group]), scale),
+        None if settings.time is None else (settings.time.kernel, np.array([own.data.moment for own in group])),
+    )
+    n_starts = len(group[0].starts)
+    starts = np.array([theta for problem in group for theta in problem.starts])
+    which = np.repeat(np.arange(len(group)), n_starts)
+    theta, value, mean = maximise_stacked(log_posterior, starts, which, settings.max_iterations)
+    best = value.reshape(-1, n_starts).argmax(axis=1) + n_starts * np.arange(len(group))
+    return theta[best], mean[best]

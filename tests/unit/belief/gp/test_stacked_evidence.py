@@ -1,0 +1,127 @@
+"""Fits of factors observed one by one: the stacked evidence is the plain one, and its searches find as much."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.hyperparameters import TimeAxis
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, maximise_stacked
+from swarmbo.belief.gp.starts import starting_thetas
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
+from swarmbo.spaces import Domain
+
+
+def prior_of(size, model="separate", time=None):
+    own = AdditiveGPSettings(time=time)
+    return HyperparameterPrior.of(own, ["f"], [size], model, [own.noise_median])
+
+
+def problems(count, n_outcomes, size, seed=0):
+    """Bowls, waves, cliffs and noise, standardised."""
+    rng = np.random.default_rng(seed)
+    U = rng.random((count, n_outcomes, size))
+    z = np.empty((count, n_outcomes))
+    for i in range(count):
+        square = ((U[i] - rng.random(size)) ** 2).sum(axis=1)
+        wave = np.sin(6.0 * U[i] @ rng.normal(size=size))
+        z[i] = (-square, wave, -np.exp(4.0 * square), wave + 0.3 * rng.normal(size=n_outcomes))[i % 4]
+        z[i] = (z[i] - z[i].mean()) / z[i].std()
+    return U, z, rng
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kernel=st.sampled_from(KERNEL_NAMES),
+    model=st.sampled_from(["shared", "hierarchical", "separate"]),
+    size=st.integers(1, 4),
+    n_outcomes=st.integers(2, 12),
+    fades=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_each_of_a_stack_is_worth_what_it_is_alone(kernel, model, size, n_outcomes, fades, seed):
+    prior = prior_of(size, model, TimeAxis("matern32") if fades else None)
+    U, z, rng = problems(3, n_outcomes, size, seed)
+    noise = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), np.nan)  # NaN: as fitted
+    rounds = rng.integers(0, 30, z.shape).astype(float)
+    stacked = StackedLogPosterior([prior] * 3, kernel, U, z, noise, ("matern32", rounds) if fades else None)
+    theta = np.array([prior.sample(rng) for _ in range(5)])
+    theta[:, -1] = np.maximum(theta[:, -1], np.log(1e-4))  # singular matrices agree to fewer digits
+    which = np.array([0, 1, 2, 2, 0])
+    found = stacked(theta, which)
+    for row, i in enumerate(which):
+        fading = ("matern32", rounds[i]) if fades else None
+        plain = LogPosterior(prior, [kernel], [range(size)], U[i], z[i], noise[i], fading=fading)
+        value, gradient = plain(theta[row])
+        assert found.value[row] == pytest.approx(value, rel=1e-7, abs=1e-7)
+        np.testing.assert_allclose(found.gradient[row], gradient, rtol=1e-5, atol=1e-5)
+        assert found.mean[row] == pytest.approx(plain.means(theta[row])[0], rel=1e-6, abs=1e-6)
+
+
+def test_the_information_is_the_average_of_the_observed_and_the_expected_one():
+    """Against its definition, with derivatives of the covariance by finite differences."""
+    prior = prior_of(2)
+    (U,), (z,), rng = problems(1, 9, 2)
+    theta = prior.centre + 0.3 * rng.normal(size=4)
+    stacked = StackedLogPosterior([prior], "matern52", U[None], z[None], np.full((1, 9), np.nan))
+    found = stacked(theta[None], np.zeros(1, dtype=int))
+
+    def covariance(theta):
+        return kernel_matrix("matern52", U, U, np.exp(theta[:2]), np.exp(theta[2])) + np.exp(theta[3]) * np.eye(9)
+
+    inverse = np.linalg.inv(covariance(theta))
+    alpha = inverse @ (z - found.mean[0])
+    steps = 1e-6 * np.eye(4)
+    moved = [(covariance(theta + step) - covariance(theta - step)) @ alpha / 2e-6 for step in steps]
+    wanted = 0.5 * np.array([[one @ inverse @ other for other in moved] for one in moved]) + prior.precision
+    np.testing.assert_allclose(found.information[0], wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n_outcomes", "size"), [(5, 1), (12, 2), (40, 2), (30, 4)])
+def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_from_gradients(n_outcomes, size):
+    """L-BFGS-B from the same starts. Noise has many maxima, so single ones may differ, either way."""
+    prior = prior_of(size)
+    U, z, _ = problems(16, n_outcomes, size)
+    starts = starting_thetas(prior, [], None)
+    stacked = StackedLogPosterior([prior] * 16, "matern52", U, z, np.full(z.shape, np.nan))
+    which = np.repeat(np.arange(16), len(starts))
+    theta, value, _ = maximise_stacked(stacked, np.tile(starts, (16, 1)), which, 60)
+    scopes, none = [range(size)], np.full(n_outcomes, np.nan)
+    plain = [
+        maximise(LogPosterior(prior, ["matern52"], scopes, X, y, none), starts, 60)[1]
+        for X, y in zip(U, z, strict=True)
+    ]
+    best = value.reshape(16, -1).max(axis=1)
+    assert (best > np.array(plain) - 1e-2).mean() >= 0.9
+    assert best.sum() > sum(plain) - 0.1
+    assert (theta >= prior.bounds[:, 0]).all()
+    assert (theta <= prior.bounds[:, 1]).all()
+
+
+def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
+    graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(7)})
+    rng = np.random.default_rng(0)
+    X, F = rng.random((60, 8)), rng.normal(size=(60, 7))
+    F[:, 2] = np.sin(5.0 * X[:, 2] + X[:, 3])
+    F[40:, 4] = np.nan  # another number of outcomes: another stack
+    own = AdditiveGPSettings(factors={"f5": FactorPrior(kernel="rbf", noise_median=0.1)})
+
+    def fitted(columns):
+        part = graph.of([f"f{j}" for j in columns])
+        settings = AdditiveGPSettings(factors={f: p for f, p in own.factors.items() if f in part.factors})
+        used = [int(name[1:]) for name in part.variables]
+        domain = Domain(np.zeros(len(used)), np.ones(len(used)))
+        belief = AdditiveGP.create(settings, part, domain, "per-factor").update(X[:, used], factors=F[:, columns])
+        return belief.fit(np.random.default_rng(0)).hyperparameters
+
+    together = fitted(list(range(7)))
+    assert together.kernels[5] == "rbf"
+    for j in range(7):
+        alone = fitted([j])
+        assert together.lengthscales[j] == alone.lengthscales[0]
+        assert together.noise_variances[j] == alone.noise_variances[0]
+        assert together.constants[j] == alone.constants[0]

@@ -1,0 +1,108 @@
+"""Outcomes by factor: what a decision takes grows with the number of factors, not with its square."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+import swarmbo as sb
+from swarmbo.belief.gp import local_posterior
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.fit import prior_hyperparameters
+from swarmbo.belief.gp.observations import Observations
+from swarmbo.coordination.local_functions import Neighbourhoods
+from swarmbo.graph import stacks_of
+
+
+def chain(n):
+    return sb.FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n)})
+
+
+def told(n, n_evaluations):
+    rng = np.random.default_rng(0)
+    X = rng.random((n_evaluations, n + 1))
+    return X, -((X[:, 1:] - X[:, :-1] - 0.2) ** 2) + np.sin(4.0 * X[:, :-1])
+
+
+def peak_of(call):
+    tracemalloc.start()
+    call()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+def asked(n, acquisition):
+    brief = sb.ADMM(rounds=2, starts=2, screened=16, polish_steps=2)
+    bounds = {f"x{i}": (0.0, 1.0) for i in range(n + 1)}
+    team = sb.Team(chain(n), bounds, outcomes="per-factor", acquisition=acquisition, coordination=brief, initial=1)
+    team.attach(*told(n, 3))
+
+    def decided():
+        assert team.ask().mean is not None  # by a model, not from the initial design
+
+    return decided
+
+
+@pytest.mark.parametrize("acquisition", ["auto", "dumbo"])
+def test_memory_of_a_decision_is_linear_in_the_factors(acquisition):
+    peak_of(asked(4, acquisition))  # what is loaded once
+    few, many = (peak_of(asked(n, acquisition)) for n in (100, 400))
+    assert many < 1.3 * 4 * few
+
+
+def test_hyperparameters_without_data_take_no_matrix_of_all_of_them():
+    own, graph = AdditiveGPSettings(), chain(1500)
+    n_hyperparameters = 2 * 1500 + 2 * 1500
+    assert peak_of(lambda: prior_hyperparameters(own, graph)) < 0.05 * 8 * n_hyperparameters**2
+
+
+@given(st.integers(1, 6), st.integers(0, 12), st.data())
+def test_outcomes_by_factor_are_those_of_each_channel_in_their_order(n_factors, n_points, data):
+    known = st.lists(st.booleans(), min_size=n_factors + 1, max_size=n_factors + 1)
+    mask = np.array([data.draw(known) for _ in range(n_points)], dtype=bool).reshape(n_points, n_factors + 1)
+    table = np.where(mask, np.arange(mask.size).reshape(mask.shape), np.nan)
+    U = np.random.default_rng(0).random((n_points, 3))
+    noise = np.arange(float(mask.size)).reshape(mask.shape)
+    outcomes = Observations.of(U, table[:, 0], table[:, 1:], noise)
+    for factor, own in enumerate(outcomes.by_factor(n_factors)):
+        rows = mask[:, factor + 1]
+        np.testing.assert_array_equal(own.outcome, table[rows, factor + 1])
+        np.testing.assert_array_equal(own.U, U[rows])
+        np.testing.assert_array_equal(own.at([2, 0]), U[rows][:, [2, 0]])
+        np.testing.assert_array_equal(own.noise, noise[rows, factor + 1])
+
+
+def test_posteriors_of_stacks_are_worked_out_in_chunks_to_the_same_bits(monkeypatch):
+    graph = chain(9)
+    X, F = told(9, 15)
+    (stack,), rng = stacks_of(graph), np.random.default_rng(1)
+    U, reference = rng.random((9, 7, 2)), rng.random(10)
+    found = []
+    for entries in (1, 400, 2**20):
+        monkeypatch.setattr(local_posterior, "_ENTRIES", entries)
+        belief = AdditiveGP(graph, outcomes="per-factor").update(X, F)
+        plain, steep = belief.local(stack, U), belief.local(stack, U, gradient=True)
+        contrast = belief.local_contrast(stack, U, reference, gradient=True)
+        found.append((plain.mean, plain.var, steep.dmean, steep.dvar, contrast.var, contrast.dvar))
+        np.testing.assert_array_equal(belief.local_mean(stack, U), plain.mean)
+    for other in found[:-1]:
+        for one, whole in zip(other, found[-1], strict=True):
+            np.testing.assert_array_equal(one, whole)
+
+
+def test_sums_over_neighbours_are_those_of_the_graph():
+    graph = sb.FactorGraph.from_scopes(
+        {f: list(xs) for f, xs in {"a": "x", "b": "xy", "c": "yzw", "d": "v", "e": "wx"}.items()}
+    )
+    stacks = stacks_of(graph)
+    numbers = {factor: np.random.default_rng(i).random(3) for i, factor in enumerate(graph.factors)}
+    around = {factor: graph.neighbours(factor) for factor in graph.factors}
+    summed = Neighbourhoods.of(around, stacks).sums([np.array([numbers[f] for f in s.factors]) for s in stacks])
+    for stack, rows in zip(stacks, summed, strict=True):
+        for factor, row in zip(stack.factors, rows, strict=True):
+            sharing = [f for f in graph.factors if f != factor and set(graph.scope(f)) & set(graph.scope(factor))]
+            assert graph.neighbours(factor) == tuple(sharing)
+            np.testing.assert_allclose(row, sum((numbers[f] for f in sharing), np.zeros(3)))
