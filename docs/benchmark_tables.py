@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from scipy.stats import binomtest
@@ -152,7 +153,8 @@ def absent(
             else name
             for name in gone
         ]
-        yield f"\nNot run on all seeds: {', '.join(counts)}."
+        told = f"Not run on all seeds: {', '.join(counts)}."
+        yield "\n" + fill(told, 120, break_on_hyphens=False)
 
 
 def tables(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:

@@ -178,7 +178,7 @@ def check(
 
             takes = f"; a run takes {estimate(scenario, trust).text()}"
         what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
-        typer.echo(f"{scenario.name}: all right ({what}{takes})")
+        typer.echo(f"{scenario.name}: ready to run ({what}{takes})")
 
 
 @app.command("list")

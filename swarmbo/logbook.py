@@ -17,7 +17,7 @@ _FLAGS = ("attached", "chosen", "taken")
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
-    """A joint point that is out for evaluation.
+    """A pending joint point.
 
     Args:
         point: Where (n,), physical; NaN for variables of agents that take no part.
@@ -74,12 +74,12 @@ class Logbook:
 
     @property
     def n_evaluations(self) -> int:
-        """Points that were evaluated or are out."""
+        """Points that were evaluated or are pending."""
         return len(self.history) + len(self.pending)
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
-        """Points that are out, and of which nothing was told yet; the history has those that were told in part."""
+        """Pending points of which nothing was told yet; the history has those that were told in part."""
         return self._stacked([query.point for query in self.open.values() if query.row is None])
 
     @property
@@ -98,7 +98,7 @@ class Logbook:
 
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
-        """All points that were ever evaluated or are out."""
+        """All points that were ever evaluated or are pending."""
         return np.concatenate([self.history.X, self.pending])
 
     def record(self, channel: str) -> Bool[np.ndarray, " s"]:
@@ -148,7 +148,7 @@ class Logbook:
             UnknownQueryError: If it is not open, or a channel is unknown or was told before.
         """
         if query_id not in self.open:
-            raise UnknownQueryError(f"query {query_id!r} is not out; waiting for outcomes: {list(self.open)}")
+            raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
         query, named = self.open[query_id], list(channels)
         asked = self.problem.channels_in(query.point)
         if strangers := [channel for channel in named if channel not in asked]:

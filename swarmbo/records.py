@@ -59,7 +59,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         primal_residual: How far the factors' own copies of variables were from their consensus at the end, in sides of
             the box, root mean square, in the worst part and run; None for methods without copies.
         dual_residual: How far the consensus still moved in the last round times the penalty's share of the natural one,
-            likewise.
+            in the same unit.
         polish_gain: By how much climbing from the consensus raised ``value``; None where nothing was polished.
         violated: The factors that forbid what was chosen, being -inf there.
 
@@ -159,7 +159,7 @@ class Sample(msgspec.Struct, frozen=True):
         cost: What it cost, in the unit of the outcome.
         mean: The belief's prediction at the target before measuring; None where there was none.
         std: The prediction's standard deviation.
-        declined: Whether the agent did without a measurement; ``location`` and ``target`` say nothing new then.
+        declined: Whether the agent declined to measure; ``location`` and ``target`` say nothing new then.
         noise_std: Standard deviation of the noise of its measurement; left out where the world does not say.
     """
 

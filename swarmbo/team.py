@@ -38,12 +38,12 @@ class Team(AskTell):
     in one field. ``Team.for_env`` makes the one that fits a PettingZoo environment, and drives it.
 
     Decisions repeat to the bit for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),
-    in whichever order agents and outcomes come. Queries may be told in any order and in parts; those that are out
+    in whichever order agents and outcomes come. Queries may be told in any order and in parts; those that are pending
     count as evaluated for the variance, so that a further one looks elsewhere.
 
     Of a function the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point of it is
     asked for twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
-    Where outcomes fade, only one that is out is not asked for again. Nor, where outcomes are told by factor, is a
+    Where outcomes fade, only one that is pending is not asked for again. Nor, where outcomes are told by factor, is a
     factor asked for a place of which its outcome is still to come.
 
     Evaluations that were attached are data: they teach, and one may be the incumbent, but no method failed or gained by
@@ -169,7 +169,7 @@ class Team(AskTell):
 
     @whole_or_not_at_all
     def begin(self, infos: Infos) -> None:
-        """Start an episode: queries that are out are given up, what was learned is kept.
+        """Start an episode: pending queries are given up, what was learned is kept.
 
         In a field agents say in the infos of ``env.reset`` where they are and what they measured there. ``act`` calls
         this before the first round. Call it yourself before a further episode. Rounds in a field are counted from 0
@@ -186,7 +186,7 @@ class Team(AskTell):
 
         Args:
             observations: As returned by the environment; only its keys are used.
-            infos: Likewise; used in the first round only, where they are those of ``reset``.
+            infos: As ``observations``; used in the first round only, where they are those of ``reset``.
 
         Returns:
             In a field, an agent with nowhere to go is told to stay where it is, or to do without a measurement where it
@@ -247,8 +247,8 @@ class Team(AskTell):
             trust: Whether classes of your own that the state names may be loaded; those that are ``Settings`` are made
                 again with their settings.
             belief: The team's, if it is of your own making: without ``trust`` a state loads no code.
-            acquisition: Likewise.
-            coordination: Likewise.
+            acquisition: As ``belief``.
+            coordination: As ``belief``.
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
@@ -288,8 +288,8 @@ class Team(AskTell):
                 by ``for_env`` and then told ``load_state_dict(Team.load(path).state_dict())``.
             trust: Whether classes of your own that the file names may be loaded.
             belief: The team's, if it is of your own making.
-            acquisition: Likewise.
-            coordination: Likewise.
+            acquisition: As ``belief``.
+            coordination: As ``belief``.
 
         Raises:
             OSError: If there is no such file.

@@ -77,7 +77,7 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
         delta: Probability with which the bound may fail, in (0, 1).
         a: Of the assumption that a partial derivative of a factor exceeds L with probability at most a exp(-(L/b)²);
             4 |U| a > delta.
-        b: Likewise, in units of the outcome per side of the domain.
+        b: As ``a``, in units of the outcome per side of the domain.
 
     Source:
         Hoang et al. 2018, theorem 3 and lemma 6.
@@ -97,7 +97,7 @@ def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float,
         t: Evaluations so far.
         delta: Probability with which the bound may fail, in (0, 1).
         a: As in :func:`continuous_beta`.
-        b: Likewise.
+        b: As ``a``.
 
     Source:
         Hoang et al. 2018, lemma 5, tau_t. Lemma 6, of which :func:`continuous_beta` is, applies it with delta / 2.

@@ -46,16 +46,16 @@ class Auto(Acquisition, frozen=True, tag="auto"):
     | what is observed | models, chosen by evidence | rule | box |
     |---|---|---|---|
     | totals of several factors | outcomes as they are | confidence bounds on differences to the incumbent | one |
-    | | a root of the distance below the best | by turns a joint posterior draw and such bounds | one |
+    | | a root of the distance below the best | alternately a joint posterior draw and such bounds | one |
     | | the same, of one factor of all variables | confidence bounds | one |
     | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
-improvement | one per factor; with several, none while there is promise elsewhere, and by turns once stuck |
+improvement | one per factor; with several, none while there is promise elsewhere, and alternately once stuck |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
     | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
 
-    Models of totals that evidence can't tell apart take turns. Where a sum of outcomes as they are has as many outcomes
-    as variables, and they are not noisy, it takes draws and bounds by turns too. Who owns the one factor of all
+    Models of totals that evidence can't tell apart alternate. Where a sum of outcomes as they are has as many outcomes
+    as variables, and they are not noisy, it takes draws and bounds alternately too. Who owns the one factor of all
     variables finds its best and tells the others.
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
@@ -79,7 +79,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         box: How trust regions react.
         restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
-            bounds of sums that do not take turns with draws have four times as much, unless outcomes fade.
+            bounds of sums that do not alternate with draws have four times as much, unless outcomes fade.
         n_features: Random features of each factor's prior draw, an even number >= 2.
 
     Example:

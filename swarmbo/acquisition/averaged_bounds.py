@@ -84,7 +84,7 @@ def sampled_beliefs(
     Args:
         merged: About the graph of all scopes of the samples; for the outcomes and settings.
         samples: Decompositions, as columns of joint points; equal ones are fitted once.
-        situation: For the team's graph, seed and points that are out.
+        situation: For the team's graph, seed and pending points.
 
     Returns:
         Beliefs, their shares of the samples, and the name of their factor for each merged one of the same scope.

@@ -67,7 +67,7 @@ class Worth(ABC):
 
         Args:
             mean: Of at least one place.
-            var: Likewise.
+            var: As ``mean``.
             price: Of a measurement, in the unit of the field; None for an agent that measures in any case.
         """
         chosen = int(self.rank(mean, var).argmax())

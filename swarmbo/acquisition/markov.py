@@ -24,7 +24,7 @@ class Block:
 
     Args:
         means: Of each agent's candidates (C_i,).
-        variances: Likewise (C_i,), without noise.
+        variances: As ``means`` (C_i,), without noise.
         covariances: covariances[i][j], j > i, between those of agent i (rows) and agent j (columns).
         measures: Which candidates (C_i,) are places.
     """

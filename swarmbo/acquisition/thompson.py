@@ -57,7 +57,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
 
     Of a function there is one joint draw of all factors, by pathwise conditioning (Wilson et al. 2020, eq. (9)). Every
     factor draws from a stream of its own, so its owner can draw alone; what ties the factors together is one number per
-    observation that each of them tells the others. A query asked while others are out draws anew, which is what makes
+    observation that each of them tells the others. A query asked while others are pending draws anew: that makes
     the points of a batch differ.
 
     Args:

@@ -233,7 +233,7 @@ class Agent:
                 where it is not known.
 
         Raises:
-            UnknownQueryError: If no such query is out, or it does not wait for a factor.
+            UnknownQueryError: If no such query is pending, or it does not wait for a factor.
             ConfigError: If a factor or a variable is not its own, a total is told to another than the first agent, or a
                 value is not in bounds.
             ShapeError: If an outcome is no number.
@@ -312,8 +312,8 @@ class Agent:
         Args:
             state: The saved state.
             belief: The agent's, if it is of your own making: a state has its name only, and loads no code.
-            acquisition: Likewise.
-            coordination: Likewise.
+            acquisition: As ``belief``.
+            coordination: As ``belief``.
 
         Raises:
             StateVersionError: If another version of swarmbo wrote it.

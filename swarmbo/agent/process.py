@@ -61,10 +61,10 @@ class RemoteAgent:
 
     Args:
         name: As of an ``Agent``.
-        problem: Likewise.
-        links: Likewise.
-        patience: Likewise.
-        **settings: Likewise.
+        problem: As ``name``.
+        links: As ``name``.
+        patience: As ``name``.
+        **settings: As ``name``.
 
     Raises:
         ConfigError: As an ``Agent`` does.

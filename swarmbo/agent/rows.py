@@ -1,6 +1,6 @@
 """What an agent was told and has not yet said, and how what all agents were told becomes one logbook in each.
 
-Before a decision agents add up numbers: of every evaluation that is out, or was attached, which outcomes came, and
+Before a decision agents add up numbers: of every evaluation that is pending, or was attached, which outcomes came, and
 where the variables stood. Every number is one agent's, and 0 of all others, so the sum is exact. Outcomes by factor
 stay with who owns the factor: others only learn that they came. Totals, and what is told beside them, are said.
 """
@@ -121,11 +121,11 @@ class Exchange:
 
     @property
     def is_due(self) -> bool:
-        """Whether there may be news: everybody knows what is out, and what was attached."""
+        """Whether there may be news: everybody knows what is pending, and what was attached."""
         return bool(self.log.open) or bool(self.own.attached)
 
     def numbers(self) -> Float[np.ndarray, "rows w"]:
-        """What this agent has to say: a row for each query that is out, then one for each evaluation attached."""
+        """What this agent has to say: a row for each query that is pending, then one for each evaluation attached."""
         problem, layout = self.problem, _Layout.of(self.problem)
         variables = problem.graph.variables
         mine = set(problem.graph.variables_owned_by(self.agent))

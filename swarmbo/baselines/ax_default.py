@@ -24,7 +24,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_KIND):
     Ax transforms and winsorises outcomes, fits a BoTorch process and maximises log noisy expected improvement from 20
     starts out of 1,024 points. The client is told again for each decision: the points of the team's initial design,
     which take the place of the centre of the box and Sobol points that Ax would begin with, then all others in order;
-    points that are out are running trials, evaluations that failed are failed trials. So a decision is a function of
+    pending points are running trials, evaluations that failed are failed trials. So a decision is a function of
     history, points pending and seed.
 
     Source: Ax (Olson et al. 2025), its ``Client``.

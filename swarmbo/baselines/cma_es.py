@@ -46,7 +46,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """The next point of the present generation, in the unit cube; the acquisition is not looked at.
 
-        While more points are out for evaluation than the generation has, further ones come from the same distribution.
+        While more points are pending than the generation has, further ones come from the same distribution.
 
         Raises:
             ConfigError: If the package ``cma`` is not installed.

@@ -20,7 +20,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
 
     A Matern-5/2 process with a lengthscale per variable and inferred noise, log expected improvement. The study is told
     again for each decision: the points of the team's initial design, which take the place of Optuna's random ones,
-    then all others in order; points that are out are running trials, evaluations that failed are failed trials. So a
+    then all others in order; pending points are running trials, evaluations that failed are failed trials. So a
     decision is a function of history, points pending and seed. (A study that lives on starts its fit from the one
     before; here it starts from the defaults.)
 

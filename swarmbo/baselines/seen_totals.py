@@ -42,7 +42,7 @@ class Trial(NamedTuple):
 
 
 def trials(situation: JointSituation) -> list[Trial]:
-    """What a peer that is told all again for each decision is told: what came back, in order, then what is out.
+    """What a peer that is told all again for each decision is told: what came back, in order, then what is pending.
 
     An evaluation of which some factors are still to come, and so its total, is out.
     """

@@ -37,7 +37,7 @@ class BoxOutcome(NamedTuple):
         rounds: Taken.
         has_converged: Whether the method says so.
         primal: The primal residual at the end; None where there is none.
-        dual: Likewise.
+        dual: As ``primal``.
         gain: By how much polishing raised the sum; None where nothing was polished.
     """
 

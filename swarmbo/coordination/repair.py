@@ -6,7 +6,7 @@ variable can do better (breakout: Morris 1993; by messages: Yokoo & Hirayama 199
 broken is left if another is as good.
 
 In Yokoo & Hirayama's form neighbours tell one another how much each could gain, the one that gains most moves, and
-weights grow where none gains. Here variables take turns, in the order of decoding, and weights grow after every sweep.
+weights grow where none gains. Here variables alternate, in the order of decoding, and weights grow after every sweep.
 """
 
 from collections import ChainMap

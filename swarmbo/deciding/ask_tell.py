@@ -111,7 +111,7 @@ class AskTell(OneAtATime):
     ) -> Query | list[Query]:
         """The next query, or a batch of them, chosen one after the other.
 
-        Each is chosen given those before it and all others that are out: the variance takes them as evaluated, the mean
+        Each is chosen given those before it and all other pending ones: the variance takes them as evaluated, the mean
         does not move.
 
         Args:
@@ -169,7 +169,7 @@ class AskTell(OneAtATime):
                 ``train_Yvar`` does; outcomes without one keep the fitted noise.
 
         Raises:
-            UnknownQueryError: If no such query is out, or it does not wait for a channel: one that is unknown, takes no
+            UnknownQueryError: If no such query is pending, or it waits for no such channel: an unknown one, takes no
                 part or was told before.
             ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
                 variable or is not in bounds.
@@ -338,7 +338,7 @@ class AskTell(OneAtATime):
 
     @property
     def model(self) -> Model:
-        """What the team makes of the history of a function; points that are out count as evaluated in the variance."""
+        """What the team makes of the history of a function; pending points count as evaluated in the variance."""
         return self._modelled()
 
     @whole_or_not_at_all

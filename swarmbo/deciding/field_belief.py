@@ -140,11 +140,11 @@ def with_fit(belief: TeamBelief, seed: int) -> TeamBelief:
 
 
 def with_pending(belief: TeamBelief, log: Logbook, round_number: int) -> PlaceBelief:
-    """What is to be decided by: what is out taken as measured in the variance, each batch in its own round.
+    """What is to be decided by: what is pending taken as measured in the variance, each batch in its own round.
 
     Args:
         belief: What the team believes, at the present round.
-        log: What is out.
+        log: What is pending.
         round_number: The present round.
     """
     given: PlaceBelief = belief.views if isinstance(belief, FusedBelief) else belief

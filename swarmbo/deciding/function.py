@@ -74,7 +74,7 @@ class FunctionLearner:
         return self.modelled(log)[0] if self.n_data(log) else self
 
     def modelled(self, log: Logbook) -> tuple["FunctionLearner", Model]:
-        """What is made of a log, with points that are out taken as evaluated in the variance."""
+        """What is made of a log, with pending points taken as evaluated in the variance."""
         if self.made is not None and self.made[0] is log:
             return self, self.made[1]
         last = None if self.made is None else self.made[1]
@@ -160,7 +160,7 @@ class FunctionLearner:
         return self.setup.problem.in_box(self._apart(log, np.clip(U, 0.0, 1.0)))
 
     def _apart(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point, or one near it if it was asked for before; where outcomes fade, if it is out.
+        """The point, or one near it if it was asked for before; where outcomes fade, if it is pending.
 
         Where outcomes are told by factor, also one near it in the variables of a factor whose outcome is still to come.
         """

@@ -41,7 +41,7 @@ def news_of(
         failed: Whether all that is not told failed.
 
     Raises:
-        UnknownQueryError: If no such query is out, or it does not wait for a channel.
+        UnknownQueryError: If no such query is pending, or it does not wait for a channel.
         ConfigError: If something is no table, a total is told where channels are observed, or a point is out of bounds.
         ShapeError: If an outcome is no number, or a location is no place in or near the box.
     """

@@ -1,4 +1,4 @@
-"""What measuring cost, and how often agents did without it."""
+"""What measuring cost, and how often agents declined."""
 
 import math
 from collections.abc import Sequence
@@ -12,5 +12,5 @@ def total_cost(records: Sequence[RoundRecord]) -> float:
 
 
 def declined(records: Sequence[RoundRecord]) -> int:
-    """How often an agent did without a measurement."""
+    """How often an agent declined to measure."""
     return sum(sample.declined for record in records for sample in record.samples)

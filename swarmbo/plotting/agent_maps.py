@@ -44,7 +44,7 @@ _READING: dict[str, Any] = {
 }
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
 _OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
-NO_VIEWS = "no maps of what each agent believes: the run folder has no checkpoint to rebuild it from"
+NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoint to rebuild it from"
 
 
 @dataclass(frozen=True, eq=False)

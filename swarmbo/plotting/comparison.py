@@ -178,7 +178,7 @@ def comparison_figure(
         curves: All methods on all problems.
         differences: Of all methods but the reference, at the end of the curves.
         reference: The method that the others are compared to.
-        cumulated: Likewise of regret cumulated over all measurements, where that is known: a row of their own.
+        cumulated: The same of regret cumulated over all measurements, where that is known: a row of their own.
 
     Returns:
         The figure.

@@ -77,7 +77,7 @@ class _Moment:
     Args:
         record: Of the last one.
         observations: What the world said at its end.
-        infos: Likewise.
+        infos: As ``observations``.
         state: The world's, if it can write it down.
         behind: Rounds of the run that the world did not take part in, as they failed.
     """

@@ -40,7 +40,7 @@ class Summary(msgspec.Struct, frozen=True):
         is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
         source: What was measured and what by, where the world says: what all rounds have in common.
         references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
-        declined: How often an agent did without a measurement.
+        declined: How often an agent declined to measure.
         cost: Of all measurements and ways to them, in the unit of the outcome.
         late_mean: Mean measurement of joint points over the last ``late_rounds`` rounds: what counts where the function
             changes. None for agents that each measure a place, and where all of them failed.

@@ -118,10 +118,10 @@ def _check_pending(belief: Any, places: np.ndarray) -> None:
     unmoved = "posterior() after condition_on_pending() made another belief"
     claim_equal(_moments(belief, places), before, unmoved, "the one before")
     mean, var = _moments(pending, places)
-    claim_close(mean, before[0], "means given points that are out", "those without")
-    _claim_no_larger(var, before[1], "points are out")
-    claim((var[:2] < before[1][:2]).all(), "variances where points are out", var[:2], f"less than {before[1][:2]}")
-    claim(pending.n_data == belief.n_data, "n_data given points that are out", pending.n_data, belief.n_data)
+    claim_close(mean, before[0], "means given pending points", "those without")
+    _claim_no_larger(var, before[1], "points are pending")
+    claim((var[:2] < before[1][:2]).all(), "variances where points are pending", var[:2], f"less than {before[1][:2]}")
+    claim(pending.n_data == belief.n_data, "n_data given pending points", pending.n_data, belief.n_data)
 
 
 def _check_state(belief: Any, restore: Callable[[Any], Any], places: np.ndarray) -> None:

@@ -31,11 +31,11 @@ class Report(NamedTuple):
         is_placed: Whether it says anything of where.
         outcome: ``"measurement"``; NaN if there is none, or it is no number, not finite or beyond 1e60: it failed.
         is_measured: Whether it says anything of a measurement.
-        factors: ``"factors"``: outcomes by factor, likewise.
+        factors: ``"factors"``: outcomes by factor, by the same rule.
         noise_std: ``"noise_std"``: standard deviation of the noise of the measurement; NaN where nobody says, or it is
             no finite number >= 0.
         factor_noise: The same of outcomes by factor, where it is a table of them; those that are known.
-        declined: ``"sampled"`` is false: it did without a measurement, so none has failed.
+        declined: ``"sampled"`` is false: it declined to measure, so none has failed.
         distance: ``"distance"``: travelled for it, in the unit of places; 0 where nobody says.
         cost: ``"cost"``: what it cost, in the unit of outcomes; 0 where nobody says.
         source: ``"source"``: what was measured and what by; None where nobody says.

@@ -182,7 +182,7 @@ def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke):
 
 
 def test_check_says_that_a_scenario_is_all_right_and_runs_nothing(invoke, tmp_path):
-    assert "robots: all right" in invoke("check", "robots").stdout
+    assert "robots: ready to run" in invoke("check", "robots").stdout
     assert not list(tmp_path.iterdir())
 
 

@@ -231,7 +231,7 @@ def test_factors_told_to_a_team_of_totals_are_learned_with_them():
 @pytest.mark.parametrize(
     ("misuse", "error", "words"),
     [
-        (lambda t: t.tell("q00099", 1.0), UnknownQueryError, "is not out"),
+        (lambda t: t.tell("q00099", 1.0), UnknownQueryError, "is not pending"),
         (lambda t: t.tell(t.ask(), {"stranger": 1.0}), UnknownQueryError, "stranger"),
         (lambda t: t.ask(0), ConfigError, "count"),
         (lambda t: t.ask(links=nx.DiGraph()), ConfigError, "directed"),

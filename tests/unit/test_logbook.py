@@ -88,11 +88,11 @@ def test_the_place_where_it_was_really_evaluated_counts():
 @pytest.mark.parametrize(
     ("tell", "words"),
     [
-        (lambda log, q: log.with_total("q9", 1.0), "'q9' is not out"),
-        (lambda log, q: log.with_total(q, 1.0).with_total(q, 1.0), "is not out"),
+        (lambda log, q: log.with_total("q9", 1.0), "'q9' is not pending"),
+        (lambda log, q: log.with_total(q, 1.0).with_total(q, 1.0), "is not pending"),
         (lambda log, q: log.with_factors(q, {"stranger": 1.0}), "got one of \\['stranger'\\]"),
         (lambda log, q: log.with_factors(q, {"f": 1.0}).with_factors(q, {"f": 1.0}), "got \\['f'\\] again"),
-        (lambda log, q: log.without([q]).with_total(q, 1.0), "is not out"),
+        (lambda log, q: log.without([q]).with_total(q, 1.0), "is not pending"),
     ],
 )
 def test_what_was_never_asked_or_told_before_is_refused(tell, words):
@@ -142,7 +142,7 @@ def test_in_a_field_a_query_waits_for_those_who_take_part_and_ids_go_on():
 def test_a_query_in_which_nobody_takes_part_counts_but_waits_for_nothing():
     log, query_id = sent(empty(FIELD))
     assert (log.asked, log.open) == (1, {})
-    with pytest.raises(UnknownQueryError, match="not out"):
+    with pytest.raises(UnknownQueryError, match="not pending"):
         log.query(query_id)
     assert log.without([query_id]).open == {}
 

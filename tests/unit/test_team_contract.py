@@ -108,7 +108,7 @@ def test_what_no_query_waits_for_is_refused_and_nothing_is_lost(make):
     query = team.ask()
     told = outcomes(team, query)
     first, *rest = told
-    with pytest.raises(UnknownQueryError, match="'q00099' is not out"):
+    with pytest.raises(UnknownQueryError, match="'q00099' is not pending"):
         team.tell("q00099", told)
     with pytest.raises(UnknownQueryError, match=r"waits for .*zeppelin"):
         team.tell(query, {**told, "zeppelin": 1.0})
@@ -118,7 +118,7 @@ def test_what_no_query_waits_for_is_refused_and_nothing_is_lost(make):
     with pytest.raises(ShapeError, match="outcome of"):
         team.tell(query, dict.fromkeys(rest, "high"))
     team.tell(query, {channel: told[channel] for channel in rest})
-    with pytest.raises(UnknownQueryError, match="not out"):
+    with pytest.raises(UnknownQueryError, match="not pending"):
         team.tell(query, told)
     assert np.isfinite(team.history.factors).all()
     assert (len(team.history), team.failures) == (1, 0)
@@ -213,7 +213,7 @@ def test_a_new_episode_gives_up_what_is_out_and_counts_no_failures(make):
     team.begin({})
     assert (team.failures, team.history.failed.any(), int(np.isfinite(team.history.factors).sum())) == (0, False, known)
     for gone in (query, other):
-        with pytest.raises(UnknownQueryError, match="not out"):
+        with pytest.raises(UnknownQueryError, match="not pending"):
             team.tell(gone, told)
     assert team.round == (0 if team.problem.is_field else 5)
 

@@ -156,7 +156,7 @@ def in_threads(n, work):
 
 @pytest.fixture
 def busy(monkeypatch):
-    """Threads that take turns as often as they can."""
+    """Threads that alternate as often as they can."""
     import sys
 
     interval = sys.getswitchinterval()

@@ -30,7 +30,7 @@ class FieldInTime:
         first: The field of round 0; all else but values and summits is that of every round.
         change: Its surfaces; None for a field that stays as it is.
         minimum: Of the values in all rounds, or about it.
-        maximum: Likewise.
+        maximum: As ``minimum``.
     """
 
     def __init__(

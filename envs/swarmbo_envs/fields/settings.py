@@ -33,8 +33,8 @@ class MeasuredSettings(Settings, frozen=True):
     Args:
         csv: Path of the file; relative to the current directory.
         x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12.
-        y: Column of the coordinate to the north, likewise (or a latitude).
-        value: Column of the measured value, likewise in its unit.
+        y: Column of the coordinate to the north, in the same unit (or a latitude).
+        value: Column of the measured value, in its own unit.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
             smooth interpolant (ordinary kriging) anywhere in the sites' bounding box.

@@ -96,7 +96,7 @@ class Scorer:
 
         Args:
             mean: Before.
-            covariance: Likewise.
+            covariance: As ``mean``.
             places: Of the samples, m.
             values: Noisy, in the unit of the field.
         """

@@ -164,7 +164,7 @@ class Ensemble:
         return replace(self, parts=tuple(parts), data=self.data.then(new))
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
-        """The same with points that are out, which the variance knows of; means, weights and draws do not.
+        """The same with pending points, which the variance knows of; means, weights and draws do not.
 
         Args:
             X: Joint points (p, n), physical.

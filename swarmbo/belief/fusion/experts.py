@@ -21,7 +21,7 @@ def generalised_product(
 
     Args:
         means: Of each expert at each place, in the unit of the outcome.
-        variances: Likewise, > 0, in its square.
+        variances: As ``means``, > 0, in its square.
         prior_variance: Of the field, which all experts share.
 
     Returns:
@@ -54,9 +54,9 @@ def robust_committee(
 
     Args:
         means: Of each expert at each place, in the unit of the outcome.
-        variances: Likewise, > 0, in its square.
+        variances: As ``means``, > 0, in its square.
         prior_mean: Of the field, which all experts share.
-        prior_variance: Likewise.
+        prior_variance: As ``prior_mean``.
 
     Returns:
         Means (m,) and variances (m,).

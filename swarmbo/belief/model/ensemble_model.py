@@ -26,7 +26,7 @@ class EnsembleModel(Model):
     Args:
         ensemble: Given the data alone.
         chosen: The member that was drawn for each part.
-        out: Joint points (p, n), physical, that are out.
+        out: Pending joint points (p, n), physical.
         awaited: Of which factors (p, k) their outcomes are to come.
     """
 

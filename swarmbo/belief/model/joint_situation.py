@@ -36,7 +36,7 @@ class JointSituation:
         graph: Scopes and owners.
         domain: The box of joint points, in the order of ``graph.variables``.
         history: What was evaluated.
-        pending: Joint points (p, n), physical, that are out for evaluation, and of which nothing was told yet. Those
+        pending: Pending joint points (p, n), physical, of which nothing was told yet. Those
             that were told in part are in the history; ``out`` has both.
         outcomes: Whether outcomes are told of the sum, or of every factor.
         links: Who hears whom; None means that everyone hears everyone.
@@ -47,7 +47,7 @@ class JointSituation:
             history does not say.
         structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
             others. ``learned``: somebody else looked for them.
-        pending_moments: The round (p,) in which each point that is out was asked for; None as in ``Dataset``.
+        pending_moments: The round (p,) in which each pending point was asked for; None as in ``Dataset``.
         failed: Which outcomes of the history (t, n_factors) failed; all of a row where an evaluation failed as a whole.
             None: none did.
     """

@@ -66,7 +66,7 @@ class Model:
 
     Args:
         belief: About outcomes, transformed where a warp is set; variables in the order of the team's graph. It knows
-            of points that are out for evaluation.
+            of pending points.
         learned: To be handed to the next ``learn``.
         warp: How totals were transformed before the belief saw them.
         factor_warps: The same for the outcomes of each factor; empty where they were not.
@@ -184,7 +184,7 @@ def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
 
     Args:
         belief: About the total, or the factors, of the situation.
-        situation: For what is out.
+        situation: For what is pending.
     """
     out = situation.out
     awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None

@@ -27,7 +27,7 @@ _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all vari
     ("power", 0.6, False),
     ("power", 0.5, True),
 )
-_TIE = 0.1  # nats an evaluation: models of totals whose evidences are this close take turns
+_TIE = 0.1  # nats an evaluation: models of totals whose evidences are this close alternate
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
 _GROWTH = 1.5  # choices are made anew when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior ones, as logarithms
@@ -35,7 +35,7 @@ _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "learned": math.log(10.0),
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
-_WHOLE, _SPLIT = 0, 1  # places of the models of one factor that take turns
+_WHOLE, _SPLIT = 0, 1  # places of the models of one factor that alternate
 _LEAD = 0.2  # nats an evaluation by which a sum has to lead, odds aside, before one factor is no longer taken whole
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
 _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables differ more in importance than factors
@@ -44,7 +44,7 @@ _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables dif
 def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
     """Several factors, of which totals are told: a sum, a sum of roots, or the root of one process for all variables.
 
-    Models that evidence can't tell apart take turns, from fit to fit: a sum finds what it has seen little of, one
+    Models that evidence can't tell apart alternate, from fit to fit: a sum finds what it has seen little of, one
     process with one lengthscale needs few data. Outcomes of single factors among the totals keep them a sum as they
     are: a sum of roots is not the root of a sum.
     """
@@ -103,7 +103,7 @@ def learn_factors(
 ) -> Model:
     """Factors observed by themselves that share no variable: each transformed, or taken for a sum over its variables.
 
-    Of one factor the sum and the whole take turns, from fit to fit, until the evidence for the sum is decisive: a sum
+    Of one factor the sum and the whole alternate, from fit to fit, until the evidence for the sum is decisive: a sum
     that explains outcomes better than the whole may still miss where variables meet, and then finds no better point.
 
     Args:

@@ -39,7 +39,7 @@ class ScopeFit:
         log_weight: Log evidence at the hyper-parameters, plus log of their prior density over its largest value.
         lengthscales: For each scope (a,).
         outputscales: One per scope; outcomes are standardised.
-        noise_variance: Likewise.
+        noise_variance: As ``outputscales``.
     """
 
     scopes: Scopes

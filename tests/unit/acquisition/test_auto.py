@@ -665,7 +665,7 @@ def test_while_the_budget_is_not_known_the_best_of_all_parts_is_evaluated_whenev
     around = [n + more for n in (15, 23, 35) for more in (-1, 0, 1)]
     assert [n for n in around if gathers(first_of(whole, n - 1))] == [15, 23, 35]
     out = replace(first_of(whole, 12), pending=whole.history.X[12:14])
-    assert gathers(out)  # those that are out are counted
+    assert gathers(out)  # those that are pending are counted
     assert not gathers(replace(first_of(whole, 14), horizon=1000))
     assert not gathers(replace(first_of(whole, 14), initial=14))
 

@@ -1,4 +1,4 @@
-"""What is learned from a history: when hyper-parameters are refitted, what totals are worth, points that are out."""
+"""What is learned from a history: when hyper-parameters are refitted, what totals are worth, pending points."""
 
 from dataclasses import replace
 

@@ -437,7 +437,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
     yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
     yield "again", lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)], UnknownQueryError, r"got \['f'\] again"
-    yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not out"
+    yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
     yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]
     yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted its own"
     yield "bounds", lambda a: a.tell("q00001", 1.0, point={"a": 9.0}), ConfigError, "wanted values in bounds"

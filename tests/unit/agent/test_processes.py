@@ -295,7 +295,7 @@ def test_a_process_refuses_what_an_agent_refuses_and_hands_over_its_state_and_en
     evaluate = where[-1]()
     with Processes(where, "auto", initial=1) as processes:
         agent, old = processes.agents.values()
-        with pytest.raises(UnknownQueryError, match="query 'q00009' is not out"):
+        with pytest.raises(UnknownQueryError, match="query 'q00009' is not pending"):
             agent.tell("q00009", 1.0)
         point, *_ = processes.ask()  # the process goes on
         with pytest.raises(ConfigError, match=r"wanted its own of \['f_ab'\]"):

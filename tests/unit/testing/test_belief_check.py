@@ -126,13 +126,13 @@ BROKEN = {
     ),
     "pending moves the mean": (
         {"condition_on_pending": lambda self, X: self.update(X, np.ones(len(X)))},
-        "means given points that are out: got a difference of .*; wanted those without",
+        "means given pending points: got a difference of .*; wanted those without",
     ),
     "pending tells nothing": (
         {"condition_on_pending": lambda self, X: self},
-        "variances where points are out: got .*; wanted less than",
+        "variances where points are pending: got .*; wanted less than",
     ),
-    "pending is data": ({"condition_on_pending": counted_as_data}, "n_data given points that are out: got 9; wanted 7"),
+    "pending is data": ({"condition_on_pending": counted_as_data}, "n_data given pending points: got 9; wanted 7"),
     "an odd state": ({"state_dict": lambda self: {"X": self.X}}, r"state_dict\(\): got \['X'\]; wanted 'json' and"),
     "a state that forgets": (
         {"restored": lambda state: Plane(state["arrays"]["X"], 0.0 * state["arrays"]["y"])},

@@ -112,7 +112,7 @@ def test_models_that_go_on_from_one_another_do_not_disturb_each_other() -> None:
     rows, y, noise = data(t=60, p=31)
     base = one_by_one(rows[:, :30], y[:, :30], noise)
     left, right = base, base
-    for i in range(30, 60):  # by turns, through more than one enlargement of the room
+    for i in range(30, 60):  # alternately, through more than one enlargement of the room
         left, right = left.updated(rows[:, i], y[:, i]), right.updated(rows[:, 90 - i - 1], -y[:, i])
     for branch, order, sign in ((left, range(30, 60), 1.0), (right, range(59, 29, -1), -1.0)):
         alone = one_by_one(rows[:, :30], y[:, :30], noise)

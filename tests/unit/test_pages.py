@@ -1,0 +1,27 @@
+"""What holds for every page: README and docs."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_lines_are_at_most_120_characters_but_those_of_tables_and_code(page):
+    is_code, long = False, list[str]()
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif len(line) > 120 and not (is_code or line.startswith(("    ", "|"))):
+            long.append(f"{number}: {line[:60]}… has {len(line)}")
+    assert not long
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pictures_and_pages_that_are_linked_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    linked = {part.split(")")[0].split("#")[0] for part in text.split("](")[1:]}
+    here = {name for name in linked if name and not name.startswith(("http", "mailto:")) and " " not in name}
+    assert not [name for name in here if not (page.parent / name).exists()]
