@@ -19,7 +19,7 @@ from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat, shares_factor
 from swarmbo.belief import PlaceBelief, Views, view_of
 from swarmbo.graph import FactorGraph
-from swarmbo.own_code import checked_as
+from swarmbo.registry.own_code import checked_as
 from swarmbo.settings import require, within
 
 

@@ -22,9 +22,9 @@ from swarmbo.metrics.by_goal import (
     metrics_of,
     scores_of,
 )
-from swarmbo.own_code import is_own
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
+from swarmbo.registry.own_code import is_own
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import find_runs
 from swarmbo.runs.summary import read_summary

@@ -14,9 +14,9 @@ from swarmbo.data import News
 from swarmbo.deciding.setup import FieldBelief
 from swarmbo.deciding.sharing import reading_traffic
 from swarmbo.logbook import Logbook
-from swarmbo.own_code import not_wanted
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
+from swarmbo.registry.own_code import not_wanted
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Routes

@@ -29,8 +29,8 @@ from swarmbo.deciding.setup import JointPolicy, Maximiser
 from swarmbo.deciding.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.own_code import checked_as, not_wanted
 from swarmbo.records import SolveReport
+from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
 from swarmbo.transport import InProcess, Routes
 

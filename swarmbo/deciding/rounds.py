@@ -24,8 +24,8 @@ from swarmbo.coordination.participant import Coordination, solve_with_agents
 from swarmbo.deciding.joint import NO_AGENTS
 from swarmbo.deciding.setup import JointBelief, Planner, Solver
 from swarmbo.errors import ConfigError
-from swarmbo.own_code import checked_as, not_wanted
 from swarmbo.records import SolveReport
+from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.transport import InProcess, Routes
 
 

@@ -26,10 +26,10 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.own_code import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
+from swarmbo.registry.own_code import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
-from swarmbo.own_code import find_in, is_own, load, source_of
 from swarmbo.registry import SLOTS
+from swarmbo.registry.own_code import find_in, is_own, load, source_of
 
 
 def own_names(tables: Mapping[str, Any]) -> dict[str, str]:

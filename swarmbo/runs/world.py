@@ -15,8 +15,8 @@ from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 from swarmbo.boundary.values import short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
-from swarmbo.own_code import is_own, load, make
 from swarmbo.registry import FIELD, FUNCTION
+from swarmbo.registry.own_code import is_own, load, make
 from swarmbo.runs.trust import require_trust
 
 if TYPE_CHECKING:

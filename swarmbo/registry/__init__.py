@@ -1,0 +1,17 @@
+"""What a name in a scenario or an argument stands for: a kind that swarmbo brings, or code of a user's own."""
+
+from swarmbo.registry.slots import (
+    FIELD as FIELD,
+    FUNCTION as FUNCTION,
+    SLOTS as SLOTS,
+    TEAMS as TEAMS,
+    Slot as Slot,
+    Team as Team,
+    is_kind as is_kind,
+    kind as kind,
+    kinds as kinds,
+    name_of as name_of,
+    schema as schema,
+    settings_of as settings_of,
+    summary_of as summary_of,
+)
