@@ -22,7 +22,22 @@ if TYPE_CHECKING:
     from swarmbo.runs.sweep import Outcome
 
 
-class Progress:
+class _Shown:
+    """What has a display while it is a context."""
+
+    _display: "_Display"
+
+    def __enter__(self) -> Self:
+        self._display.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._display.close()
+
+
+class Progress(_Shown):
     """Shows a run round by round: best found, scores where the truth is known, traffic, time left. A context manager.
 
     Args:
@@ -36,15 +51,6 @@ class Progress:
         self._began: float | None = None
         self._display = _Display(rounds, "round", quiet=quiet)
 
-    def __enter__(self) -> Self:
-        self._display.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._display.close()
-
     def show(self, record: RoundRecord, was_logged: bool) -> None:
         """Show one round; the ``on_round`` of ``run`` and ``resume``."""
         self._traffic += record.sharing
@@ -54,7 +60,7 @@ class Progress:
         self._display.advance(record.round, f"{text}, checked against the log" if was_logged else text)
 
 
-class SweepProgress:
+class SweepProgress(_Shown):
     """Shows a sweep run by run. A context manager.
 
     Args:
@@ -65,15 +71,6 @@ class SweepProgress:
     def __init__(self, n_trials: int, *, quiet: bool = False) -> None:
         self._count = 0
         self._display = _Display(n_trials, "run", quiet=quiet)
-
-    def __enter__(self) -> Self:
-        self._display.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._display.close()
 
     def show(self, outcome: "Outcome") -> None:
         """Show one run that ended; the ``on_run`` of ``sweep``."""
