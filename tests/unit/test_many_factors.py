@@ -59,6 +59,18 @@ def test_hyperparameters_without_data_take_no_matrix_of_all_of_them():
     assert peak_of(lambda: prior_hyperparameters(own, graph)) < 0.05 * 8 * n_hyperparameters**2
 
 
+def test_inverses_of_factors_with_as_many_outcomes_are_kept_once():
+    X, F = told(5, 6)
+    known = AdditiveGP(chain(5), outcomes="per-factor").update(X, F)._conditioned
+    for i, part in enumerate(known.parts):
+        assert np.shares_memory(part.inverse, known.inverse)
+        np.testing.assert_allclose(known.inverse[i] @ part.L, np.eye(6), atol=1e-9)
+    F[3:, 1] = np.nan
+    ragged = AdditiveGP(chain(5), outcomes="per-factor").update(X, F)._conditioned
+    np.testing.assert_array_equal(ragged.inverse[[0, 2, 3, 4]], known.inverse[[0, 2, 3, 4]])
+    assert (ragged.inverse[1, 3:] == 0.0).all()
+
+
 @given(st.integers(1, 6), st.integers(0, 12), st.data())
 def test_outcomes_by_factor_are_those_of_each_channel_in_their_order(n_factors, n_points, data):
     known = st.lists(st.booleans(), min_size=n_factors + 1, max_size=n_factors + 1)

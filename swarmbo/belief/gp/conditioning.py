@@ -27,6 +27,7 @@ class Conditioned:
         is_tied: Whether all latents share one covariance matrix.
         parts: That one, factorised, or one for each latent.
         now: The round that it tells of; of no account where nothing fades.
+        kept: The inverses of the parts (k, T, T) in one array, where they are of one size and were made together.
     """
 
     hyper: AdditiveHyperparameters
@@ -35,6 +36,7 @@ class Conditioned:
     is_tied: bool
     parts: tuple[Factorised, ...]
     now: float = 0.0
+    kept: Float[np.ndarray, "k T T"] | None = None
 
     @cached_property
     def points(self) -> tuple[Float[np.ndarray, "T _a"], ...]:
@@ -61,6 +63,8 @@ class Conditioned:
         """L⁻¹ of each part (1 or k, T, T), zero in padding."""
         if self.is_tied:
             return self.parts[0].inverse[None]
+        if self.kept is not None:
+            return self.kept
         out = np.zeros((len(self.parts), self._width, self._width))
         for square, part in zip(out, self.parts, strict=True):
             square[: len(part.alpha), : len(part.alpha)] = part.inverse
@@ -122,7 +126,7 @@ class Conditioned:
             )
             for index, (part, old, more) in enumerate(zip(self.parts, self.part_data, ahead, strict=True))
         ]
-        return replace(self, data=self.data.then(new), parts=tuple(parts))
+        return replace(self, data=self.data.then(new), parts=tuple(parts), kept=None)
 
     def covariance(
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
@@ -156,13 +160,19 @@ def condition(
         chosen: list[tuple[int | None, Observations]] = [(None, data)]
     else:
         chosen = list(enumerate(data.by_factor(len(scopes))))
+    kept, (size, *others) = None, [len(own) for _, own in chosen]
+    if keeps_inverse and not is_tied and all(other == size for other in others):
+        kept = np.empty((len(chosen), size, size))
     parts = tuple(
         Factorised.of(
-            _covariance(hyper, scopes, factor, own, own, noisy=True), own.residuals(hyper), keeps_inverse=keeps_inverse
+            _covariance(hyper, scopes, factor, own, own, noisy=True),
+            own.residuals(hyper),
+            keeps_inverse=keeps_inverse,
+            out=None if kept is None else kept[place],
         )
-        for factor, own in chosen
+        for place, (factor, own) in enumerate(chosen)
     )
-    return Conditioned(hyper, scopes, data, is_tied, parts, now)
+    return Conditioned(hyper, scopes, data, is_tied, parts, now, kept)
 
 
 def _covariance(

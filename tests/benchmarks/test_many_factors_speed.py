@@ -1,0 +1,36 @@
+"""How a decision grows with the number of factors: ``pytest --benchmark-only`` on this file, ratios to 100 factors.
+
+Chains of pairs, outcomes by factor. Timers count this process's own time, so busy neighbours disturb little.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+
+
+def team_with_data(n_factors: int, n_evaluations: int) -> sb.Team:
+    """A chain after some evaluations; nothing is fitted yet."""
+    graph = sb.FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n_factors)})
+    rng = np.random.default_rng(0)
+    X = rng.random((n_evaluations, n_factors + 1))
+    F = -((X[:, 1:] - X[:, :-1] - 0.2) ** 2) + 0.3 * np.sin(5.0 * X[:, :-1])
+    team = sb.Team(graph, {f"x{i}": (0.0, 1.0) for i in range(n_factors + 1)}, outcomes="per-factor", seed=0)
+    team.attach(X, F)
+    return team
+
+
+@pytest.mark.parametrize("n_evaluations", [20, 100])
+@pytest.mark.parametrize("n_factors", [100, 300, 1000])
+def test_cold_ask_by_factor(benchmark: Any, n_factors: int, n_evaluations: int) -> None:
+    """Hyper-parameters from scratch, then the agreement; ``extra_info`` has milliseconds a factor."""
+    with threadpool_limits(1, user_api="blas"):
+        team = team_with_data(n_factors, n_evaluations)
+        started = time.process_time()
+        query = benchmark.pedantic(team.ask, rounds=1)
+        benchmark.extra_info["ms a factor"] = 1e3 * (time.process_time() - started) / n_factors
+    assert query.mean is not None
