@@ -157,7 +157,7 @@ class Agent:
         self._routes = Routes(self.problem.agents, self.links)
         heard = tuple((envelope.sender, envelope.payload) for envelope in self._early)
         self._begun = Deciding(number, self._own, heard), self._log, self._learner
-        self._own, self.sent, self.report = OwnRows(), {}, None
+        self._own, self.sent, self.report = self._own.said(self._log), {}, None
         names = self._log.next_ids(number)
         self._words = dict.fromkeys(names)
         self._steps = self._decided(number)
@@ -241,7 +241,7 @@ class Agent:
         query_id = query_name(query)
         own = self._own
         row = self._owned.told(
-            self._log, query_id, own.told.get(query_id), outcome, point, noise_std, failed=failed, order=len(own)
+            self._log, query_id, own.told.get(query_id), outcome, point, noise_std, failed=failed, order=own.count
         )
         self._own = own.with_told(query_id, row)
 
@@ -270,7 +270,7 @@ class Agent:
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before evaluations are attached")
         self._own = self._own.with_attached(
-            self._owned.attached(points, outcomes, moments, noise_std, present=self._log.round, order=len(self._own))
+            self._owned.attached(points, outcomes, moments, noise_std, present=self._log.round, order=self._own.count)
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -369,6 +369,11 @@ class Agent:
             stage = next(self._steps) if outcomes is None else self._steps.send(outcomes)
         except StopIteration:
             self._steps = self._begun = None
+        except Exception:  # nothing is decided, and nothing that it was told is lost
+            assert self._begun is not None
+            begun, self._log, self._learner = self._begun
+            self._own, self._words, self._steps, self._begun = begun.said.then(self._own), {}, None, None
+            raise
         else:
             self._participant.begin(stage.programs(self._counted(stage.purpose)))
 

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
-from swarmbo.errors import TransportError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 
@@ -28,7 +27,7 @@ class OwnRow(msgspec.Struct, frozen=True):
     """What an agent was told of one evaluation.
 
     Args:
-        order: How many evaluations it was told of before, since it last heard of the others.
+        order: How many evaluations it was told outcomes of before, since it last heard of the others.
         factors: Outcomes of factors that it owns; None: failed.
         total: Outcome of the sum.
         place: Of variables that it owns, where they stood.
@@ -45,6 +44,11 @@ class OwnRow(msgspec.Struct, frozen=True):
     noise: dict[str, float] = {}
     total_noise: float | None = None
 
+    @property
+    def has_come(self) -> bool:
+        """Whether it was told an outcome, or that one failed."""
+        return bool(self.factors) or self.total is not UNSET
+
 
 class OwnRows(msgspec.Struct, frozen=True):
     """What an agent was told since it last heard of the others.
@@ -57,14 +61,16 @@ class OwnRows(msgspec.Struct, frozen=True):
     told: dict[str, OwnRow] = {}
     attached: tuple[OwnRow, ...] = ()
 
-    def __len__(self) -> int:
-        return len(self.told) + len(self.attached)
+    @property
+    def count(self) -> int:
+        """Of evaluations that it was told outcomes of, or that were attached."""
+        return sum(row.has_come for row in self.told.values()) + len(self.attached)
 
     def with_told(self, query_id: str, row: OwnRow) -> "OwnRows":
         """The same and outcomes of a query, some of which may have been told before."""
         if (before := self.told.get(query_id)) is not None:
             row = OwnRow(
-                order=before.order,
+                order=before.order if before.has_come else row.order,
                 factors=before.factors | row.factors,
                 total=before.total if row.total is UNSET else row.total,
                 place=before.place | row.place,
@@ -76,6 +82,23 @@ class OwnRows(msgspec.Struct, frozen=True):
     def with_attached(self, rows: Sequence[OwnRow]) -> "OwnRows":
         """The same and evaluations that were attached."""
         return OwnRows(self.told, (*self.attached, *rows))
+
+    def then(self, later: "OwnRows") -> "OwnRows":
+        """The same and what came later."""
+        both = self
+        for query_id, row in later.told.items():
+            both = both.with_told(query_id, msgspec.structs.replace(row, order=self.count + row.order))
+        return both.with_attached(
+            [msgspec.structs.replace(row, order=self.count + row.order) for row in later.attached]
+        )
+
+    def said(self, log: Logbook) -> "OwnRows":
+        """What is still to be said after this was: of queries of which nothing came, where variables stood.
+
+        Args:
+            log: Before it was said.
+        """
+        return OwnRows({name: OwnRow(0, place=row.place) for name, row in self.told.items() if name in log.open})
 
 
 class _Layout(NamedTuple):
@@ -156,32 +179,26 @@ class Exchange:
 
         Args:
             sums: Over all agents.
-
-        Raises:
-            TransportError: If these are no sums of what agents say.
         """
         layout, queries, log = _Layout.of(self.problem), list(self.log.open), self.log
-        if not np.isin(sums[:, layout.status], (_AWAITED, _CAME, _FAILED)).all():
-            raise TransportError("got outcomes that two agents were told; wanted each told to the one who owns it")
+        channels = self.problem.channels
         order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
         for i in np.argsort(order, kind="stable"):
             line = sums[i]
             query_id = queries[i] if i < len(queries) else None
             row = self.own.told.get(query_id) if query_id is not None else self.own.attached[i - len(queries)]
             factors = {
-                channel: self._outcome(line, place, None if row is None else row.factors.get(channel))
-                for place, channel in enumerate(self.problem.channels)
-                if line[layout.status][place] != _AWAITED
+                channel: self._outcome(line, i, None if row is None else row.factors.get(channel))
+                for i, channel in enumerate(channels)
+                if line[layout.status][i] != _AWAITED
             }
             noises = {channel: self._noise(line, self._column(channel), row) for channel in factors}
             has_total, place = line[layout.status][-1] != _AWAITED, line[layout.place].copy()
-            total = self._outcome(line, len(self.problem.channels), None) if has_total else np.nan
-            total_noise = self._noise(line, len(self.problem.channels), None) if has_total else np.nan
+            total = self._outcome(line, len(channels), None) if has_total else np.nan
+            total_noise = self._noise(line, len(channels), None) if has_total else np.nan
             if query_id is None:
                 assert row is not None
-                known, noise = (
-                    [told.get(channel, np.nan) for channel in self.problem.channels] for told in (factors, noises)
-                )
+                known, noise = ([told.get(channel, np.nan) for channel in channels] for told in (factors, noises))
                 noise_std = np.array([[total_noise, *noise]])
                 log = log.with_evaluations(place[None], np.array([total]), np.array([known]), row.moment, noise_std)
                 continue
@@ -194,20 +211,20 @@ class Exchange:
     def _column(self, channel: str) -> int:
         return self.problem.channels.index(channel)
 
-    def _noise(self, line: Float[np.ndarray, " w"], place: int, own: OwnRow | None) -> float:
+    def _noise(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> float:
         """Standard deviation of the noise of an outcome; NaN where this agent does not know it."""
         layout = _Layout.of(self.problem)
-        if line[layout.status][place] == _FAILED:
+        if line[layout.status][column] == _FAILED:
             return np.nan
         if shares_outcomes(self.problem):
-            said = float(line[layout.noise][place])
+            said = float(line[layout.noise][column])
             return np.nan if said == _NOT_KNOWN else said
-        return np.nan if own is None else own.noise.get(self.problem.channels[place], np.nan)
+        return np.nan if own is None else own.noise.get(self.problem.channels[column], np.nan)
 
-    def _outcome(self, line: Float[np.ndarray, " w"], place: int, own: float | None) -> float:
+    def _outcome(self, line: Float[np.ndarray, " w"], column: int, own: float | None) -> float:
         layout = _Layout.of(self.problem)
-        if line[layout.status][place] == _FAILED:
+        if line[layout.status][column] == _FAILED:
             return np.nan
         if shares_outcomes(self.problem):
-            return float(line[layout.values][place])
+            return float(line[layout.values][column])
         return UNHEARD if own is None else own

@@ -42,9 +42,10 @@ class Case:
         outcomes: Any = "per-factor",
         links: "nx.Graph[str] | None" = None,
         fails: Callable[[dict[str, float]], set[str]] = lambda u: set(),
+        variable_owners: Mapping[str, str] | None = None,
         **given: Any,
     ) -> None:
-        self.graph = sb.FactorGraph.from_scopes(scopes, owners)
+        self.graph = sb.FactorGraph.from_scopes(scopes, owners, variable_owners)
         bounds = {variable: (float(i) - 1.0, float(i) + 2.0) for i, variable in enumerate(self.graph.variables)}
         self.problem = Problem.of(self.graph, bounds, outcomes=outcomes)
         self.given: dict[str, Any] = {"coordination": SMALL, "seed": SEED, "initial": INITIAL} | given
@@ -457,6 +458,42 @@ def test_what_an_agent_can_not_take_is_refused_in_one_line(
     case.asked()
     with pytest.raises(error, match=message):
         act(case.agents["a"])
+
+
+def test_where_variables_stood_is_kept_until_an_outcome_comes():
+    """Of an agent that sets a variable and owns no factor."""
+    scopes, owners, setters = {"f": ["a", "b"], "g": ["b", "c"]}, {"f": "a", "g": "a"}, {"a": "a", "b": "a", "c": "c"}
+    case = Case(scopes, owners, variable_owners=setters, acquisition="dec-hbo", initial=2)
+    case.go_on(2)
+    ((query_id, point),) = case.asked()
+    moved = point | {"c": float(np.mean(case.problem.bounds["c"]))}
+    case.agents["c"].tell(query_id, {}, point={"c": moved["c"]})
+    case.asked()
+    outcomes = case.outcomes(moved)
+    case.team.tell(query_id, outcomes, point=moved)
+    case.agents["a"].tell(query_id, outcomes)
+    case.asked()
+    for agent in case.agents.values():
+        np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
+
+
+def test_a_decision_that_ends_in_an_error_is_as_if_it_was_not_asked_for(monkeypatch: pytest.MonkeyPatch):
+    case = Case({"f": ["a", "b"]}, {"f": "a"}, acquisition="dec-hbo")
+    case.go_on(INITIAL)
+    (agent,) = case.agents.values()
+    before = agent.state_dict()["json"]
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sb.DECHBO, "local_functions", broken)
+        agent.ask()
+        with pytest.raises(ZeroDivisionError):
+            agent.tick(0.0)
+    assert agent.is_finished
+    assert agent.state_dict()["json"] | {"words": {}} == before | {"words": {}}
+    case.go_on(1)  # as the team, which saw no error
 
 
 def test_a_total_is_for_the_first_agent():
