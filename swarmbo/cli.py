@@ -28,7 +28,26 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Source = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.")]
+
+def _scenario_names(incomplete: str) -> list[str]:
+    from swarmbo.runs.completion import scenario_names
+
+    return scenario_names(incomplete)
+
+
+def _setting_paths(context: typer.Context, incomplete: str) -> list[str]:
+    from swarmbo.runs.completion import setting_paths
+
+    # Behind a --set that has no value yet, what was typed before is not assigned to the command's arguments.
+    return setting_paths(context.params.get("source") or next(iter(context.args), None), incomplete)
+
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|FILE", help="A scenario of `swarmbo list`, or a TOML file.", autocompletion=_scenario_names
+    ),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
 Overrides = Annotated[
     list[str] | None,
@@ -36,6 +55,7 @@ Overrides = Annotated[
         "--set",
         metavar="TABLE.KEY=VALUE",
         help="Override a setting; may be repeated. A new `kind` starts its table afresh.",
+        autocompletion=_setting_paths,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
@@ -210,7 +230,12 @@ def sweep(
     seeds: Annotated[int, typer.Option(help="Number of seeds, from the scenario's on.")] = 10,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="TABLE.KEY=A,B", help="Alternatives; every combination is run. May be repeated."),
+        typer.Option(
+            "--set",
+            metavar="TABLE.KEY=A,B",
+            help="Alternatives; every combination is run. May be repeated.",
+            autocompletion=_setting_paths,
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
@@ -291,6 +316,9 @@ def _one_line_errors() -> Generator[None]:
         text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
         typer.echo("swarmbo: " + _one_line(text), err=True)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo("swarmbo: interrupted", err=True)
+        raise typer.Exit(130) from None
     except BrokenPipeError:  # whoever read the output has gone; typer ends quietly
         raise
     except OSError as error:

@@ -21,7 +21,7 @@ import pettingzoo
 from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import RoundRecord
-from swarmbo.runs.processes import leave_with_parent
+from swarmbo.runs.processes import leave_with_parent, without_interrupts
 from swarmbo.runs.rounds import Heartbeat, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary
@@ -88,7 +88,8 @@ def _attend(
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(sending, world, task))
-    process.start()
+    with without_interrupts():
+        process.start()
     sending.close()  # or the end of the other process would not be the end of the pipe
     step, deadline = None, None
     try:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import signal
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -21,7 +22,7 @@ from swarmbo.boundary.values import said
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.override import split_alternatives
-from swarmbo.runs.processes import leave_with_parent
+from swarmbo.runs.processes import end_workers, leave_with_parent, without_interrupts
 from swarmbo.runs.runner import check, resume, run
 from swarmbo.runs.scenario import Scenario, load
 from swarmbo.runs.summary import read_summary
@@ -148,9 +149,11 @@ def _run_side_by_side(
     keep: Callable[[int, Outcome], None],
 ) -> None:
     """Run trials until none is left: each process is a pool of its own, so that one that is killed breaks no other."""
+    started: list[ProcessPoolExecutor] = []
 
     def start() -> ProcessPoolExecutor:
-        return pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process))
+        started.append(pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process)))
+        return started[-1]
 
     idle, running = [start() for _ in range(n_processes)], dict[Future[Outcome], tuple[int, ProcessPoolExecutor]]()
     try:
@@ -158,7 +161,8 @@ def _run_side_by_side(
             while left and idle:
                 pool = idle.pop()
                 try:
-                    future = pool.submit(_execute, trials[left[0]])
+                    with without_interrupts():  # the process starts here, and inherits that it hears of none
+                        future = pool.submit(_execute, trials[left[0]])
                 except BrokenProcessPool:  # killed while it had nothing to do
                     idle.append(start())
                 else:
@@ -171,13 +175,16 @@ def _run_side_by_side(
                     pool, outcome = start(), Outcome(trials[number], "failed", _KILLED)
                 idle.append(pool)
                 keep(number, outcome)
-    except BaseException:  # also an interrupt: what has not begun shall not begin
-        for pool in [*idle, *(pool for _, pool in running.values())]:
-            pool.shutdown(wait=False, cancel_futures=True)
+    except BaseException:  # also an interrupt: what runs is resumed another time, and nothing else begins
+        for pool in started:
+            end_workers(pool)
+        for pool in started:
+            pool.shutdown(cancel_futures=True)
         raise
 
 
 def _begin_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Windows; the sweep ends its processes itself
     leave_with_parent()
     tell_in_one_line()
 

@@ -22,7 +22,7 @@ from swarmbo.boundary.values import said
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.rng import stream
 from swarmbo.runs.attended import NamedWorld, find_world, register_world
-from swarmbo.runs.processes import leave_with_parent
+from swarmbo.runs.processes import leave_with_parent, without_interrupts
 from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
@@ -69,7 +69,8 @@ def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_try, args=(sending, find_world(scenario, at="$.environment.id"), scenario, trust))
-    process.start()
+    with without_interrupts():
+        process.start()
     sending.close()
     try:
         if not (receiving.poll(_START_S) and receiving.recv() and receiving.poll(PATIENCE_S)):

@@ -1,6 +1,7 @@
 import importlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -276,3 +277,47 @@ def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path,
     outcomes = sweep([strange, sound])
     assert [outcome.status for outcome in outcomes] == ["failed", "skipped"]
     assert "rounds.jsonl: got a folder; wanted a file of the run's own" in outcomes[0].message
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform == "win32", reason="no process groups that can be interrupted")
+def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp_path):
+    """At the terminal all processes hear of it, also those that are still loading modules, where nothing catches it."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import pathlib, sys, time\n"
+        "if 'spawn_main' in ' '.join(sys.orig_argv):\n"
+        f"    pathlib.Path({str(tmp_path / 'starting')!r}).touch()\n"
+        "    time.sleep(5)\n"
+    )
+    command = ["-m", "swarmbo", "sweep", "camel", "--seeds", "2", "--jobs", "2", "--out", str(tmp_path / "runs")]
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        while not (tmp_path / "starting").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert told == "swarmbo: interrupted; the same command goes on where it stopped\n"
+
+
+def test_an_interrupt_ends_the_processes_of_a_sweep_at_once(tmp_path, small):
+    trials = plan(small, 3, ["rounds=3,100000"], tmp_path)  # the long ones would take hours
+    before = multiprocessing.active_children()
+
+    def interrupt(outcome):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep([trials[0], trials[3]], jobs=2, on_run=interrupt)
+    assert [process for process in multiprocessing.active_children() if process not in before] == []
+    assert [outcome.status for outcome in sweep(trials[:1])] == ["skipped"]

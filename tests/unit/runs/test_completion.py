@@ -1,0 +1,54 @@
+"""What shells complete: names of scenarios, and settings that the scenario on the line has."""
+
+import pytest
+from typer.testing import CliRunner
+
+from swarmbo.cli import app
+from swarmbo.errors import ConfigError
+from swarmbo.registry import SLOTS
+from swarmbo.runs.completion import scenario_names, setting_paths
+from swarmbo.runs.override import apply_overrides
+from swarmbo.runs.scenario import available, find, read_toml, scenario_of
+
+
+def completed(words, begun):
+    environment = {
+        "_SWARMBO_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["swarmbo", *words, begun]),
+        "COMP_CWORD": str(len(words) + 1),
+    }
+    told = CliRunner().invoke(app, [], env=environment, prog_name="swarmbo")
+    return told.stdout.split()
+
+
+def test_names_and_files_of_scenarios_are_offered(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text("")
+    assert scenario_names("") == [*available(), "mine.toml"]
+    assert completed(["run"], "field-") == scenario_names("field-") == ["field-plume", "field-soil"]
+    assert completed(["sweep"], "mi") == ["michalewicz", "mine.toml"]
+
+
+def test_settings_are_those_of_the_scenario_on_the_line():
+    assert completed(["run", "robots", "--set"], "coordination.kind=max") == ["coordination.kind=max-sum"]
+    assert "coordination.table_budget=" in completed(["sweep", "robots", "--set"], "coordination.t")
+    assert "coordination.penalty=" in completed(["check", "powell", "--set"], "coordination.p")
+    assert "environment.audible_dbm=" in setting_paths("wlan", "environment.")
+    assert "environment.id=swarmbo/wlan_power-v0" in setting_paths(None, "environment.id=")
+    assert "rounds=" in setting_paths("no-such-scenario", "r")
+    assert setting_paths("robots", "nothing.like") == []
+
+
+@pytest.mark.parametrize("name", ["robots", "wlan", "field-plume", "camel"])
+def test_every_setting_that_is_offered_is_known(name):
+    data, offered = read_toml(find(name)), setting_paths(name, "")
+    assert len(offered) > 30
+    for path in offered:
+        table, _, key = path.rstrip("=").partition(".")
+        if path.endswith("=") and table in SLOTS and "." not in key:
+            said = ""
+            try:
+                scenario_of(apply_overrides(data, [f"{path}[[]]"]))
+            except ConfigError as refused:
+                said = str(refused)
+            assert "unknown key" not in said, path
