@@ -4,7 +4,7 @@ These are plain values. Everything that plots or tabulates starts from them, nev
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -310,6 +310,32 @@ class RoundRecord(msgspec.Struct, frozen=True):
             return [self.joint]
         looked = [sample for sample in self.samples if not sample.declined]
         return [Evaluation(s.location, s.measurement, mean=s.mean, std=s.std, noise_std=s.noise_std) for s in looked]
+
+
+class Labels(msgspec.Struct, frozen=True):
+    """What the outcomes and places of a world are called, for titles and tables.
+
+    Args:
+        name: What is measured.
+        unit: Unit of the outcome.
+        axis_unit: Unit of the locations.
+    """
+
+    name: str = ""
+    unit: str = ""
+    axis_unit: str = ""
+
+    @classmethod
+    def of(cls, env: Any, truth: "GroundTruth | None") -> "Labels":
+        """Those of the truth, or where nobody knows it those that the world states: its attribute ``labels``, a table.
+
+        What a world states that is no text is left out.
+        """
+        if truth is not None:
+            return cls(truth.name, truth.unit, truth.axis_unit)
+        told = getattr(env.unwrapped, "labels", None)
+        stated: dict[str, Any] = dict(told) if isinstance(told, Mapping) else {}
+        return cls(**{key: stated[key] for key in cls.__struct_fields__ if isinstance(stated.get(key), str)})
 
 
 @dataclass(frozen=True)

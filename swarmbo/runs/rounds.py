@@ -15,7 +15,7 @@ import numpy as np
 
 from swarmbo.boundary.values import said
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.records import GroundTruth, RoundRecord
+from swarmbo.records import GroundTruth, Labels, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
 from swarmbo.runs.recording import record_reset, record_round
@@ -122,7 +122,8 @@ def drive(given: Drive) -> Summary:
     failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
     failures |= {record.round: record.failure for record in folder.records() if record.failure is not None}
     run = _Run(scenario, folder, env, team, given.on_round, failures, given.heartbeat, truth, logged)
-    keep_world(folder, scenario, team, infos, truth)
+    labels = Labels.of(env, truth)
+    keep_world(folder, scenario, team, infos, truth, labels)
     moment = _begin(run, observations, infos, reset_seconds)
     while moment.record.round < scenario.rounds and env.agents:
         moment = _round(run, moment)
@@ -130,7 +131,7 @@ def drive(given: Drive) -> Summary:
     references = find_references(scenario, env, team, truth, records[-1].best)
     scopes = scopes_in_use(records[-1], read_world(folder))
     seen = None if truth is None else truth.late(moment.behind)
-    summary = summarise(scenario, records, folder.timings(), seen, references, scopes)
+    summary = summarise(scenario, records, folder.timings(), seen, references, scopes, labels)
     folder.write_json("summary.json", summary)
     return summary
 

@@ -10,7 +10,7 @@ from swarmbo.boundary.html import html_table
 from swarmbo.errors import RunFolderError
 from swarmbo.metrics import agreement_traffic, declined, distance_travelled, mean_regret, sharing_traffic, total_cost
 from swarmbo.metrics.by_goal import metrics_of
-from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Recommendation, RoundRecord, Score, Traffic
+from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels, Recommendation, RoundRecord, Score, Traffic
 from swarmbo.runs.folder import RunFolder, Timing
 from swarmbo.runs.references import References
 from swarmbo.runs.scenario import Scenario
@@ -102,6 +102,7 @@ def summarise(
     truth: GroundTruth | None,
     references: References,
     scopes: Sequence[ScopeInUse],
+    labels: Labels,
 ) -> Summary:
     """The summary of a run from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
@@ -126,8 +127,8 @@ def summarise(
         agreement=agreement_traffic(records),
         sharing=sharing_traffic(records),
         seconds=sum(timing.total for timing in timings),
-        unit="" if truth is None else truth.unit,
-        axis_unit="" if truth is None else truth.axis_unit,
+        unit=labels.unit,
+        axis_unit=labels.axis_unit,
         is_joint=any(record.joint is not None for record in records),
         references=references.values,
         worst_off=references.worst_off,

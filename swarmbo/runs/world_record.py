@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.errors import RunFolderError
-from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth
+from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.seal import digest_of_arrays
@@ -67,7 +67,12 @@ class WorldRecord(msgspec.Struct, frozen=True):
 
 
 def keep_world(
-    folder: RunFolder, scenario: Scenario, team: Team, infos: Mapping[str, Any], truth: GroundTruth | None
+    folder: RunFolder,
+    scenario: Scenario,
+    team: Team,
+    infos: Mapping[str, Any],
+    truth: GroundTruth | None,
+    labels: Labels,
 ) -> None:
     """Write the world down; one that was written before must be the same.
 
@@ -77,6 +82,7 @@ def keep_world(
         team: In the world, for the box of locations.
         infos: What ``env.reset`` returned.
         truth: The world's, where it tells.
+        labels: What its outcomes and places are called.
 
     Raises:
         RunFolderError: If the world of the run is another one now: its data or its code changed.
@@ -86,9 +92,9 @@ def keep_world(
     offers = Offers() if team.world is None else team.world.offers()
     record = WorldRecord(
         id=identifier,
-        name=identifier if truth is None else truth.name,
-        unit="" if truth is None else truth.unit,
-        axis_unit="" if truth is None else truth.axis_unit,
+        name=labels.name or (identifier if truth is None else ""),
+        unit=labels.unit,
+        axis_unit=labels.axis_unit,
         low=domain.low.tolist(),
         high=domain.high.tolist(),
         agents=list(team.agents),
@@ -113,7 +119,8 @@ def keep_world(
         folder.write_json("world.json", record)
         return
     there, record_there = digest_of_arrays(read_truth(folder)), read_world(folder)
-    alike = msgspec.structs.replace(record_there, arrays=there, maximum_is=record.maximum_is)  # a name is no change
+    named = {key: getattr(record, key) for key in ("name", "unit", "axis_unit", "maximum_is")}
+    alike = msgspec.structs.replace(record_there, arrays=there, **named)  # to be called something else is no change
     if (alike, there) != (record, record.arrays):
         raise RunFolderError(
             f"{folder.path}: the world of this run is another one now: its data or its code changed; "

@@ -206,10 +206,16 @@ if it failed |
 
         unit = sobol(_N_TRUTH_POINTS, k, stream(0, "truth points"))
         points = self._low + unit * (self._high - self._low)
-        name = f"WLAN of {k} access points and {len(self.topology.users)} users"
-        name = f"{name}: {utility.label}" if utility.label else name
-        told = (points, value(points), maximum, powers, utility.unit, "dBm", name, value)
+        labels = self.labels
+        told = (points, value(points), maximum, powers, labels["unit"], labels["axis_unit"], labels["name"], value)
         return GroundTruth(*told, maximum_is="best known")
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What is measured, its unit, and that of powers, for titles and tables; also where nobody knows the truth."""
+        name = f"WLAN of {len(self.possible_agents)} access points and {len(self.topology.users)} users"
+        what = self.utility.label
+        return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": "dBm"}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
         """What simple ways reach within a budget of joint settings, without noise; see ``references``."""

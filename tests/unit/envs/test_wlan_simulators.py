@@ -13,8 +13,9 @@ import pytest
 
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.runs import run, scenario
-from swarmbo.runs.figures import draw_run
-from swarmbo.runs.report import report_rows
+from swarmbo.runs.figures import draw_run, world_of
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.report import read_report, report_rows
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, library, radio
 
@@ -311,6 +312,10 @@ def test_a_run_of_a_simulator_is_not_simulated_again_for_a_film_and_is_drawn_whe
     simulated()
     table = {"id": "swarmbo/wlan_power-v0", "radio": "ns3", "objective": "throughput", "topology": TRIANGLE}
     run(scenario.scenario_of({"name": "filmed", "rounds": 3, "environment": table}), tmp_path / "run")
+    summary = read_report(tmp_path / "run")
+    assert (summary.unit, summary.axis_unit) == ("Mbit/s", "dBm"), "also where nobody knows the truth"
+    assert " Mbit/s at (" in dict(report_rows(summary))["best measurement"]
+    assert world_of(RunFolder.open(tmp_path / "run")).name == "WLAN of 3 access points and 3 users"
     asked = (tmp_path / "asked").stat().st_size
     assert "run.gif" not in {path.name for path in draw_run(tmp_path / "run")}
     assert (tmp_path / "asked").stat().st_size == asked == 4  # the three rounds, and who gets least
