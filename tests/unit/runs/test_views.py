@@ -1,6 +1,7 @@
 """Runs whose agents each have a belief of their own: what is logged of it, rebuilt from the folder, and drawn."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,7 +99,9 @@ def drawn(path, monkeypatch):
 
     monkeypatch.setattr("swarmbo.plotting.run_figures.agent_maps_figure", catches)
     for slow in ("write_animation", "style.save"):
-        monkeypatch.setattr(f"swarmbo.plotting.run_figures.{slow}", lambda *given: given[-1])
+        monkeypatch.setattr(
+            f"swarmbo.plotting.run_figures.{slow}", lambda *given: next(one for one in given if isinstance(one, Path))
+        )
     assert {"agents.png", "error_traffic.png"} <= {file.name for file in draw_run(path)}
     return made[0]
 
@@ -208,5 +211,5 @@ def test_a_shared_belief_has_no_views(bump_scenario, tmp_path, monkeypatch):
     assert all(record.score.view_rmse is None for record in folder.records())
     assert "map RMSE" in dict(report_rows(read_report(folder.path)))
     assert world_of(folder).has_map
-    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path: path)
+    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path, dpi: path)
     assert not any(file.name in {"agents.png", "error_traffic.png"} for file in draw_run(folder.path))
