@@ -92,6 +92,12 @@ from swarmbo.graph import (
 from swarmbo.kernels import (
     register_kernel as register_kernel,
 )
+from swarmbo.no_go import (
+    NoGo as NoGo,
+    NoGoBall as NoGoBall,
+    NoGoBox as NoGoBox,
+    NoGoPolygon as NoGoPolygon,
+)
 from swarmbo.problem import (
     Problem as Problem,
 )

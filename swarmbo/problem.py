@@ -1,20 +1,24 @@
 """What a team works on: variables with bounds and owners, and channels that read some of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
+from swarmbo.no_go import Limit, NoGoRegion, region_of
+from swarmbo.rng import sobol, stream
 from swarmbo.spaces import Domain
 
 OutcomeMode = Literal["total", "per-factor"]
 
+_SPREAD = 4096  # points that are spread over the bounds, to see what regions leave
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
 
@@ -33,6 +37,7 @@ class Problem:
         structure: Whether the graph tells the factors.
         is_field: Whether all channels read one latent.
         outcomes: What is told: the ``total``, or each channel by itself.
+        no_go: Regions that must not be asked: of places in a field, of variables of a function.
 
     Example:
         >>> problem = Problem.of(None, {"x": (0.0, 2.0), "y": (-1.0, 1.0)})
@@ -47,6 +52,7 @@ class Problem:
     structure: Literal["known", "unknown"] = "known"
     is_field: bool = False
     outcomes: OutcomeMode = "total"
+    no_go: tuple[NoGoRegion, ...] = ()
 
     @classmethod
     def of(
@@ -106,6 +112,46 @@ class Problem:
         graph = FactorGraph.from_scopes(scopes, owners={agent: agent for agent in names})
         domain = Domain(np.tile(box.low, len(names)), np.tile(box.high, len(names)))
         return cls(graph, domain, is_field=True, outcomes="per-factor")
+
+    def with_no_go(self, regions: Iterable[object]) -> "Problem":
+        """The same with regions, in addition to those that it has, that must not be asked.
+
+        Args:
+            regions: Shapes of ``swarmbo.no_go``, or tables of such.
+
+        Raises:
+            ConfigError: If one is no region, is not of these variables, or they leave next to nothing: none of 4,096
+                points that are spread over the bounds.
+        """
+        if isinstance(cast(object, regions), str | Mapping) or not isinstance(cast(object, regions), Iterable):
+            raise ConfigError(f"got {short(regions)}; wanted a list of regions", at="$.no_go")
+        first = len(self.no_go)
+        added = [region_of(region, f"$.no_go[{n}]") for n, region in enumerate(regions, start=first)]
+        for n, region in enumerate(added, start=first):
+            self._check_fits(region, f"$.no_go[{n}]")
+        limited = replace(self, no_go=(*self.no_go, *added))
+        if added and not len(limited._allowed_sample):
+            got = f"got {len(limited.no_go)} that cover all of {_SPREAD:,} points spread over the bounds"
+            raise ConfigError(f"{got}; wanted regions that leave something to ask for", at="$.no_go")
+        return limited
+
+    def _check_fits(self, region: NoGoRegion, at: str) -> None:
+        names = region.variables
+        if self.is_field:
+            if names is not None:
+                raise ConfigError(
+                    f"got {list(names)}; in a field regions are of places: leave it out", at=f"{at}.variables"
+                )
+            n, what = self.box.n_dims, "a place"
+        else:
+            known = self.graph.variables
+            if names is not None and (strange := [name for name in names if name not in known]):
+                raise ConfigError(f"got {strange[0]!r}; wanted some of {list(known)}", at=f"{at}.variables")
+            if names is not None and len(set(names)) < len(names):
+                raise ConfigError(f"got {list(names)}; wanted each variable once", at=f"{at}.variables")
+            n, what = len(known if names is None else names), "its variables"
+        if region.n_dims != n:
+            raise ConfigError(f"got a region of {region.n_dims} coordinates; wanted {n}, those of {what}", at=at)
 
     @property
     def box(self) -> Domain:
@@ -184,6 +230,54 @@ class Problem:
         """The agent that sets each variable."""
         return dict(zip(self.graph.variables, self.graph.variable_owners, strict=True))
 
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """The regions that must not be asked, within the coordinates of ``box``."""
+        place = {} if self.is_field else {variable: column for column, variable in enumerate(self.graph.variables)}
+        out: list[Limit] = []
+        for region in self.no_go:
+            columns = (
+                np.arange(self.box.n_dims)
+                if region.variables is None
+                else np.array([place[v] for v in region.variables])
+            )
+            out.append(Limit(region, columns, Domain(self.box.low[columns], self.box.high[columns])))
+        return tuple(out)
+
+    def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
+        """Which points may be asked: places in a field, else joint points.
+
+        Args:
+            U: In the unit cube of ``box``; in a field they may lie outside.
+        """
+        allowed = np.ones(len(U), dtype=bool)
+        for limit in self.limits:
+            allowed &= limit.depth(U) <= 0.0
+        return allowed
+
+    def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """The point itself where it may be asked, else one near it that may: just beyond a border, where that is free.
+
+        Args:
+            u: In the unit cube of ``box``.
+        """
+        if not self.no_go or self.is_allowed(u[None])[0]:
+            return u
+        near = [self._allowed_sample]
+        for limit in self.limits:
+            if limit.depth(u[None])[0] > 0.0:
+                moved = limit.exits(u)
+                inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
+                near.append(inside[self.is_allowed(inside)])
+        tried = np.concatenate(near)
+        return tried[int(((tried - u) ** 2).sum(axis=1).argmin())].copy()
+
+    @cached_property
+    def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
+        """Points of the unit cube that may be asked, of some that are spread over it."""
+        spread = sobol(_SPREAD, self.box.n_dims, stream(0, "no-go"))
+        return spread[self.is_allowed(spread)]
+
     def placed(self, point: Mapping[str, float], at: str = "$.point") -> Float[np.ndarray, " n"]:
         """A table of its variables as a joint point in bounds; rounding errors are cut off.
 
@@ -237,6 +331,7 @@ class Problem:
     def to_plain(self) -> dict[str, Any]:
         """The problem as plain data; ``from_plain`` reads it."""
         graph = self.graph
+        limits = {"no_go": msgspec.json.decode(msgspec.json.encode(self.no_go))} if self.no_go else {}
         return {
             "structure": self.structure,
             "is_field": self.is_field,
@@ -248,6 +343,7 @@ class Problem:
             "variable_owners": list(graph.variable_owners),
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
+            **limits,
         }
 
     @classmethod
@@ -257,7 +353,7 @@ class Problem:
         names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
         kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
-        return cls(FactorGraph(scopes=scopes, **names), domain, **kind)
+        return cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
 
 
 def _one_factor(bounds: Mapping[str, Any], variable_owners: Mapping[str, str] | None) -> FactorGraph:

@@ -1,7 +1,7 @@
 """A team: asks what to evaluate together, learns from the outcomes, and drives a PettingZoo environment."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from swarmbo.deciding.setup import (
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
+from swarmbo.no_go import NoGoRegion
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.spaces import Domain
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
@@ -68,9 +69,12 @@ class Team(AskTell):
         outcomes: What is observed of a function: the ``total``, or every factor by itself.
         initial: Points of the initial design of a function, >= 1, 10 by default; evaluations that were attached count.
         variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
+        no_go: Regions that must not be asked, beside those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and
+            ``NoGoPolygon``, or tables of such. No query and no recommendation lies in one; who has nowhere else to go
+            in a field sits the round out.
 
     Raises:
-        ConfigError: If bounds do not fit the graph, or a setting is refused.
+        ConfigError: If bounds do not fit the graph, a setting is refused, or regions leave nothing to ask for.
 
     Example:
         >>> import swarmbo as sb
@@ -103,6 +107,7 @@ class Team(AskTell):
         outcomes: OutcomeMode | None = None,
         initial: int | None = None,
         variable_owners: "Mapping[str, str] | None" = None,
+        no_go: "Iterable[NoGoRegion | Mapping[str, Any]] | None" = None,
     ) -> None:
         if not isinstance(graph, Problem):
             told = "total" if outcomes is None else outcomes
@@ -111,6 +116,7 @@ class Team(AskTell):
             problem = graph
         if problem is graph and not (bounds is None and outcomes is None and variable_owners is None):
             raise ConfigError("got bounds, outcomes or owners; wanted them in the Problem alone", at="$.graph")
+        problem = problem if no_go is None else problem.with_no_go(no_go)
         parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial))
 
@@ -122,8 +128,8 @@ class Team(AskTell):
             agents: Their names.
             low: Lower bounds (d,) of a location.
             high: Upper bounds (d,).
-            **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds``, as of a
-                ``Team``.
+            **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` and
+                ``no_go``, as of a ``Team``.
         """
         return cls(Problem.of_field(agents, Domain(np.asarray(low), np.asarray(high))), **settings)
 
@@ -148,7 +154,8 @@ class Team(AskTell):
                 learns from the sum of all agents' measurements, and knows no structure.
             hold: With a measurement: the steps for which an action is held, >= 1.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` (by default
-                the environment's ``max_cycles``; None with a measurement), and of a function also ``initial``.
+                the environment's ``max_cycles``; None with a measurement) and ``no_go``; of a function also
+                ``initial``.
 
         Raises:
             ConfigError: If the environment is of neither form, a setting is refused, or the acquisition needs a level
@@ -262,8 +269,9 @@ class Team(AskTell):
         settings = settings_again(plain["settings"], own, trust)
         if env is not None:
             world = FieldWorld(env) if problem.is_field else FunctionWorld(env)
-            require_same(plain["problem"], world.problem.to_plain())
-            team = cls(world.problem, **settings)
+            limited = world.problem.with_no_go(plain["problem"].get("no_go", ()))
+            require_same(plain["problem"], limited.to_plain())
+            team = cls(limited, **settings)
             team._world = world
         else:
             team = cls(problem, **settings)

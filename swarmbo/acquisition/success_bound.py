@@ -7,6 +7,7 @@ own terms may fall to, and a point that is still too likely to fail goes back to
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -62,6 +63,14 @@ def _lacks(
     return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
 
 
+class Penalty(Protocol):
+    """What a factor loses where it does not keep something."""
+
+    def penalty(self, U: Float[np.ndarray, "m a"], /) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
+        """At points of the factor's scope, and its gradient."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Hold:
     """What one factor's terms of one requirement must not fall below.
@@ -98,11 +107,29 @@ class BoundedFunctions(BoxFunctions):
 
     Args:
         inner: What is maximised otherwise.
-        holds: By factor.
+        holds: By factor, what it must keep.
     """
 
     inner: BoxFunctions
-    holds: Mapping[str, tuple[Hold, ...]]
+    holds: Mapping[str, tuple[Penalty, ...]]
+
+    @classmethod
+    def around(cls, inner: BoxFunctions, holds: Mapping[str, Sequence[Penalty]]) -> "BoundedFunctions":
+        """Functions with what their factors must keep.
+
+        Args:
+            inner: The functions.
+            holds: By factor.
+        """
+        return cls(
+            graph=inner.graph,
+            low=inner.low,
+            high=inner.high,
+            starts=inner.starts,
+            owned=inner.owned,
+            inner=inner,
+            holds={factor: tuple(held) for factor, held in holds.items()},
+        )
 
     @property
     def n_exchanges(self) -> int:
@@ -165,10 +192,7 @@ def bounded(
         factor: [place[variable] for variable in scope]
         for factor, scope in zip(graph.factors, graph.scopes, strict=True)
     }
-    weights = dict[str, float]()
-    for part in graph.components:  # those of other parts gain nothing by what these keep
-        total = sum(spread[factor] for factor in part.factors)
-        weights |= dict.fromkeys(part.factors, _STEEP * (total or 1.0))  # where none has anything to lose, any will do
+    weights = {factor: _STEEP * gain for factor, gain in part_spreads(graph, spread).items()}
     for requirement in needed:
         shared = _by_factor(requirement, scopes)
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
@@ -179,15 +203,21 @@ def bounded(
             own = origin[[scopes[factor][i] for i in inside]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
             holds.setdefault(factor, []).append(Hold(requirement.model, terms, inside, columns, floor, weights[factor]))
-    return BoundedFunctions(
-        graph=graph,
-        low=functions.low,
-        high=functions.high,
-        starts=functions.starts,
-        owned=functions.owned,
-        inner=functions,
-        holds={factor: tuple(held) for factor, held in holds.items()},
-    )
+    return BoundedFunctions.around(functions, holds)
+
+
+def part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, float]:
+    """For each factor what there is to gain in its connected part: those of other parts gain nothing by what it keeps.
+
+    Args:
+        graph: Of the factors.
+        spread: Of each factor's function: see ``spreads``.
+    """
+    out = dict[str, float]()
+    for part in graph.components:
+        total = sum(spread[factor] for factor in part.factors)
+        out |= dict.fromkeys(part.factors, total or 1.0)  # where none has anything to lose, any will do
+    return out
 
 
 def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:

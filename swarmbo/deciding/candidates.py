@@ -8,23 +8,50 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ShapeError
+from swarmbo.problem import Problem
 from swarmbo.rng import sobol, stream
 from swarmbo.spaces import Domain
 
 _N_CANDIDATES = 512
+_TRIES = 64  # draws of as many, where regions must not be asked
 _N_RECOMMENDED = 2048
 
 
-def random_candidates(boxes: Mapping[str, Domain], seed: int, round_number: int) -> dict[str, Float[np.ndarray, "k d"]]:
-    """512 places for each agent, uniform in its box.
+def random_candidates(
+    boxes: Mapping[str, Domain], seed: int, round_number: int, problem: Problem | None = None
+) -> dict[str, Float[np.ndarray, "k d"]]:
+    """512 places for each agent, uniform in its box where that may be asked; fewer where hardly anything of it may.
 
     Args:
         boxes: By agent.
         seed: Of the team.
         round_number: The round that they are for.
+        problem: What may be asked; None: anything.
     """
     streams = {agent: stream(seed, "candidates", agent=agent, round=round_number) for agent in boxes}
-    return {a: boxes[a].from_unit(rng.random((_N_CANDIDATES, boxes[a].n_dims))) for a, rng in streams.items()}
+    return {agent: _drawn(boxes[agent], rng, problem) for agent, rng in streams.items()}
+
+
+def _drawn(box: Domain, rng: np.random.Generator, problem: Problem | None) -> Float[np.ndarray, "k d"]:
+    found = np.zeros((0, box.n_dims))
+    for _ in range(_TRIES):
+        drawn = box.from_unit(rng.random((_N_CANDIDATES, box.n_dims)))
+        found = np.concatenate([found, allowed_places(drawn, problem)])
+        if len(found) >= _N_CANDIDATES:
+            break
+    return found[:_N_CANDIDATES]
+
+
+def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem | None) -> Float[np.ndarray, "j d"]:
+    """Those of some places in a field that may be asked.
+
+    Args:
+        places: Physical.
+        problem: The field; None: anything may be asked.
+    """
+    if problem is None or not problem.no_go:
+        return places
+    return places[problem.is_allowed(problem.box.to_unit(places))]
 
 
 def checked_candidates(

@@ -4,15 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import Situation
+from swarmbo.acquisition import Decision, Situation
 from swarmbo.belief import view_of
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.data import Dataset, News
-from swarmbo.deciding.candidates import checked_candidates, places_to_recommend, random_candidates
+from swarmbo.deciding.candidates import (
+    allowed_places,
+    checked_candidates,
+    places_to_recommend,
+    random_candidates,
+)
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field_belief import (
     TeamBelief,
@@ -32,6 +38,7 @@ from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, Traffic
+from swarmbo.registry.own_code import not_wanted
 from swarmbo.worlds import Offers, World
 
 Places = Mapping[str, Float[np.ndarray, " d"]]
@@ -128,11 +135,17 @@ class FieldLearner:
             required=required_of(after.belief, log, agents, now),
         )
         decision = decide(situation, setup.acquisition, setup.coordination, setup.transport)
+        _require_allowed(decision, problem, setup.coordination)
         points = {agent: decision.points[agent] for agent in agents if agent in decision.points}
+        report = decision.report
+        offered = agents if offers.candidates is None else [a for a in agents if len(offers.candidates.get(a, ()))]
+        if problem.no_go and offered and not situation.movers:
+            violated = tuple(f"no_go[{n}]" for n in range(len(problem.no_go)))
+            report = msgspec.structs.replace(report, status="infeasible", violated=violated)
         found = {agent: view_of(belief, agent).posterior(point[None]) for agent, point in points.items()}
         return after, Choice(
             point=problem.joint(points),
-            report=decision.report,
+            report=report,
             means={agent: float(mean[0]) for agent, (mean, _) in found.items()},
             stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in found.items()},
         )
@@ -141,7 +154,7 @@ class FieldLearner:
         """Where the mean is largest, over the places that can be measured.
 
         The places are the environment's ``sites()`` where it has them, else 2,048 quasi-random points of the box and
-        the locations in it that were measured.
+        the locations in it that were measured. None where none of them may be asked.
         """
         if self.belief.n_data == 0:
             return self, None
@@ -149,6 +162,9 @@ class FieldLearner:
         places = None if world is None else world.sites()
         if places is None:
             places = places_to_recommend(box, measured_places(fitted.belief, box.n_dims), self.setup.seed)
+        places = allowed_places(places, self.setup.problem)
+        if not len(places):
+            return fitted, None
         best = places[int(fitted.belief.posterior_mean(places).argmax())]
         mean, var = fitted.belief.posterior(best[None])
         return fitted, Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
@@ -184,16 +200,24 @@ def _checked(
     check_links(offers.links)
     if offers.candidates is None:
         boxes = {agent: offers.boxes.get(agent, problem.box) for agent in agents}
-        candidates = random_candidates(boxes, seed, round_number)
+        candidates = random_candidates(boxes, seed, round_number, problem)
     else:
         _known(problem, list(table(offers.candidates, "{agent: places}", "$.candidates")))
-        candidates = checked_candidates(offers.candidates, agents, problem.box)
+        given = checked_candidates(offers.candidates, agents, problem.box)
+        candidates = {agent: allowed_places(places, problem) for agent, places in given.items()}
     prices = table(offers.prices, "{agent: price}", "$.prices")
     _known(problem, list(prices))
     for agent, price in prices.items():
         if not reported_number(price) >= 0.0:
             raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at=f"$.prices.{agent}")
     return agents, candidates, {agent: float(price) for agent, price in prices.items() if price > 0.0}
+
+
+def _require_allowed(decision: Decision, problem: Problem, coordination: object) -> None:
+    """Refuse places that must not be asked: a planner may be a user's own."""
+    for agent, place in decision.points.items():
+        if not len(allowed_places(place[None], problem)):
+            raise not_wanted({agent: place}, "places outside the regions of no_go", coordination, "decide")
 
 
 def _known(problem: Problem, agents: Sequence[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from swarmbo.worlds import Offers, World
 
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
+_MOST_STEPS = 10_000  # tries, among regions that must not be asked; then rather the same point again
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,14 +119,14 @@ class FunctionLearner:
     def recommend(self, log: Logbook, world: World | None) -> tuple["FunctionLearner", Recommendation | None]:
         """The evaluated point that is worth most in expectation.
 
-        Where factors are observed one by one it is put together from the best of what each part of the graph saw. No
-        later decision depends on this being called.
+        Where factors are observed one by one it is put together from the best of what each part of the graph saw. If
+        that must not be asked, it is a point near it that may. No later decision depends on this being called.
         """
         if not self.n_data(log):
             return self, None
         made, model = self.modelled(log)
         model, problem = model.complete or model, self.setup.problem
-        point = problem.in_box(model.incumbent())
+        point = problem.in_box(problem.kept_out(model.incumbent()))
         mean, std = model.posterior(point[None])
         return made, Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
 
@@ -154,10 +155,12 @@ class FunctionLearner:
             structure=problem.structure,
             pending_moments=log.pending_moments,
             failed=log.history.failed,
+            limits=problem.limits,
         )
 
     def _place(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        return self.setup.problem.in_box(self._apart(log, np.clip(U, 0.0, 1.0)))
+        problem = self.setup.problem
+        return problem.in_box(self._apart(log, problem.kept_out(np.clip(U, 0.0, 1.0))))
 
     def _apart(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point, or one near it if it was asked for before; where outcomes fade, if it is pending.
@@ -171,12 +174,16 @@ class FunctionLearner:
             told = ((problem.columns(channel), log.out_of(channel)) for channel in problem.channels)
             taken.extend((columns, problem.domain.to_unit(out)) for columns, out in told)
         rng = stream(self.setup.seed, "apart", asked=log.asked)
-        while (columns := next((own for own, places in taken if _is_near(U[own], places[:, own])), None)) is not None:
+        for _ in range(_MOST_STEPS):
+            columns = next((own for own, places in taken if _is_near(U[own], places[:, own])), None)
+            if columns is None:
+                break
             length = np.exp(rng.uniform(*np.log(_STEPS)))
             step = length * rng.uniform(-1.0, 1.0, len(columns))
             moved = U.copy()
             moved[columns] = np.where((U[columns] + step < 0.0) | (U[columns] + step > 1.0), -step, step) + U[columns]
-            U = moved
+            if problem.is_allowed(moved[None])[0]:
+                U = moved
         return U
 
 

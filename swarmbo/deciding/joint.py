@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition import Acquisition, BoxFunctions
+from swarmbo.acquisition.no_go_bound import kept_out
 from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, parts_together, spreads
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.gp.additive import AdditiveGP
@@ -29,7 +30,7 @@ from swarmbo.deciding.setup import JointPolicy, Maximiser
 from swarmbo.deciding.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import SolveReport
+from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
 from swarmbo.transport import InProcess, Routes
@@ -129,15 +130,19 @@ def joint_steps(
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
-    agree = Agree(functions, _links(situation, graph), seed)
+    links, drawn, traffic = _links(situation, graph), isinstance(functions, SampledFunctions), Traffic()
+    if situation.limits:
+        spread = yield Gather(graph, spreads(functions, seed))
+        functions = kept_out(functions, situation.limits, spread)
+        traffic = spread_traffic(graph, Routes(graph.agents, links))
+    agree = Agree(functions, links, seed)
     if needed := (yield from _requirements(inside, model)):
         agreement = yield from _agreed_within(needed, situation, (yield from _best(model, ranking)), agree)
     else:
         agreement = yield agree
-    report = agreement.report
-    if isinstance(functions, SampledFunctions) and model.belief.is_tied:
-        drawing = draw_traffic(graph, Routes(graph.agents, agree.links), model.belief.n_data)
-        report = msgspec.structs.replace(report, traffic=report.traffic + drawing)
+    if drawn and model.belief.is_tied:
+        traffic += draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
+    report = msgspec.structs.replace(agreement.report, traffic=agreement.report.traffic + traffic)
     return _checked(agreement.point, situation, coordination), report
 
 

@@ -150,6 +150,7 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         transport=scenario.transport,
         seed=scenario.seed,
         rounds=scenario.rounds,
+        no_go=scenario.no_go,
     )
     return env, team
 

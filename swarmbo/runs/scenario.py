@@ -13,6 +13,7 @@ import swarmbo
 from swarmbo.boundary.files import read_regular
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
+from swarmbo.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides, parse_override
@@ -47,6 +48,7 @@ class Scenario(Settings, frozen=True):
         when_step_fails: What becomes of a round whose step raises anything: ``record`` it as failed and go on, with the
             world as it was before; or ``stop`` the run, to be resumed.
         modules: Folders of the modules that the scenario names, absolute. ``load`` notes them where there are some.
+        no_go: Regions that the team must not ask, tables of ``kind`` box, ball or polygon (``swarmbo.no_go``).
     """
 
     name: str
@@ -60,6 +62,7 @@ class Scenario(Settings, frozen=True):
     step_timeout_s: Annotated[float, within(1e-3, 1e6, "a time", "s")] | None = None
     when_step_fails: Literal["record", "stop"] = "record"
     modules: tuple[str, ...] | None = None
+    no_go: tuple[NoGoRegion, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -245,4 +248,6 @@ def _without_none(value: Any) -> Any:
     """TOML has no null: a setting that is None is one that is not stated."""
     if isinstance(value, dict):
         return {key: _without_none(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(part) for part in value]
     return value

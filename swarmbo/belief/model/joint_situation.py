@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 
 from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
+from swarmbo.no_go import Limit
 from swarmbo.problem import OutcomeMode
 from swarmbo.spaces import Domain
 
@@ -50,6 +51,7 @@ class JointSituation:
         pending_moments: The round (p,) in which each pending point was asked for; None as in ``Dataset``.
         failed: Which outcomes of the history (t, n_factors) failed; all of a row where an evaluation failed as a whole.
             None: none did.
+        limits: Regions that must not be asked.
     """
 
     graph: FactorGraph
@@ -65,6 +67,7 @@ class JointSituation:
     structure: Literal["known", "unknown", "learned"] = "known"
     pending_moments: Float[np.ndarray, " p"] | None = None
     failed: Bool[np.ndarray, "t k"] | None = None
+    limits: tuple[Limit, ...] = ()
 
     @cached_property
     def out(self) -> Out:

@@ -1,0 +1,280 @@
+"""Regions that must not be asked: shapes, as users state them, and where their borders are.
+
+Shapes are stated in physical units. Inside, points live in the unit cube of the variables that a region is about, and a
+``depth`` is counted in sides of it: above 0 within the region, below outside.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.boundary.values import short
+from swarmbo.errors import ConfigError
+from swarmbo.settings import Positive, Settings, convert, require
+from swarmbo.spaces import Domain
+
+_CLEAR = 1e-6  # sides of the box: how far outside a point is put that was moved out of a region
+
+Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
+
+
+class NoGo(Settings, frozen=True, tag_field="kind"):
+    """A region that must not be asked; its border may be.
+
+    In a field it is a region of places, for every agent. Of a function it is one of some variables, whatever the others
+    are.
+
+    Args:
+        variables: Of a function, the variables that the numbers of the shape are about, in their order; None: all of
+            them. In a field None: the coordinates of a place.
+    """
+
+    variables: tuple[str, ...] | None = None
+
+    @property
+    @abstractmethod
+    def n_dims(self) -> int:
+        """Number of coordinates that the shape states."""
+
+    @abstractmethod
+    def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
+        """How deep points of the unit cube lie in the region (m,), and the slope of that (m, s).
+
+        Args:
+            U: Points, in the unit cube of the region's variables.
+            box: Bounds of these variables.
+        """
+
+    @abstractmethod
+    def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
+        """Points just outside that are near to one within: by every side of the region the nearest.
+
+        Args:
+            u: In the unit cube of the region's variables.
+            box: Bounds of these variables.
+        """
+
+
+class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
+    """A box that must not be asked.
+
+    Args:
+        low: Its lower corner, physical.
+        high: Its upper corner, each coordinate above the lower one.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
+        >>> shut = sb.NoGoBox(variables=("x", "y"), low=(0.3, 0.0), high=(0.7, 1.0))
+        >>> team = sb.Team(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, no_go=[shut], initial=4)
+        >>> for _ in range(8):
+        ...     query = team.ask()
+        ...     team.tell(query, -((query.point["x"] - 0.45) ** 2))  # the maximum is within
+        >>> all(not 0.3 < x < 0.7 for x in team.history.X[:, 0])
+        True
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "low", lambda low: bool(low) and np.isfinite(low).all(), "one finite number or more")
+        require(self, "high", self._is_above_low, f"as many finite numbers, each above that of low, {list(self.low)}")
+
+    def _is_above_low(self, high: tuple[float, ...]) -> bool:
+        return len(high) == len(self.low) and bool(np.isfinite(high).all() and np.less(self.low, high).all())
+
+    @property
+    def n_dims(self) -> int:
+        """Number of coordinates."""
+        return len(self.low)
+
+    def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
+        """By the nearest face."""
+        low, high = box.to_unit(np.array(self.low)), box.to_unit(np.array(self.high))
+        faces = np.concatenate([U - low, high - U], axis=1)  # how far within each
+        nearest, rows = faces.argmin(axis=1), np.arange(len(U))
+        slope = np.zeros(U.shape)
+        slope[rows, nearest % self.n_dims] = np.where(nearest < self.n_dims, 1.0, -1.0)
+        return faces[rows, nearest], slope
+
+    def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
+        """One by each face."""
+        low, high = box.to_unit(np.array(self.low)) - _CLEAR, box.to_unit(np.array(self.high)) + _CLEAR
+        out, every = np.tile(u, (2 * self.n_dims, 1)), np.arange(self.n_dims)
+        out[every, every], out[self.n_dims + every, every] = low, high
+        return out
+
+
+class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
+    """All points nearer to a centre than a radius, in physical units.
+
+    Args:
+        centre: Physical.
+        radius: > 0, in the unit of the coordinates.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> pond = sb.NoGoBall(centre=(0.5,), radius=0.2)
+        >>> team = sb.Team.for_field(["a"], [0.0], [1.0], no_go=[pond])
+        >>> team.ask({"a": [[0.4], [0.6], [0.8]]}).points["a"].tolist()
+        [0.8]
+    """
+
+    centre: tuple[float, ...]
+    radius: Positive
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "centre", lambda centre: bool(centre) and np.isfinite(centre).all(), "one finite number or more")
+
+    @property
+    def n_dims(self) -> int:
+        """Number of coordinates."""
+        return len(self.centre)
+
+    def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
+        """By the distance to the sphere, in the longest of the sides."""
+        sides, gaps = box.high - box.low, box.from_unit(U) - np.array(self.centre)
+        far = np.sqrt((gaps**2).sum(axis=1))
+        inward = -gaps / np.maximum(far, np.finfo(float).tiny)[:, None]
+        return (self.radius - far) / sides.max(), inward * sides / sides.max()
+
+    def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
+        """Straight away from the centre, and along each axis from there."""
+        gap = box.from_unit(u) - np.array(self.centre)
+        far = float(np.sqrt((gap**2).sum()))
+        axes = np.concatenate([np.eye(self.n_dims), -np.eye(self.n_dims)])
+        ways = axes if far == 0.0 else np.concatenate([(gap / far)[None], axes])
+        reach = self.radius + _CLEAR * float((box.high - box.low).max())
+        return box.to_unit(np.array(self.centre) + reach * ways)
+
+
+class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
+    """A polygon of two coordinates that must not be asked.
+
+    Args:
+        corners: At least three (x, y), physical, in turn; the last is joined to the first. Where edges cross, what lies
+            within is decided by crossing an odd number of them.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> lake = sb.NoGoPolygon(corners=((0.0, 0.0), (0.6, 0.0), (0.0, 0.6)))
+        >>> team = sb.Team.for_field(["a", "b"], [0.0, 0.0], [1.0, 1.0], no_go=[lake])
+        >>> points = team.ask().points
+        >>> all(x[0] + x[1] >= 0.6 for x in points.values())
+        True
+    """
+
+    corners: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "corners", _span_a_plane, "three or more (x, y) of finite numbers, not all on one line")
+
+    @property
+    def n_dims(self) -> int:
+        """Two."""
+        return 2
+
+    def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
+        """By the nearest point of the border."""
+        feet = self._feet(U, box)
+        gaps = U[:, None] - feet
+        far = np.sqrt((gaps**2).sum(axis=2))
+        nearest, rows = far.argmin(axis=1), np.arange(len(U))
+        distance, away = far[rows, nearest], gaps[rows, nearest]
+        sign = np.where(self._is_within(U, box), 1.0, -1.0)
+        return sign * distance, sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
+
+    def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
+        """By the nearest point of each edge, and by each corner."""
+        start = box.to_unit(np.array(self.corners))
+        edge = np.roll(start, -1, axis=0) - start
+        normal = np.column_stack([edge[:, 1], -edge[:, 0]])
+        normal /= np.maximum(np.sqrt((normal**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
+        feet, middle = self._feet(u[None], box)[0], start.mean(axis=0)
+        out = start - middle
+        out /= np.maximum(np.sqrt((out**2).sum(axis=1)), np.finfo(float).tiny)[:, None]
+        step = 2.0 * _CLEAR
+        return np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
+
+    def _feet(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Float[np.ndarray, "m k 2"]:
+        """The nearest point of each edge."""
+        start = box.to_unit(np.array(self.corners))
+        edge = np.roll(start, -1, axis=0) - start
+        square = np.maximum((edge**2).sum(axis=1), np.finfo(float).tiny)
+        share = np.clip(((U[:, None] - start) * edge).sum(axis=2) / square, 0.0, 1.0)
+        return start + share[..., None] * edge
+
+    def _is_within(self, U: Float[np.ndarray, "m 2"], box: Domain) -> np.ndarray:
+        """Whether a ray to the right crosses an odd number of edges."""
+        start = box.to_unit(np.array(self.corners))
+        end = np.roll(start, -1, axis=0)
+        x, y = U[:, :1], U[:, 1:]
+        spans = (start[:, 1] > y) != (end[:, 1] > y)
+        rise = np.where(end[:, 1] == start[:, 1], 1.0, end[:, 1] - start[:, 1])
+        crossing = start[:, 0] + (y - start[:, 1]) / rise * (end[:, 0] - start[:, 0])
+        return np.asarray((spans & (x < crossing)).sum(axis=1) % 2 == 1)
+
+
+def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
+    P = np.array(corners, dtype=float)
+    return len(P) >= 3 and bool(np.isfinite(P).all()) and int(np.linalg.matrix_rank(P - P[0])) == 2
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """A region within a joint point, or a place.
+
+    Args:
+        region: Which.
+        columns: The coordinates that it is about.
+        bounds: Of these.
+    """
+
+    region: NoGo
+    columns: Int[np.ndarray, " s"]
+    bounds: Domain
+
+    def depth(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+        """How deep points of the unit cube lie in it, in sides of the cube; below 0 outside."""
+        return self.region.depth(U[:, self.columns], self.bounds)[0]
+
+    def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
+        """Points near one within that lie just outside, perhaps out of bounds."""
+        near = self.region.exits(u[self.columns], self.bounds)
+        moved = np.tile(u, (len(near), 1))
+        moved[:, self.columns] = near
+        return moved
+
+
+NoGoRegion = NoGoBox | NoGoBall | NoGoPolygon
+
+
+def region_of(given: object, at: str) -> NoGoRegion:
+    """A region from what a user may give for it: an object of one of the shapes, or a table.
+
+    Args:
+        given: Which.
+        at: Path for messages.
+
+    Raises:
+        ConfigError: If it is none, or a number of it is refused.
+
+    Example:
+        >>> region_of({"kind": "ball", "centre": [0.0, 0.0], "radius": 2.0}, "$.no_go[0]").radius
+        2.0
+    """
+    if isinstance(given, NoGoRegion):
+        return given
+    if not isinstance(given, dict):
+        wanted = "a NoGoBox, a NoGoBall, a NoGoPolygon, or a table of one"
+        raise ConfigError(f"got {short(given)}; wanted {wanted}", at=at)
+    plain: Any = given
+    return convert(plain, NoGoRegion, at)

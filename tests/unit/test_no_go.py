@@ -1,0 +1,250 @@
+"""Regions that must not be asked: kept by teams in a field and of a function, whatever decides."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from matplotlib.path import Path as Outline
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.problem import Problem
+from swarmbo.runs import run
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.scenario import dump, scenario_of
+from swarmbo.spaces import Domain
+
+BOX = Domain(np.array([-2.0, 10.0]), np.array([4.0, 30.0]))
+STAR = sb.NoGoPolygon(corners=((-1.0, 12.0), (3.0, 14.0), (1.0, 18.0), (3.5, 28.0), (-1.5, 24.0)))
+SHAPES = [
+    sb.NoGoBox(low=(-1.0, 12.0), high=(2.0, 25.0)),
+    sb.NoGoBall(centre=(1.0, 20.0), radius=2.5),
+    STAR,
+]
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+CUBE = {"x": (0.0, 1.0), "y": (-1.0, 3.0), "z": (0.0, 10.0)}
+SHUT = sb.NoGoBall(variables=("x",), centre=(0.5,), radius=0.2)  # the maximum is within
+APART = sb.NoGoBox(variables=("z", "x"), low=(2.0, 0.0), high=(9.0, 0.6))  # variables that no factor reads together
+LINE = np.linspace(0.0, 1.0, 41)[:, None]
+
+
+def is_within(region, X):
+    """The definition of each shape, in physical units."""
+    if isinstance(region, sb.NoGoBox):
+        return ((np.array(region.low) < X) & (np.array(region.high) > X)).all(axis=1)
+    if isinstance(region, sb.NoGoBall):
+        return ((X - np.array(region.centre)) ** 2).sum(axis=1) < region.radius**2
+    return Outline(np.array(region.corners), closed=False).contains_points(X)
+
+
+@pytest.mark.parametrize("region", SHAPES)
+def test_depth_is_above_zero_exactly_within_and_its_slope_is_that_of_differences(region):
+    rng = np.random.default_rng(0)
+    U = rng.random((400, 2))
+    depth, slope = region.depth(U, BOX)
+    np.testing.assert_array_equal(depth > 0.0, is_within(region, BOX.from_unit(U)))
+    step = 1e-7
+    for axis in range(2):
+        shift = step * np.eye(2)[axis]
+        differences = (region.depth(U + shift, BOX)[0] - region.depth(U - shift, BOX)[0]) / (2.0 * step)
+        assert np.mean(np.abs(differences - slope[:, axis]) < 1e-4) > 0.99  # but for ridges between two sides
+
+
+@given(seed=st.integers(0, 10_000), chosen=st.sets(st.integers(0, 2), min_size=1))
+@settings(max_examples=60, deadline=None)
+def test_a_point_that_is_moved_out_is_allowed_and_hardly_farther_than_it_must_be(seed, chosen):
+    problem = Problem.of_field(["a"], BOX).with_no_go([SHAPES[n] for n in sorted(chosen)])
+    rng = np.random.default_rng(seed)
+    u = rng.random(2)
+    moved = problem.kept_out(u)
+    assert problem.is_allowed(moved[None])[0]
+    assert ((moved >= 0.0) & (moved <= 1.0)).all()
+    if problem.is_allowed(u[None])[0]:
+        np.testing.assert_array_equal(moved, u)
+    elsewhere = rng.random((4000, 2))
+    nearest = np.linalg.norm(elsewhere[problem.is_allowed(elsewhere)] - u, axis=1).min()
+    assert np.linalg.norm(moved - u) <= nearest + (1e-4 if chosen <= {0, 2} and len(chosen) == 1 else 0.05)
+
+
+def played(team, rounds, best=0.5):
+    for _ in range(rounds):
+        query = team.ask()
+        point = query.point
+        parts = {"f": -((point["x"] - best) ** 2) - 0.1 * (point["y"] - 1.0) ** 2, "g": -0.01 * (point["z"] - 5.0) ** 2}
+        team.tell(query, parts if team.outcomes == "per-factor" else sum(parts.values()))
+    return team.history.X
+
+
+def shut_out(X):
+    return not (np.abs(X[:, 0] - 0.5) < 0.2).any()
+
+
+@pytest.mark.parametrize("acquisition", ["auto", "thompson", "expected-improvement", "dec-hbo", "dumbo"])
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_no_acquisition_of_a_function_asks_for_a_region(acquisition, outcomes):
+    team = sb.Team(GRAPH, CUBE, acquisition=acquisition, outcomes=outcomes, no_go=[SHUT], initial=6, seed=1)
+    X = played(team, 12)
+    assert shut_out(X)
+    assert np.abs(X[6:, 0] - 0.5).min() < 0.25  # near the best that is left
+    assert abs(team.recommend().point["x"] - 0.5) >= 0.2
+
+
+@pytest.mark.parametrize(
+    "coordination", ["refined-max-sum", "centralised", "random", "sobol", "isotropic-gp", {"kind": "admm", "rounds": 5}]
+)
+def test_no_way_to_agree_asks_for_a_region(coordination):
+    team = sb.Team(GRAPH, CUBE, coordination=coordination, no_go=[SHUT, APART], initial=4, seed=2)
+    X = played(team, 10)
+    assert shut_out(X)
+    assert not ((X[:, 2] > 2.0) & (X[:, 2] < 9.0) & (X[:, 0] < 0.6)).any()
+
+
+def test_agents_that_exchange_messages_keep_out_and_decide_as_one_process_does():
+    parts = {"acquisition": "dec-hbo", "no_go": [SHUT], "initial": 4, "seed": 3}
+    made = [sb.Team(GRAPH, CUBE, transport=sb.InProcess(as_agents=agents), **parts) for agents in (False, True)]
+    first, second = (played(team, 8) for team in made)
+    assert shut_out(first)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
+    """The agreement is on the border's outside, so that moving a point is left for what no factor reads."""
+    from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+    from swarmbo.acquisition.no_go_bound import kept_out
+    from swarmbo.acquisition.success_bound import spreads
+    from swarmbo.baselines import Centralised
+    from swarmbo.belief import AdditiveGP
+
+    problem = Problem.of(GRAPH, CUBE).with_no_go([SHUT])
+    rng = np.random.default_rng(0)
+    X = problem.domain.from_unit(rng.random((40, 3)))
+    belief = AdditiveGP(GRAPH, CUBE).update(X, -((X[:, 0] - 0.5) ** 2)).fit(rng)
+    functions = ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(GRAPH.factors, 0.0))
+    free = Centralised().maximise(functions).point
+    held = Centralised().maximise(kept_out(functions, problem.limits, spreads(functions, 0))).point
+    assert not problem.is_allowed(free[None])[0]
+    assert problem.is_allowed(held[None])[0]
+    assert 0.2 <= abs(held[0] - 0.5) < 0.215
+
+
+@pytest.mark.parametrize("acquisition", ["db-gp-ucb", "information", "expected-improvement", "thompson"])
+@pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy", "independent", "random"])
+def test_no_agent_in_a_field_measures_in_a_region(acquisition, coordination):
+    pond = sb.NoGoBall(centre=(0.5,), radius=0.2)
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition=acquisition, coordination=coordination, no_go=[pond])
+    for n in range(4):
+        query = team.ask({"a": LINE, "b": LINE} if n % 2 else None)
+        assert len(query.points) == 2
+        assert all(abs(x[0] - 0.5) >= 0.2 for x in query.points.values())
+        team.tell(query, {agent: -((float(x[0]) - 0.5) ** 2) for agent, x in query.points.items()})
+    assert abs(team.recommend().location[0] - 0.5) >= 0.2
+
+
+def test_who_has_nowhere_else_to_go_sits_the_round_out_and_if_all_do_the_report_says_why():
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], no_go=[sb.NoGoBox(low=(0.4,), high=(0.6,))])
+    assert list(team.ask({"a": [[0.5]], "b": [[0.5], [0.9]]}).points) == ["b"]
+    assert team.last_report.status != "infeasible"
+    assert team.ask({"a": [[0.5]], "b": [[0.45]]}).points == {}
+    assert (team.last_report.status, team.last_report.violated) == ("infeasible", ("no_go[0]",))
+    assert team.ask({"a": [], "b": []}).points == {}
+    assert team.last_report.status == "not_needed"
+
+
+def test_a_planner_of_ones_own_that_sends_an_agent_into_a_region_is_told_so():
+    class Stubborn:
+        def decide(self, situation, acquisition):
+            return sb.Decision({"a": np.array([0.5])}, sb.SolveReport("not_needed"))
+
+    team = sb.Team.for_field(
+        ["a"], [0.0], [1.0], coordination=Stubborn(), no_go=[sb.NoGoBall(centre=(0.5,), radius=0.1)]
+    )
+    with pytest.raises(
+        ShapeError, match=r"Stubborn\.decide\(\) returned .*; wanted places outside the regions of no_go"
+    ):
+        team.ask()
+
+
+def test_what_was_measured_in_a_region_all_the_same_is_learned_from():
+    team = sb.Team.for_field(["a"], [0.0], [1.0], no_go=[sb.NoGoBall(centre=(0.5,), radius=0.2)])
+    team.attach(LINE, -((LINE[:, 0] - 0.5) ** 2))
+    assert team.belief.n_data == len(LINE)
+    assert 0.2 <= abs(team.recommend().location[0] - 0.5) < 0.25
+    whole = sb.Team(GRAPH, CUBE, no_go=[SHUT])
+    whole.attach([[0.5, 1.0, 5.0], [0.1, 0.0, 1.0]], [1.0, 0.0])
+    assert abs(whole.recommend().point["x"] - 0.5) >= 0.2
+
+
+def test_a_saved_team_keeps_its_regions_and_goes_on_to_the_bit():
+    team = sb.Team(GRAPH, CUBE, no_go=[SHUT, APART], initial=3, seed=5)
+    played(team, 5)
+    state = msgspec.json.decode(msgspec.json.encode(team.state_dict()["json"]))
+    again = sb.Team.from_state_dict({"json": state, "arrays": team.state_dict()["arrays"]})
+    assert again.problem.no_go == (SHUT, APART)
+    np.testing.assert_array_equal(played(team, 3), played(again, 3))
+
+
+def test_without_regions_nothing_of_them_is_written_down():
+    assert "no_go" not in Problem.of(GRAPH, CUBE).to_plain()
+    assert "no_go" not in dump(scenario_of({"name": "n", "environment": {"id": "swarmbo/robot_team-v0"}}))
+
+
+@pytest.mark.parametrize("kind", ["box", "polygon"])
+def test_a_scenario_states_regions_and_its_run_keeps_out_of_them(tmp_path, kind):
+    region = {"kind": "box", "low": [200.0, 200.0], "high": [900.0, 900.0]}
+    if kind == "polygon":
+        region = {"kind": "polygon", "corners": [[200.0, 200.0], [900.0, 200.0], [900.0, 900.0], [200.0, 900.0]]}
+    world = {"id": "swarmbo/sensor_field-v0", "sensors": 5, "field": {"gp": {"seed": 0}}}
+    data = {"name": "n", "rounds": 3, "environment": world, "acquisition": {"kind": "thompson"}, "no_go": [region]}
+    scenario = scenario_of(data)
+    assert scenario_of({**msgspec.toml.decode(dump(scenario))}).no_go == scenario.no_go
+    run(scenario, tmp_path / "out")
+    places = [s.location for r in RunFolder(tmp_path / "out").records()[1:] for s in r.samples if s.location]
+    assert len(places) > 3
+    assert not is_within(sb.NoGoBox(low=(200.0, 200.0), high=(900.0, 900.0)), np.array(places)).any()
+
+
+@pytest.mark.parametrize(
+    ("regions", "words"),
+    [
+        ("lake", r"\$\.no_go: got 'lake'; wanted a list of regions"),
+        ([3], r"\$\.no_go\[0\]: got 3; wanted a NoGoBox, a NoGoBall, a NoGoPolygon, or a table of one"),
+        ([{"kind": "lake"}], r"\$\.no_go\[0\]\.kind: got 'lake'; wanted"),
+        ([{"kind": "ball", "centre": [0.0], "radius": -1.0}], r"\$\.no_go\[0\]\.radius: got -1\.0; wanted"),
+        (
+            [{"kind": "box", "low": [1.0], "high": [0.0]}],
+            r"\$\.no_go\[0\]\.high: .*wanted as many finite numbers",
+        ),
+        (
+            [{"kind": "polygon", "corners": [[0, 0], [1, 1], [2, 2]]}],
+            r"\$\.no_go\[0\]\.corners: .*wanted three or",
+        ),
+        ([{"kind": "ball", "centre": [0.0]}], r"\$\.no_go\[0\]"),
+        ([SHUT, {"kind": "box", "low": [0.0], "high": [1.0]}], r"\$\.no_go\[1\]: got a region of 1 coord.*; wanted 3"),
+        (
+            [sb.NoGoBox(variables=("w",), low=(0.0,), high=(1.0,))],
+            r"\$\.no_go\[0\]\.variables: got 'w'; wanted some",
+        ),
+        ([sb.NoGoBox(variables=("x", "x"), low=(0, 0), high=(1, 1))], r"\.variables: .*wanted each variable once"),
+        ([sb.NoGoBox(variables=("x",), low=(-1.0,), high=(2.0,))], "wanted regions that leave something to ask for"),
+    ],
+)
+def test_what_is_no_region_is_refused_in_one_line(regions, words):
+    with pytest.raises(ConfigError, match=words) as refused:
+        sb.Team(GRAPH, CUBE, no_go=regions)
+    assert "\n" not in str(refused.value)
+
+
+def test_regions_of_a_field_name_no_variables():
+    with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: .*in a field regions are of places: leave"):
+        sb.Team.for_field(["a"], [0.0], [1.0], no_go=[SHUT])
+
+
+def test_numbers_of_a_shape_are_refused_where_it_is_made():
+    for make in (
+        lambda: sb.NoGoBox(low=(), high=()),
+        lambda: sb.NoGoBox(low=(0.0,), high=(np.nan,)),
+        lambda: sb.NoGoBall(centre=(np.inf,), radius=1.0),
+        lambda: sb.NoGoPolygon(corners=((0.0, 0.0), (1.0, 0.0))),
+    ):
+        with pytest.raises(ValueError, match="wanted"):
+            make()
