@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 from matplotlib.path import Path as Outline
 
 import swarmbo as sb
+from swarmbo.agent import Agent, run as drive
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.runs import run
@@ -66,11 +67,15 @@ def test_a_point_that_is_moved_out_is_allowed_and_hardly_farther_than_it_must_be
     assert np.linalg.norm(moved - u) <= nearest + (1e-4 if chosen <= {0, 2} and len(chosen) == 1 else 0.05)
 
 
-def played(team, rounds, best=0.5):
+def outcomes_of(point):
+    f = -((point["x"] - 0.5) ** 2) - 0.1 * (point["y"] - 1.0) ** 2
+    return {"f": f, "g": -0.01 * (point["z"] - 5.0) ** 2}
+
+
+def played(team, rounds):
     for _ in range(rounds):
         query = team.ask()
-        point = query.point
-        parts = {"f": -((point["x"] - best) ** 2) - 0.1 * (point["y"] - 1.0) ** 2, "g": -0.01 * (point["z"] - 5.0) ** 2}
+        parts = outcomes_of(query.point)
         team.tell(query, parts if team.outcomes == "per-factor" else sum(parts.values()))
     return team.history.X
 
@@ -248,3 +253,22 @@ def test_numbers_of_a_shape_are_refused_where_it_is_made():
     ):
         with pytest.raises(ValueError, match="wanted"):
             make()
+
+
+def test_agents_that_know_only_their_own_outcomes_keep_out_and_decide_as_a_team_does():
+    problem = Problem.of(GRAPH, CUBE, outcomes="per-factor").with_no_go([SHUT, APART])
+    agents = {name: Agent(name, problem, seed=1, initial=3) for name in problem.agents}
+    transport, points = sb.InProcess().open(problem.agents), list[list[float]]()
+    for _ in range(6):
+        query_id = [agent.ask() for agent in agents.values()][-1]
+        drive(agents, transport)
+        point = {x: value for agent in agents.values() for x, value in agent.word().items()}
+        points.append([point[x] for x in "xyz"])
+        outcomes = {
+            "f": -((point["x"] - 0.5) ** 2) - 0.1 * (point["y"] - 1.0) ** 2,
+            "g": -0.01 * (point["z"] - 5.0) ** 2,
+        }
+        for name, agent in agents.items():
+            agent.tell(query_id, {f: outcomes[f] for f in GRAPH.factors_owned_by(name)})
+    assert problem.is_allowed(problem.box.to_unit(np.array(points))).all()
+    np.testing.assert_array_equal(points, played(sb.Team(problem, seed=1, initial=3), 6))
