@@ -16,6 +16,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 
+_MOST_CORNERS = 1000  # of a polygon: all are looked at for every point
 _CLEAR = 1e-6  # sides of the box: how far outside a point is put that was moved out of a region
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
@@ -159,7 +160,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
     """A polygon of two coordinates that must not be asked.
 
     Args:
-        corners: At least three (x, y), physical, in turn; the last is joined to the first. Where edges cross, what lies
+        corners: 3 to 1,000 (x, y), physical, in turn; the last is joined to the first. Where edges cross, what lies
             within is decided by crossing an odd number of them.
 
     Example:
@@ -175,7 +176,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "corners", _span_a_plane, "three or more (x, y) of finite numbers, not all on one line")
+        require(self, "corners", _span_a_plane, f"3 to {_MOST_CORNERS:,} (x, y) of finite numbers, not all on one line")
 
     @property
     def n_dims(self) -> int:
@@ -225,7 +226,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
 def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
     P = np.array(corners, dtype=float)
-    return len(P) >= 3 and bool(np.isfinite(P).all()) and int(np.linalg.matrix_rank(P - P[0])) == 2
+    return 3 <= len(P) <= _MOST_CORNERS and bool(np.isfinite(P).all()) and int(np.linalg.matrix_rank(P - P[0])) == 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from swarmbo.spaces import Domain
 
 OutcomeMode = Literal["total", "per-factor"]
 
+_MOST_REGIONS = 1000
 _SPREAD = 4096  # points that are spread over the bounds, to see what regions leave
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
@@ -125,8 +126,10 @@ class Problem:
         """
         if isinstance(cast(object, regions), str | Mapping) or not isinstance(cast(object, regions), Iterable):
             raise ConfigError(f"got {short(regions)}; wanted a list of regions", at="$.no_go")
-        first = len(self.no_go)
-        added = [region_of(region, f"$.no_go[{n}]") for n, region in enumerate(regions, start=first)]
+        first, given = len(self.no_go), list(regions)
+        if first + len(given) > _MOST_REGIONS:
+            raise ConfigError(f"got {first + len(given)} regions; wanted at most {_MOST_REGIONS}", at="$.no_go")
+        added = [region_of(region, f"$.no_go[{n}]") for n, region in enumerate(given, start=first)]
         for n, region in enumerate(added, start=first):
             self._check_fits(region, f"$.no_go[{n}]")
         limited = replace(self, no_go=(*self.no_go, *added))
