@@ -93,7 +93,6 @@ from swarmbo.kernels import (
     register_kernel as register_kernel,
 )
 from swarmbo.no_go import (
-    NoGo as NoGo,
     NoGoBall as NoGoBall,
     NoGoBox as NoGoBox,
     NoGoPolygon as NoGoPolygon,
