@@ -147,7 +147,7 @@ def test_what_was_attached_is_known_and_no_step(make):
     with pytest.raises(ShapeError, match="wanted"):
         team.attach(np.zeros((2, n + 2)), values)
     with pytest.raises(ShapeError, match="wanted arrays of numbers"):
-        team.attach("here", values)
+        team.attach([["here"] * n] * 2, values)
     played(team)
     assert team.history.attached.tolist() == [True, True, False, False, False]
 
