@@ -13,7 +13,6 @@ from swarmbo.plotting.frames import write_frames
 from swarmbo.records import RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.world import is_filmed, make_environment
-from swarmbo.worlds import FunctionWorld
 
 _MOST_FRAMES = 40
 _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for index in range(12))]
@@ -28,8 +27,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
         path: Where to; its ending names the format.
 
     Returns:
-        The path; None where the world cannot be made, or does not say that it can be filmed, by ``metadata["film"]`` of
-        its class and of itself: that its pictures show more than figures do, and a step of it costs next to nothing.
+        The path; None where the world cannot be made, or has no ``replay``: its figures show what pictures of it would.
     """
     scenario = folder.scenario()
     if not is_filmed(scenario.environment["id"]):
@@ -38,15 +36,11 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
         env = make_environment(replace(scenario, environment=scenario.environment | {"render_mode": "rgb_array"}))
     except ConfigError:  # its simulator or its data are not where the figures are drawn
         return None
-    if not env.metadata.get("film"):
-        env.close()
-        return None
-    world, shown, frames = FunctionWorld(env), _shown(records), list[Any]()
+    shown, frames = _shown(records), list[Any]()
     env.reset(seed=scenario.seed)
     for record in records:
         for evaluation in record.evaluations:
-            point = dict(zip(world.variables, evaluation.location, strict=True))
-            env.step(world.actions(point, env.agents))
+            env.unwrapped.replay(evaluation.location, evaluation.measurement)
         if record.round in shown:
             frames.append(env.render())
     env.close()

@@ -35,8 +35,9 @@ def find_references(
 
     Args:
         scenario: What was run.
-        env: Its world. Only one that offers ``references(budget, seed)`` is asked, and only of a known truth; one that
-            offers ``worst_off(place)`` and ``reference_points(budget, seed)`` also for those who get least.
+        env: Its world. Only one that offers ``references(budget, seed)`` is asked, and what a process for all would
+            find is worked out only where the truth is known; one that offers ``worst_off(place)`` and
+            ``reference_points(budget, seed)`` also for those who get least.
         team: Of the run: for the variables. One in a field is held against nothing.
         truth: The world's.
         best: The best measurement of the run.
@@ -44,12 +45,13 @@ def find_references(
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
         places[THIS_RUN] = best.location
-    if truth is not None and isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
+    if isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
         budget = {"budget": scenario.rounds, "seed": scenario.seed}
         values = {**env.unwrapped.references(**budget)}
         if hasattr(env.unwrapped, "reference_points"):
             places |= env.unwrapped.reference_points(**budget)
-        values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
+        if truth is not None:
+            values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
         return References(values)
     told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}

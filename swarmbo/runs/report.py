@@ -125,30 +125,30 @@ def report_table(summary: Summary) -> Table:
 
 def reference_table(summary: Summary) -> Table | None:
     """What was found beside what simple ways find within as many rounds; None where the world can't tell."""
-    if not summary.references or summary.score is None or summary.maximum is None:
+    if not summary.references:
         return None
-    found = found_by_way(summary)
-    is_ratio = min(found.values()) >= 0.0 < summary.maximum and not summary.unit.startswith(
-        "ln"
-    )  # logarithms have none
+    found, maximum = found_by_way(summary), summary.maximum
+    is_known = maximum is not None
+    is_ratio = is_known and min(found.values()) >= 0.0 < maximum and not summary.unit.startswith("ln")  # no logarithms
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
     table.add_column("way", overflow="fold")
-    for heading in (summary.unit or "value", "of the best known" if is_ratio else "below the best known", *least):
+    beside = ["of the best known" if is_ratio else "below the best known"] if is_known else []
+    for heading in (summary.unit or "value", *beside, *least):
         table.add_column(heading, justify="right")
     for label, value in sorted(found.items(), key=lambda item: -item[1]):
-        short = f"{100.0 * value / summary.maximum:.1f} %" if is_ratio else quantity(summary.maximum - value, "")
+        short = [f"{100.0 * value / maximum:.1f} %" if is_ratio else quantity(maximum - value, "")] if is_known else []
         worst = summary.worst_off.get(label, {})
         cells = [quantity(worst[key], "") if key in worst else "" for key in least]
-        table.add_row(label, quantity(value, ""), short, *cells, style="bold" if label == THIS_RUN else None)
+        table.add_row(label, quantity(value, ""), *short, *cells, style="bold" if label == THIS_RUN else None)
     return table
 
 
 def found_by_way(summary: Summary) -> dict[str, float]:
-    """The best true value of this run and of the references, by name."""
-    if summary.score is None or summary.maximum is None:
-        return {}
-    return {THIS_RUN: summary.maximum - summary.score.simple_regret, **summary.references}
+    """The best value of this run and of the references, by name; the true one where the truth is known."""
+    if summary.score is not None and summary.maximum is not None:
+        return {THIS_RUN: summary.maximum - summary.score.simple_regret, **summary.references}
+    return summary.references if summary.best is None else {THIS_RUN: summary.best.mean, **summary.references}
 
 
 def quantity(value: float, unit: str) -> str:

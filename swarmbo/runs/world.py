@@ -76,9 +76,8 @@ def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
 
 
 def is_filmed(identifier: object) -> bool:
-    """Whether a world's class says that runs in it can be filmed, and has a factor graph; a user's own is not asked."""
-    maker = _maker(identifier)
-    return hasattr(maker, "factor_graph") and bool(getattr(maker, "metadata", {}).get("film"))
+    """Whether a world can set the scenes of earlier rounds, to draw them; a user's own is not asked."""
+    return hasattr(_maker(identifier), "replay")
 
 
 def _maker(identifier: object, trust: bool = False) -> Any:

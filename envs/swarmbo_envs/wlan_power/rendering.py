@@ -46,11 +46,11 @@ def frame(
         capacities = network.user_capacities(episode.powers[None])[0]
         _draw_map(figure, axes["map"], topology, hears, network, episode)
         _draw_powers(axes["powers"], episode, settings)
-        _draw_users(axes["users"], network, capacities)
+        _draw_users(axes["users"], network, capacities, settings)
         _draw_total(axes["total"], episode, settings)
         left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
         figure.suptitle(
-            f"round {episode.round} of {settings.max_cycles} · capacity {capacities.sum():,.0f} Mbit/s for "
+            f"round {episode.round} of {settings.max_cycles} · {_found(episode, capacities, settings)} for "
             f"{network.n_users.sum()} users{left} · interference from {_DISTURBERS[settings.interference]}",
             x=0.01,
             ha="left",
@@ -142,7 +142,17 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
     _number(ax, numbers)
 
 
-def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"]) -> None:
+def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings) -> str:
+    """What the network has in this round: of throughput only a simulator can tell."""
+    if settings.objective == "capacity":
+        return f"capacity {capacities.sum():,.0f} Mbit/s"
+    total = episode.totals[-1] if episode.totals else np.nan
+    label = Utility(settings.utility, settings.rate_mbps or 0.0)
+    what, unit = label.label or "throughput", label.unit
+    return f"{what} {total:,.0f} {unit}" if np.isfinite(total) else f"no {what} known"
+
+
+def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings) -> None:
     """Users side by side, by access point, the best of each first."""
     place, centres = 0.0, []
     for i in range(network.n_points):
@@ -152,7 +162,8 @@ def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"])
         ax.bar(at, capacities[group], color=look.agent_colour(i), width=0.85)
         centres.append(place + max(len(group) - 1, 0) / 2.0)
         place += max(len(group), 1) + 1.0
-    ax.set_title("Capacity of each user (Mbit/s)")
+    by = "" if settings.objective == "capacity" else " by the closed form"
+    ax.set_title(f"Capacity of each user{by} (Mbit/s)")
     ax.set(xlabel="users by access point", xlim=(-1.0, place - 1.0))
     _number(ax, centres)
 

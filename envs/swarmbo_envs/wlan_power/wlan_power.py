@@ -113,16 +113,12 @@ if it failed |
         "render_modes": ["rgb_array", "ansi", "human"],
         "is_parallelizable": True,
         "render_fps": 4,
-        "film": True,
     }
 
     def __init__(self, **settings: Any) -> None:
         s = convert(settings, WlanPowerSettings)
         self._world = World.of(s)
         super().__init__(s, self._world.agents)
-        if self._world.radio is not None:
-            # of this world alone: to film a run would be to simulate it again
-            self.metadata = {**self.metadata, "film": False}  # pyright: ignore[reportAttributeAccessIssue, reportIncompatibleVariableOverride]
         self.topology, self.hears, self._heard = self._world.topology, self._world.hears, self._world.heard
         k = len(self.possible_agents)
         self.variables, self.factors = tuple(f"power_{i}" for i in range(k)), self._world.factors
@@ -218,14 +214,31 @@ if it failed |
         return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": "dBm"}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
-        """What simple ways reach within a budget of joint settings, without noise; see ``references``."""
-        return {reference.label: reference.value for reference in self._references(budget, seed)}
+        """What simple ways reach within a budget of joint settings, without noise; see ``references``.
+
+        Nothing where users walk, leave or return. Of throughput: what ns-3 gives at the powers that those ways find by
+        the closed form, a simulation each; without those that failed.
+        """
+        if self.settings.objective == "capacity":
+            return {self._label(reference): reference.value for reference in self._references(budget, seed)}
+        given = {self._label(way): self._first_total(way.powers) for way in self._references(budget, seed)}
+        return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
         """Where those ways end: powers (k,), dBm."""
-        return {reference.label: reference.powers for reference in self._references(budget, seed)}
+        return {self._label(reference): reference.powers for reference in self._references(budget, seed)}
+
+    def _label(self, reference: Reference) -> str:
+        is_tuned_elsewhere = self.settings.objective == "throughput" and reference.evaluations > 1
+        return f"{reference.label}, by the closed form" if is_tuned_elsewhere else reference.label
+
+    def _first_total(self, powers: Array) -> float:
+        """The utility, without noise, of the network as an episode begins; NaN if a simulation failed."""
+        return self._world.outcomes(self._first, self.topology.users, powers)[1]
 
     def _references(self, budget: int, seed: int) -> list[Reference]:
+        if self.settings.changes:
+            return []
         arguments: dict[str, Any] = {"budget": budget, "seed": seed, "utility": self.utility}
         return list(references(self._first, self._low, self._high, **arguments).values())
 
@@ -282,11 +295,7 @@ if it failed |
         powers = checked_actions(actions, agents, self._action_spaces, "[power in dBm]")
         if not agents:
             return {}, {}, {}, {}, {}
-        episode.round += 1
-        episode.powers = np.concatenate(list(powers.values()))
-        if self.settings.changes:
-            move_users(episode, self.settings, self.topology)
-            self._now = self._world.network(episode.users, episode.present)
+        self._next_round(np.concatenate(list(powers.values())))
         infos = self._world.measure(episode, self._now)
         share = len(agents) if self.settings.outcomes == "total" else 1
         rewards = {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
@@ -296,6 +305,30 @@ if it failed |
             episode.running, self.agents = False, []
         self._show_to_human()
         return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
+
+    def replay(self, powers: ArrayLike, measurement: float | None) -> None:
+        """Set the scene of one more round of an earlier run, to draw it: nothing is measured, no simulator is asked.
+
+        Args:
+            powers: Transmit powers (k,), dBm.
+            measurement: What the network had then, None if that failed. Read where a simulator gave it; the closed form
+                says it again, without noise.
+        """
+        self._next_round(np.array(powers, dtype=float))
+        episode = self._current()
+        if self._world.radio is None:
+            total = self._world.outcomes(self._now, episode.users, episode.powers)[1]
+        else:
+            total = np.nan if measurement is None else measurement
+        episode.totals.append(total)
+
+    def _next_round(self, powers: Array) -> None:
+        episode = self._current()
+        episode.round += 1
+        episode.powers = powers
+        if self.settings.changes:
+            move_users(episode, self.settings, self.topology)
+            self._now = self._world.network(episode.users, episode.present)
 
     @property
     def source(self) -> dict[str, Any]:

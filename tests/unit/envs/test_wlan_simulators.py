@@ -6,16 +6,18 @@ import os
 import pickle
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.runs import run, scenario
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.report import read_report, report_rows
+from swarmbo.runs.report import read_report, reference_table, report_rows
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, library, radio
 
@@ -306,19 +308,27 @@ def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
         wlan_power_v0.parallel_env(radio="ns3")
 
 
-def test_a_run_of_a_simulator_is_not_simulated_again_for_a_film_and_is_drawn_where_there_is_none(
+def test_a_run_of_a_simulator_has_references_and_a_film_for_which_it_is_not_asked_again(
     simulated, tmp_path, monkeypatch
 ):
     simulated()
     table = {"id": "swarmbo/wlan_power-v0", "radio": "ns3", "objective": "throughput", "topology": TRIANGLE}
-    run(scenario.scenario_of({"name": "filmed", "rounds": 3, "environment": table}), tmp_path / "run")
+    run(scenario.scenario_of({"name": "filmed", "rounds": 6, "environment": table}), tmp_path / "run")
     summary = read_report(tmp_path / "run")
     assert (summary.unit, summary.axis_unit) == ("Mbit/s", "dBm"), "also where nobody knows the truth"
     assert " Mbit/s at (" in dict(report_rows(summary))["best measurement"]
     assert world_of(RunFolder.open(tmp_path / "run")).name == "WLAN of 3 access points and 3 users"
+    simple = ["best equal power", "independent tuning", "random", "sequential greedy"]
+    assert set(summary.references) == {"all at maximum", *(f"{way}, by the closed form" for way in simple)}
+    assert set(summary.worst_off) == {"this run", *summary.references}
+    console = Console(width=120, file=StringIO())
+    console.print(reference_table(summary))
+    shown = console.file.getvalue()
+    assert "of the best known" not in shown, "nobody knows it"
+    assert f"{summary.best.mean:.4g}" in next(line for line in shown.splitlines() if "this run" in line)
     asked = (tmp_path / "asked").stat().st_size
-    assert "run.gif" not in {path.name for path in draw_run(tmp_path / "run")}
-    assert (tmp_path / "asked").stat().st_size == asked == 4  # the three rounds, and who gets least
+    assert "run.gif" in {path.name for path in draw_run(tmp_path / "run")}
+    assert (tmp_path / "asked").stat().st_size == asked == 6 + 5 + 6  # the rounds, five ways, and who gets least in all
 
     def missing():
         raise ConfigError("no ns-3 here")
