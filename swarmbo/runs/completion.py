@@ -31,8 +31,8 @@ def setting_paths(source: str | None, begun: str) -> list[str]:
         begun: What was typed.
 
     Example:
-        >>> setting_paths("robots", "coordination.kind=max"), setting_paths("robots", "coordination.d")
-        (['coordination.kind=max-sum'], ['coordination.damping=', 'coordination.damped='])
+        >>> setting_paths("robots", "coordination.kind=max"), setting_paths("robots", "coordination.t")
+        (['coordination.kind=max-sum'], ['coordination.table_budget='])
     """
     found = dict.fromkeys(path for path in _paths(source) if path.startswith(begun))
     return list(found)

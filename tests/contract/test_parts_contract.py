@@ -76,7 +76,7 @@ def test_ways_to_agree(settings):
         (sb.CMAES, "cma"),
         (sb.BoTorchLogNEI, "botorch"),
         (sb.Turbo1, "gpytorch"),
-        (sb.OptunaGP, "optuna"),
+        (sb.OptunaGP, "torch"),
         (sb.OptunaTPE, "optuna"),
         (sb.AxDefault, "ax"),
     ],

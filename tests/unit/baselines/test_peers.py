@@ -26,7 +26,7 @@ PEERS = [
     pytest.param(Turbo1(candidates=300), marks=needs("gpytorch"), id="turbo-1"),
     pytest.param(BoTorchLogNEI(restarts=2, raw_samples=32), marks=needs("botorch"), id="botorch-log-nei"),
     pytest.param(OptunaTPE(), marks=needs("optuna"), id="optuna-tpe"),
-    pytest.param(OptunaGP(), marks=needs("optuna"), id="optuna-gp"),
+    pytest.param(OptunaGP(), marks=needs("torch"), id="optuna-gp"),
     pytest.param(AxDefault(), marks=needs("ax"), id="ax"),
 ]
 
@@ -114,7 +114,7 @@ def test_a_place_may_be_told_twice(method, joint_situation):
         pytest.param(Turbo1(candidates=300), 0.05, 20, marks=needs("gpytorch"), id="turbo-1"),
         pytest.param(BoTorchLogNEI(restarts=2, raw_samples=32), 0.05, 8, marks=needs("botorch"), id="botorch-log-nei"),
         pytest.param(OptunaTPE(), 0.3, 20, marks=needs("optuna"), id="optuna-tpe"),
-        pytest.param(OptunaGP(), 0.05, 8, marks=needs("optuna"), id="optuna-gp"),
+        pytest.param(OptunaGP(), 0.05, 8, marks=needs("torch"), id="optuna-gp"),
         pytest.param(AxDefault(), 0.05, 8, marks=needs("ax"), id="ax"),
     ],
 )
@@ -204,7 +204,7 @@ def test_log_nei_asks_where_improvement_over_joint_draws_at_the_points_evaluated
     assert np.median(improvement) < 0.5 * improvement.max()  # or nearly any place would do
 
 
-@pytest.mark.parametrize(("method", "package"), [(OptunaGP(), "optuna"), (OptunaTPE(), "optuna"), (AxDefault(), "ax")])
+@pytest.mark.parametrize(("method", "package"), [(OptunaGP(), "torch"), (OptunaTPE(), "optuna"), (AxDefault(), "ax")])
 @pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
 def test_studies_that_are_told_again_say_nothing_and_leave_random_numbers_alone(
@@ -222,7 +222,7 @@ def test_studies_that_are_told_again_say_nothing_and_leave_random_numbers_alone(
     assert random.getstate() == states[1]
 
 
-@pytest.mark.parametrize(("method", "package"), [(OptunaGP(), "optuna"), (OptunaTPE(), "optuna"), (AxDefault(), "ax")])
+@pytest.mark.parametrize(("method", "package"), [(OptunaGP(), "torch"), (OptunaTPE(), "optuna"), (AxDefault(), "ax")])
 @pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
 def test_the_initial_design_takes_the_place_of_their_own_random_points(method, package, joint_situation):

@@ -46,7 +46,7 @@ def test_the_closing_table_tells_the_mean_of_the_late_rounds_where_no_maximum_is
     late = float(np.mean([value for value in told if value is not None]))
     assert (summary.late_rounds, summary.late_mean) == (4, pytest.approx(late))
     rows = dict(report_rows(summary))
-    assert rows["mean of the last 4 rounds"] == f"{late:.4g}"
+    assert rows["mean of the last 4 rounds"] == f"{late:.4g} Mbit/s"
     assert "true maximum" not in rows
     still = run(walking(environment={**WALK, "mobility_m": 0.0}), tmp_path / "still")
     assert "mean of the last 4 rounds" not in dict(report_rows(still))

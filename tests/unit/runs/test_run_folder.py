@@ -104,13 +104,13 @@ def test_a_folder_that_holds_anything_is_not_made_into_a_run(tmp_path, bump_scen
 
 
 def test_clearing_deletes_the_run_and_nothing_else(folder):
-    mine = {"notes.txt", "thesis.partial", "checkpoint-best.npz", "figures/belief.svg", "figures/paper/belief.png"}
+    mine = {"notes.txt", "thesis.partial", "checkpoint-best.npz", "figures/belief.tiff", "figures/paper/belief.png"}
     (folder.path / "figures" / "paper").mkdir(parents=True)
     for name in mine:
         (folder.path / name).write_text("mine")
     folder.append(line(0), TIMING)
     folder.write_arrays("checkpoint-000001.npz", {})
-    for name in ("checkpoint-000002.npz.partial", "summary.json.partial", "figures/belief.png", "figures/run.gif"):
+    for name in ("checkpoint-000002.npz.partial", "summary.json.partial", "figures/belief.svg", "figures/run.mp4"):
         (folder.path / name).write_text("torn")
     folder.clear()
     left = {path.relative_to(folder.path).as_posix() for path in folder.path.rglob("*") if path.is_file()}
