@@ -66,10 +66,12 @@ NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures."
 FormatNames = Annotated[
     list[str] | None,
     typer.Option(
-        "--format", metavar="png|pdf|svg|gif|mp4", help="Of figures [png] and, given once more, of the animation [gif]."
+        "--format",
+        metavar="png|pdf|svg|gif|mp4",
+        help="Of figures (default: png) and, given once more, of the animation (default: gif).",
     ),
 ]
-Dpi = Annotated[int | None, typer.Option(help="Dots per inch of figures [150].")]
+Dpi = Annotated[int | None, typer.Option(help="Dots per inch of figures (default: 150).")]
 
 _LONGEST_LINE = 1000
 

@@ -103,4 +103,6 @@ def _interval(differences: np.ndarray, level: float, resamples: int, seed: int) 
         method="BCa",
         rng=stream(seed, "bootstrap"),
     ).confidence_interval
-    return float(start + spread * interval.low), float(start + spread * interval.high)
+    # no mean of differences is beyond them: rounding would put an end that is zero on either side of it
+    low, high = np.clip(start + spread * np.array(interval), differences.min(), differences.max())
+    return float(low), float(high)

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 from scipy import stats
 
 from swarmbo.compare.statistics import paired_difference
@@ -99,3 +100,10 @@ def test_without_a_common_seed_there_is_no_difference():
 def test_a_level_outside_0_and_1_is_refused(level):
     with pytest.raises(ConfigError, match="between 0 and 1"):
         paired_difference({0: 1.0}, {0: 1.0}, level)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=2, max_size=6), st.floats(0.1, 10.0))
+def test_no_end_of_an_interval_is_beyond_all_differences(numbers, unit):
+    differences = [unit * number for number in numbers]
+    found = paired_difference(dict(enumerate(differences)), dict.fromkeys(range(len(differences)), 0.0))
+    assert min(differences) <= found.low <= found.high <= max(differences)
