@@ -27,7 +27,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
     Numbers are variables of their own, logarithmic ones as logarithms; those with a step are rounded, and where all
     parameters have steps or are choices, what was tried is not tried again while a neighbour was not. A categorical
-    parameter is one-hot: a variable in [0, 1] for each choice, of which the largest wins.
+    parameter is one-hot: a variable in [0, 1] for each choice, of which the largest wins. Where there is one, the
+    acquisition is ``expected-improvement`` unless another is stated: a trust region would shut out the other choices.
 
     Trials that run are pending, those of other processes too. One that fails teaches where trials fail. A pruned one
     counts with the last value that it reported; without any it says nothing. Trials that this sampler did not suggest
@@ -138,7 +139,11 @@ class _Work:
         self.study, self.space = study.study_name, space
         self.codec = Codec({name: _parameter(distribution) for name, distribution in space.items()})
         graph = None if sampler.scopes is None else _graph(sampler.scopes, self.codec)
-        self.team = Team(graph, self.codec.bounds, seed=sampler.seed, initial=sampler.initial, **sampler.settings)
+        has_choices = any(isinstance(parameter, Choice) for parameter in self.codec.parameters.values())
+        usual: dict[str, Any] = {"acquisition": "expected-improvement"} if has_choices else {}
+        self.team = Team(
+            graph, self.codec.bounds, seed=sampler.seed, initial=sampler.initial, **(usual | sampler.settings)
+        )
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
         self.known: set[int] = set()  # trials of which nothing more will come
