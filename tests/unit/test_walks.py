@@ -64,7 +64,7 @@ def a_message() -> set[str]:
     agents = {name: Agent(name, problem, seed=1, initial=2) for name in problem.agents}
     walks = Counter[frozenset[str]]()
     for number in range(3):
-        queries = {agent.ask() for agent in agents.values()}
+        (query,) = {agent.ask() for agent in agents.values()}
         inboxes: dict[str, list[Any]] = {name: [] for name in agents}
         while not all(agent.is_finished for agent in agents.values()):
             for name, agent in agents.items():
@@ -76,7 +76,7 @@ def a_message() -> set[str]:
                 for envelope in said:
                     inboxes[envelope.recipient].append(envelope)
         for name, agent in agents.items():
-            agent.tell(queries.copy().pop(), dict.fromkeys(GRAPH.factors_owned_by(name), 1.0))
+            agent.tell(query, dict.fromkeys(GRAPH.factors_owned_by(name), 1.0))
     return set(walks.most_common(1)[0][0])
 
 

@@ -24,7 +24,12 @@ _SINR_DB = (-20.0, 40.0)
 
 
 def frame(
-    topology: Topology, hears: Bool[np.ndarray, "k k"], network: Network, episode: Episode, settings: WlanPowerSettings
+    topology: Topology,
+    hears: Bool[np.ndarray, "k k"],
+    network: Network,
+    episode: Episode,
+    settings: WlanPowerSettings,
+    utility: Utility,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Draw the map with everybody on it, the capacity of each user, the powers, and the network's capacity so far.
 
@@ -33,7 +38,8 @@ def frame(
         hears: Which hears which.
         network: As it is now.
         episode: Where it stands.
-        settings: For the range of powers.
+        settings: For the range of powers, and what is measured.
+        utility: What the rates of users are put together to.
 
     Returns:
         Red, green and blue from 0 to 255.
@@ -47,10 +53,10 @@ def frame(
         _draw_map(figure, axes["map"], topology, hears, network, episode)
         _draw_powers(axes["powers"], episode, settings)
         _draw_users(axes["users"], network, capacities, settings)
-        _draw_total(axes["total"], episode, settings)
+        _draw_total(axes["total"], episode, settings, utility)
         left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
         figure.suptitle(
-            f"round {episode.round} of {settings.max_cycles} · {_found(episode, capacities, settings)} for "
+            f"round {episode.round} of {settings.max_cycles} · {_found(episode, capacities, settings, utility)} for "
             f"{network.n_users.sum()} users{left} · interference from {_DISTURBERS[settings.interference]}",
             x=0.01,
             ha="left",
@@ -142,14 +148,13 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
     _number(ax, numbers)
 
 
-def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings) -> str:
+def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings, utility: Utility) -> str:
     """What the network has in this round: of throughput only a simulator can tell."""
     if settings.objective == "capacity":
         return f"capacity {capacities.sum():,.0f} Mbit/s"
     total = episode.totals[-1] if episode.totals else np.nan
-    label = Utility(settings.utility, settings.rate_mbps or 0.0)
-    what, unit = label.label or "throughput", label.unit
-    return f"{what} {total:,.0f} {unit}" if np.isfinite(total) else f"no {what} known"
+    what = utility.label or "throughput"
+    return f"{what} {total:,.0f} {utility.unit}" if np.isfinite(total) else f"no {what} known"
 
 
 def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings) -> None:
@@ -168,7 +173,7 @@ def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"],
     _number(ax, centres)
 
 
-def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
+def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility: Utility) -> None:
     rounds = np.arange(1, len(episode.totals) + 1)
     ax.plot(rounds, episode.totals, "o", ms=3, color=look.MUTED, label="this round")
     if len(rounds):
@@ -177,7 +182,6 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None
                 rounds, np.fmax.accumulate(episode.totals), color=look.BLUE, drawstyle="steps-post", label="best so far"
             )
         ax.legend(loc="lower right")
-    utility = Utility(settings.utility, settings.rate_mbps or 0.0)
     what = utility.label or f"sum {settings.objective}"
     ax.set_title(f"{what[0].upper()}{what[1:]} ({utility.unit})")
     ax.set(xlabel="round", xlim=(0, settings.max_cycles))

@@ -381,7 +381,7 @@ if it failed |
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
 
-        return frame(self.topology, self.hears, self._now, self._current(), self.settings)
+        return frame(self.topology, self.hears, self._now, self._current(), self.settings, self.utility)
 
     def close(self) -> None:
         """End the simulators; a step after that starts new ones."""
