@@ -39,7 +39,7 @@ class Dataset:
             that took no part.
         totals: Outcome of the sum of all channels (t,); NaN where it is not known or failed, and in a field.
         factors: Outcome of each channel (t, k); NaN where it is not known or failed.
-        moments: The round (t,) in which each was asked for; needed if the belief has a time axis.
+        rounds: The round (t,) in which each was asked for; needed if the belief has a time axis.
         attached: Which of them (t,) were never asked for; None: none.
         chosen: Which of them (t,) a method chose: not those attached, nor those of the initial design, nor what agents
             measured where they started. None: all after the first ``initial`` of the situation.
@@ -57,7 +57,7 @@ class Dataset:
     X: Float[np.ndarray, "t n"]
     totals: Float[np.ndarray, " t"]
     factors: Float[np.ndarray, "t k"]
-    moments: Float[np.ndarray, " t"] | None = None
+    rounds: Float[np.ndarray, " t"] | None = None
     attached: Bool[np.ndarray, " t"] | None = None
     chosen: Bool[np.ndarray, " t"] | None = None
     awaited: Bool[np.ndarray, "t k"] | None = None
@@ -72,7 +72,7 @@ class Dataset:
             X=np.zeros((0, n_variables)),
             totals=np.zeros(0),
             factors=nothing,
-            moments=np.zeros(0),
+            rounds=np.zeros(0),
             attached=none,
             chosen=none,
             awaited=nothing.astype(bool),

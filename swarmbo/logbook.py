@@ -11,7 +11,7 @@ from swarmbo.data import Dataset
 from swarmbo.errors import UnknownQueryError
 from swarmbo.problem import Problem
 
-_NUMBERS = ("X", "totals", "factors", "moments", "noise_std")
+_NUMBERS = ("X", "totals", "factors", "rounds", "noise_std")
 _FLAGS = ("attached", "chosen", "taken")
 
 
@@ -23,14 +23,14 @@ class OpenQuery:
         point: Where (n,), physical; NaN for variables of agents that take no part.
         waits: Channels whose outcomes are still to come.
         row: Its row in the history, once a part of its outcome was told.
-        moment: The round in which it was asked for.
+        round: The one in which it was asked for.
         chosen: Whether a method chose it; if not, it belongs to the initial design.
     """
 
     point: Float[np.ndarray, " n"]
     waits: tuple[str, ...]
     row: int | None = None
-    moment: int = 1
+    round: int = 1
     chosen: bool = True
 
 
@@ -83,9 +83,9 @@ class Logbook:
         return self._stacked([query.point for query in self.open.values() if query.row is None])
 
     @property
-    def pending_moments(self) -> Float[np.ndarray, " p"]:
+    def pending_rounds(self) -> Float[np.ndarray, " p"]:
         """The rounds in which they were asked for."""
-        return np.array([query.moment for query in self.open.values() if query.row is None], dtype=float)
+        return np.array([query.round for query in self.open.values() if query.row is None], dtype=float)
 
     @property
     def out(self) -> Float[np.ndarray, "q n"]:
@@ -118,7 +118,7 @@ class Logbook:
         A query in which nobody takes part waits for nothing.
         """
         query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
-        query = OpenQuery(point.copy(), waits, moment=self.round, chosen=chosen)
+        query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen)
         return replace(
             self, open={**self.open, query_id: query} if waits else self.open, asked=self.asked + 1
         ), query_id
@@ -217,7 +217,7 @@ class Logbook:
         X: Float[np.ndarray, "t n"],
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
-        moments: Float[np.ndarray, " t"] | float | None = None,
+        rounds: Float[np.ndarray, " t"] | float | None = None,
         noise_std: Float[np.ndarray, "t c"] | None = None,
         *,
         attached: bool = True,
@@ -229,13 +229,13 @@ class Logbook:
             X: Joint points (t, n), physical; NaN for variables of agents that took no part.
             totals: Outcomes of the sum (t,); NaN where not known.
             factors: Outcomes by channel (t, k); NaN where not known.
-            moments: The round of each; that of the last query if nobody says, 0 before the first.
+            rounds: The round of each; that of the last query if nobody says, 0 before the first.
             noise_std: Of each outcome (t, 1 + k), as in ``Dataset``.
             attached: Whether somebody brought them; then a row without any outcome is one failure. If not, agents
                 measured in a world, and each of them that took part and has no outcome failed.
             chosen: Whether a method chose them.
         """
-        rounds = np.broadcast_to(np.asarray(self.round - 1 if moments is None else moments, dtype=float), len(X))
+        rounds = np.broadcast_to(np.asarray(self.round - 1 if rounds is None else rounds, dtype=float), len(X))
         added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=chosen)
         unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
         failures = self.failures + int(unknown.sum())
@@ -247,7 +247,7 @@ class Logbook:
             "asked": self.asked,
             "begun": self.begun,
             "failures": self.failures,
-            "open": {key: [list(q.waits), q.row, q.moment, q.chosen] for key, q in self.open.items()},
+            "open": {key: [list(q.waits), q.row, q.round, q.chosen] for key, q in self.open.items()},
         }
         rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS)}
         return plain, {**rows, "open": self.out}
@@ -261,8 +261,8 @@ class Logbook:
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
         points = np.array(arrays["open"], dtype=float)
         queries = {
-            key: OpenQuery(point, tuple(waits), row, moment, chosen)
-            for point, (key, (waits, row, moment, chosen)) in zip(points, plain["open"].items(), strict=True)
+            key: OpenQuery(point, tuple(waits), row, asked, chosen)
+            for point, (key, (waits, row, asked, chosen)) in zip(points, plain["open"].items(), strict=True)
         }
         return replace(self, history=history, **counts)._with_open(queries)
 
@@ -290,8 +290,8 @@ class Logbook:
         place = query.point if point is None else np.where(np.isnan(point), query.point, point)
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
-            moment = np.array([float(query.moment)])
-            added = self._rows(place[None], unknown[:, 0], unknown, moment, attached=False, chosen=query.chosen)
+            asked = np.array([float(query.round)])
+            added = self._rows(place[None], unknown[:, 0], unknown, asked, attached=False, chosen=query.chosen)
             return len(self.history), self.history.then(added)
         if point is None:
             return query.row, self.history
@@ -306,7 +306,7 @@ class Logbook:
         X: Float[np.ndarray, "t n"],
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
-        moments: Float[np.ndarray, " t"],
+        rounds: Float[np.ndarray, " t"],
         noise_std: Float[np.ndarray, "t c"] | None = None,
         *,
         attached: bool,
@@ -316,7 +316,7 @@ class Logbook:
             X=X,
             totals=totals,
             factors=factors,
-            moments=moments,
+            rounds=rounds,
             attached=np.full(len(X), attached),
             chosen=np.full(len(X), chosen),
             awaited=np.zeros(factors.shape, dtype=bool),

@@ -19,7 +19,7 @@ from swarmbo.acquisition.in_turn import choose_in_turn as choose_in_turn
 from swarmbo.acquisition.information import Information as Information
 from swarmbo.acquisition.local_problem import LocalProblem as LocalProblem
 from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth, Worth as Worth
-from swarmbo.acquisition.schedules import Moment as Moment, alpha as alpha, beta as beta
+from swarmbo.acquisition.schedules import Progress as Progress, alpha as alpha, beta as beta
 from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
 from swarmbo.acquisition.straddle import Straddle as Straddle

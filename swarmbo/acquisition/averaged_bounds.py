@@ -98,7 +98,7 @@ def sampled_beliefs(
         graph = replace(graph, factors=tuple(f"sample_{factor}" for factor in graph.factors))  # no name of the merged
         rng = stream(situation.seed, "structure", "average", evaluations=len(situation.history), sample=place)
         belief = merged.with_graph(graph).fit(rng)
-        belief = belief.condition_on_pending(situation.pending, situation.pending_moments)
+        belief = belief.condition_on_pending(situation.pending, situation.pending_rounds)
         own = dict(zip(graph.scopes, graph.factors, strict=True))
         names = {f: own[s] for f, s in zip(merged.graph.factors, merged.graph.scopes, strict=True) if s in own}
         out.append((belief, count / len(samples), names))

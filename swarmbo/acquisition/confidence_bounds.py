@@ -26,20 +26,20 @@ class ConfidenceBounds(BeliefFunctions):
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's bound, in the unit the belief is about."""
         self.check_owned(stack)
-        moments = self.belief.local(stack, U)
-        return moments.mean + self._weights(stack) * np.sqrt(moments.var + self.variance_floor(stack))
+        marginals = self.belief.local(stack, U)
+        return marginals.mean + self._weights(stack) * np.sqrt(marginals.var + self.variance_floor(stack))
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Each factor's bound and its gradient."""
         self.check_owned(stack)
-        moments = self.belief.local(stack, U, gradient=True)
-        assert moments.dmean is not None
-        assert moments.dvar is not None
-        weights, std = self._weights(stack), np.sqrt(moments.var + self.variance_floor(stack))
+        marginals = self.belief.local(stack, U, gradient=True)
+        assert marginals.dmean is not None
+        assert marginals.dvar is not None
+        weights, std = self._weights(stack), np.sqrt(marginals.var + self.variance_floor(stack))
         slope = (weights / (2.0 * std))[..., None]
-        return moments.mean + weights * std, moments.dmean + slope * moments.dvar
+        return marginals.mean + weights * std, marginals.dmean + slope * marginals.dvar
 
     def _weights(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
         return np.array([self.sqrt_beta[factor] for factor in stack.factors])[:, None]

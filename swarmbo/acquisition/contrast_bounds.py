@@ -26,20 +26,20 @@ class ContrastBounds(ContrastFunctions):
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's bound, in the unit the belief is about."""
         self.check_owned(stack)
-        moments = self.belief.local_contrast(stack, U, self.reference)
-        return moments.mean + self._weight(stack) * np.sqrt(moments.var + self.variance_floor(stack))
+        marginals = self.belief.local_contrast(stack, U, self.reference)
+        return marginals.mean + self._weight(stack) * np.sqrt(marginals.var + self.variance_floor(stack))
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Each factor's bound and its gradient."""
         self.check_owned(stack)
-        moments = self.belief.local_contrast(stack, U, self.reference, gradient=True)
-        assert moments.dmean is not None
-        assert moments.dvar is not None
-        std = np.sqrt(moments.var + self.variance_floor(stack))
+        marginals = self.belief.local_contrast(stack, U, self.reference, gradient=True)
+        assert marginals.dmean is not None
+        assert marginals.dvar is not None
+        std = np.sqrt(marginals.var + self.variance_floor(stack))
         slope = (self._weight(stack) / (2.0 * std))[..., None]
-        return moments.mean + self._weight(stack) * std, moments.dmean + slope * moments.dvar
+        return marginals.mean + self._weight(stack) * std, marginals.dmean + slope * marginals.dvar
 
     def _weight(self, stack: FactorStack) -> float:
         return self.weight * float(np.sqrt(stack.size))

@@ -50,14 +50,14 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
 
     def sqrt_beta(self, situation: Situation) -> float:
         """Weight of the standard deviation where single places are ranked by mean + weight x std."""
-        return self.exploration_scale * math.sqrt(beta(self.exploration, situation.moment, self.delta))
+        return self.exploration_scale * math.sqrt(beta(self.exploration, situation.progress, self.delta))
 
     def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
         """High means, and places that tell much; idle agents are worth the best mean in reach."""
         belief, n = situation.belief, len(situation.movers) if n_agents is None else n_agents
         noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
         noise_ratio = noise_variance / belief.prior_variance
-        weight = alpha(self.exploration, situation.moment, n, noise_ratio, self.delta)
+        weight = alpha(self.exploration, situation.progress, n, noise_ratio, self.delta)
         bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
         idle = situation.best_mean() if situation.prices else 0.0
         return LocalWorth(

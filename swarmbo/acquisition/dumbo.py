@@ -54,25 +54,25 @@ class NeighbourhoodBounds(BeliefFunctions):
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """mu_i + sqrt(beta) S_i."""
         self.check_owned(stack)
-        moments = self.belief.local(stack, U)
+        marginals = self.belief.local(stack, U)
         others = received[0] if received else 0.0
-        return moments.mean + self.sqrt_beta * np.sqrt(self._shared_variance(stack, moments.var) + others)
+        return marginals.mean + self.sqrt_beta * np.sqrt(self._shared_variance(stack, marginals.var) + others)
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """What a factor climbs, and its gradient."""
         self.check_owned(stack)
-        moments = self.belief.local(stack, U, gradient=True)
-        assert moments.dmean is not None
-        assert moments.dvar is not None
-        shared = self._shared_variance(stack, moments.var)
+        marginals = self.belief.local(stack, U, gradient=True)
+        assert marginals.dmean is not None
+        assert marginals.dvar is not None
+        shared = self._shared_variance(stack, marginals.var)
         root = np.sqrt(shared + (received[0] if received else 0.0))
         climbed, slope = root, 0.5 / root
         if self.coupled and len(received) > 1:
             climbed, slope = climbed + 0.5 * received[1] * shared, slope + 0.5 * received[1]
         slope = slope * self.sqrt_beta / self._neighbourhood(stack) ** 2
-        return moments.mean + self.sqrt_beta * climbed, moments.dmean + slope[..., None] * moments.dvar
+        return marginals.mean + self.sqrt_beta * climbed, marginals.dmean + slope[..., None] * marginals.dvar
 
     def _shared_variance(self, stack: FactorStack, variance: Float[np.ndarray, "g m"]) -> Float[np.ndarray, "g m"]:
         return (variance + self.variance_floor(stack)) / self._neighbourhood(stack) ** 2

@@ -35,20 +35,20 @@ class LogImprovements(ContrastFunctions):
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's log expected improvement; the improvement is in the unit the belief is about."""
         self.check_owned(stack)
-        moments = self.belief.local_contrast(stack, U, self.reference)
-        return log_improvement(moments.mean, np.sqrt(moments.var + self.variance_floor(stack)))[0]
+        marginals = self.belief.local_contrast(stack, U, self.reference)
+        return log_improvement(marginals.mean, np.sqrt(marginals.var + self.variance_floor(stack)))[0]
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Each factor's log expected improvement and its gradient."""
         self.check_owned(stack)
-        moments = self.belief.local_contrast(stack, U, self.reference, gradient=True)
-        assert moments.dmean is not None
-        assert moments.dvar is not None
-        std = np.sqrt(moments.var + self.variance_floor(stack))
-        value, by_mean, by_std = log_improvement(moments.mean, std)
-        return value, by_mean[..., None] * moments.dmean + (0.5 * by_std / std)[..., None] * moments.dvar
+        marginals = self.belief.local_contrast(stack, U, self.reference, gradient=True)
+        assert marginals.dmean is not None
+        assert marginals.dvar is not None
+        std = np.sqrt(marginals.var + self.variance_floor(stack))
+        value, by_mean, by_std = log_improvement(marginals.mean, std)
+        return value, by_mean[..., None] * marginals.dmean + (0.5 * by_std / std)[..., None] * marginals.dvar
 
 
 @kind("acquisition", FIELD, FUNCTION)

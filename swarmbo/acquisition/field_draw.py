@@ -14,7 +14,7 @@ _MOST = 1024  # places of a draw: it costs their number cubed, a tenth of a seco
 
 @dataclass(frozen=True, eq=False)
 class _Certain:
-    """Drawn values as moments: means without variance."""
+    """Drawn values as rounds: means without variance."""
 
     mean: Float[np.ndarray, " m"]
 
@@ -95,8 +95,8 @@ class FieldDraw:
         """Drawn values, and no covariance."""
         return _Certain(self.posterior_mean(X))
 
-    def at(self, moment: float) -> "FieldDraw":
-        """Itself: a draw is of one moment."""
+    def at(self, now: float) -> "FieldDraw":
+        """Itself: a draw is of one round."""
         return self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "FieldDraw":

@@ -56,14 +56,14 @@ class Block:
             for i in range(len(rows))
         ]
         means, variances = (
-            [np.pad(moment[own], (0, more)) for own, more in zip(rows, declines, strict=True)]
-            for moment in (cache.mean, cache.var)
+            [np.pad(part[own], (0, more)) for own, more in zip(rows, declines, strict=True)]
+            for part in (cache.mean, cache.var)
         )
         return cls(means, variances, covariances, measures)
 
     @classmethod
     def of_single(cls, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"]) -> "Block":
-        """Of one place for each agent, by their joint moments."""
+        """Of one place for each agent, by their joint marginals."""
         every = range(len(mean))
         covariances = [[cov[i : i + 1, j : j + 1] if j > i else np.empty((0, 0)) for j in every] for i in every]
         there = [np.ones(1, dtype=bool) for _ in every]

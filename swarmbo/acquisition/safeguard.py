@@ -74,9 +74,9 @@ class Safeguard:
         settled: Batch = {}
         for chain in self.chains:
             agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
-            moments = _Moments([*agreed.values(), *rival.values()])
-            agreed = self._worth_their_price(chain, agreed, moments)
-            keeps = self.in_turn is None or self._is_no_worse(chain, agreed, rival, moments)
+            posteriors = _Posteriors([*agreed.values(), *rival.values()])
+            agreed = self._worth_their_price(chain, agreed, posteriors)
+            keeps = self.in_turn is None or self._is_no_worse(chain, agreed, rival, posteriors)
             settled |= agreed if keeps else rival
         return settled
 
@@ -100,32 +100,33 @@ class Safeguard:
                 traffic += multicast_traffic(routes, agent, [following], 1)
         return traffic
 
-    def _worth_their_price(self, chain: Sequence[str], points: Batch, moments: "_Moments") -> Batch:
+    def _worth_their_price(self, chain: Sequence[str], points: Batch, posteriors: "_Posteriors") -> Batch:
         stay: Batch = {}
         for agent in reversed(chain):
             if agent in points:
                 place, ahead = points[agent], list(stay.values())
                 idle = self.worths[agent].idle
-                if agent not in self.prices or self._term(agent, place, ahead, _Sight(None), moments) > idle:
+                if agent not in self.prices or self._term(agent, place, ahead, _Sight(None), posteriors) > idle:
                     stay[agent] = place
         return _of(chain, stay)
 
-    def _is_no_worse(self, chain: Sequence[str], agreed: Batch, rival: Batch, moments: "_Moments") -> bool:
+    def _is_no_worse(self, chain: Sequence[str], agreed: Batch, rival: Batch, posteriors: "_Posteriors") -> bool:
         if any(agent in rival and agent not in agreed and agent not in self.prices for agent in chain):
             return False  # max-sum on loops may end in a clash, and then somebody is left without a place
         sights = [_Sight(self.order)]
         if len(chain) > self.order + 1:
             sights += [_Sight(None), _Sight(self.order, to_the_letter=True)]
         return all(
-            self._value(chain, agreed, sight, moments) >= self._value(chain, rival, sight, moments) for sight in sights
+            self._value(chain, agreed, sight, posteriors) >= self._value(chain, rival, sight, posteriors)
+            for sight in sights
         )
 
-    def _value(self, chain: Sequence[str], batch: Batch, sight: _Sight, moments: "_Moments") -> float:
+    def _value(self, chain: Sequence[str], batch: Batch, sight: _Sight, posteriors: "_Posteriors") -> float:
         value = 0.0
         for n, agent in enumerate(chain):
             ahead = [batch[other] for other in chain[n + 1 :][: sight.order] if other in batch]
             measures = agent in batch
-            value += self._term(agent, batch[agent], ahead, sight, moments) if measures else self.worths[agent].idle
+            value += self._term(agent, batch[agent], ahead, sight, posteriors) if measures else self.worths[agent].idle
         return value
 
     def _term(
@@ -134,15 +135,15 @@ class Safeguard:
         place: Float[np.ndarray, " d"],
         ahead: Sequence[Float[np.ndarray, " d"]],
         sight: _Sight,
-        moments: "_Moments",
+        posteriors: "_Posteriors",
     ) -> float:
         """The local acquisition of an agent that measures, given where some others do."""
-        mean, cov = moments.of(self.beliefs[agent], [place, *ahead])
+        mean, cov = posteriors.of(self.beliefs[agent], [place, *ahead])
         value = self.worths[agent].of_first(mean, cov, sight.to_the_letter)
         return value - self.prices.get(agent, 0.0)
 
 
-class _Moments:
+class _Posteriors:
     """Means and covariances at the places of two batches, worked out once for each belief.
 
     Args:

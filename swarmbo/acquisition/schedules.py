@@ -16,7 +16,7 @@ ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes
 
 
 @dataclass(frozen=True)
-class Moment:
+class Progress:
     """When and over what a decision is made.
 
     Args:
@@ -34,7 +34,7 @@ class Moment:
     n_sites: int
 
 
-def beta(kind: Exploration, moment: Moment, delta: float = 0.1) -> float:
+def beta(kind: Exploration, progress: Progress, delta: float = 0.1) -> float:
     """The weight of the variance under the root in GP-UCB: mean + sqrt(beta variance).
 
     ``annealed``: sqrt(beta) falls evenly from 5 in the first round to 1 in the last, so that a team with a fixed
@@ -44,29 +44,29 @@ def beta(kind: Exploration, moment: Moment, delta: float = 0.1) -> float:
 
     Args:
         kind: Which schedule.
-        moment: When and over what.
+        progress: When and over what.
         delta: Probability with which the bound of the theory may fail, in (0, 1).
 
     Returns:
         beta_t >= 0, without unit.
 
     Example:
-        >>> moment = Moment(round=1, horizon=25, n_data=50, n_dims=2, n_sites=1000)
-        >>> round(beta("practical", moment), 4), beta("annealed", moment)
+        >>> progress = Progress(round=1, horizon=25, n_data=50, n_dims=2, n_sites=1000)
+        >>> round(beta("practical", progress), 4), beta("annealed", progress)
         (1.8421, 25.0)
     """
-    t = max(moment.n_data, 1)
+    t = max(progress.n_data, 1)
     if kind == "practical":
-        return practical_beta(moment.n_dims, t)
+        return practical_beta(progress.n_dims, t)
     if kind == "theory":
-        return 2.0 * math.log(moment.n_sites * t**2 * math.pi**2 / (6.0 * delta))
-    progress = 0.5
-    if moment.horizon is not None:
-        progress = min(1.0, (moment.round - 1) / max(moment.horizon - 1, 1))
-    return (ANNEALED_FROM + progress * (ANNEALED_TO - ANNEALED_FROM)) ** 2
+        return 2.0 * math.log(progress.n_sites * t**2 * math.pi**2 / (6.0 * delta))
+    share = 0.5
+    if progress.horizon is not None:
+        share = min(1.0, (progress.round - 1) / max(progress.horizon - 1, 1))
+    return (ANNEALED_FROM + share * (ANNEALED_TO - ANNEALED_FROM)) ** 2
 
 
-def alpha(kind: Exploration, moment: Moment, batch_size: int, noise_ratio: float, delta: float = 0.1) -> float:
+def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: float, delta: float = 0.1) -> float:
     """The weight of the information gain under the root in DB-GP-UCB: sum of means + sqrt(alpha gain).
 
     ``theory``: C1 |D_t| exp(2C) log(|D| t^2 pi^2 / (6 delta)) with C1 = 4 / log(1 + 1/s^2) (Daxberger & Low 2017,
@@ -79,7 +79,7 @@ def alpha(kind: Exploration, moment: Moment, batch_size: int, noise_ratio: float
 
     Args:
         kind: Which schedule.
-        moment: When and over what.
+        progress: When and over what.
         batch_size: Points in the batch |D_t|.
         noise_ratio: s^2, the noise variance over the prior variance, > 0.
         delta: Probability with which the bound of the theory may fail.
@@ -89,7 +89,7 @@ def alpha(kind: Exploration, moment: Moment, batch_size: int, noise_ratio: float
     """
     log_snr = math.log1p(1.0 / noise_ratio)
     if kind != "theory":
-        return 2.0 * beta(kind, moment, delta) / log_snr
+        return 2.0 * beta(kind, progress, delta) / log_snr
     exp_2c = 1.0 + batch_size / noise_ratio
-    union_bound = math.log(moment.n_sites * moment.round**2 * math.pi**2 / (6.0 * delta))
+    union_bound = math.log(progress.n_sites * progress.round**2 * math.pi**2 / (6.0 * delta))
     return 4.0 / log_snr * batch_size * exp_2c * union_bound

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.acquisition.local_worth import Worth
 from swarmbo.belief import PlaceBelief
-from swarmbo.belief.views import JointMoments
+from swarmbo.belief.views import PosteriorCache
 
 
 def shortlist(belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, worth: Worth) -> Int[np.ndarray, " s"]:
@@ -34,7 +34,7 @@ def shortlist(belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, 
     return np.concatenate([spread, dense])
 
 
-def greedy_batch(cache: JointMoments, noise_variance: float, size: int, worth: Worth) -> Int[np.ndarray, " s"]:
+def greedy_batch(cache: PosteriorCache, noise_variance: float, size: int, worth: Worth) -> Int[np.ndarray, " s"]:
     """Pick places one by one, each as if those before it had been measured (GP-BUCB's rule, Desautels et al. 2014).
 
     Args:

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.schedules import Moment
+from swarmbo.acquisition.schedules import Progress
 from swarmbo.belief import PlaceBelief, view_of
 from swarmbo.belief.model.success import Requirement
 from swarmbo.records import SolveReport
@@ -92,10 +92,10 @@ class Situation:
         return float(self.belief.posterior_mean(np.unique(self.measured, axis=0)).max())
 
     @property
-    def moment(self) -> Moment:
+    def progress(self) -> Progress:
         """When the decision is made and over how many places."""
         n_sites = sum(len(self.candidates[agent]) for agent in self.agents)
-        return Moment(self.round, self.horizon, self.belief.n_data, self.domain.n_dims, n_sites)
+        return Progress(self.round, self.horizon, self.belief.n_data, self.domain.n_dims, n_sites)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
 
-STATE_VERSION = 1
+STATE_VERSION = 2  # 2: rounds by that name
 
 
 class Deciding(msgspec.Struct, frozen=True):
@@ -250,7 +250,7 @@ class Agent:
         points: ArrayLike,
         outcomes: ArrayLike,
         *,
-        moments: ArrayLike | float | None = None,
+        rounds: ArrayLike | float | None = None,
         noise_std: ArrayLike | float | None = None,
     ) -> None:
         """Learn evaluations that were never asked for. All agents are told of the same ones, each what it knows.
@@ -259,7 +259,7 @@ class Agent:
             points: Joint points (t, n), physical; of an agent's own variables only they are looked at.
             outcomes: Of its own factors (t, k), in the order of ``factors``; or totals (t,), of which the first agent's
                 count. Entries that are not finite, or beyond 1e60, count as failed.
-            moments: The round of each (t,), or one for all; by default the present one.
+            rounds: The round of each (t,), or one for all; by default the present one.
             noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of
                 outcomes; NaN where it is not known.
 
@@ -270,7 +270,7 @@ class Agent:
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before evaluations are attached")
         self._own = self._own.with_attached(
-            self._owned.attached(points, outcomes, moments, noise_std, present=self._log.round, order=self._own.count)
+            self._owned.attached(points, outcomes, rounds, noise_std, present=self._log.round, order=self._own.count)
         )
 
     def state_dict(self) -> dict[str, Any]:

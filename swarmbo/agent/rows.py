@@ -31,7 +31,7 @@ class OwnRow(msgspec.Struct, frozen=True):
         factors: Outcomes of factors that it owns; None: failed.
         total: Outcome of the sum.
         place: Of variables that it owns, where they stood.
-        moment: Of one that was attached: the round.
+        round: Of one that was attached: the round.
         noise: Standard deviation of the noise of outcomes of factors, where that is known.
         total_noise: Of the total; None: not known.
     """
@@ -40,7 +40,7 @@ class OwnRow(msgspec.Struct, frozen=True):
     factors: dict[str, float | None] = {}
     total: float | UnsetType | None = UNSET
     place: dict[str, float] = {}
-    moment: float | None = None
+    round: float | None = None
     noise: dict[str, float] = {}
     total_noise: float | None = None
 
@@ -170,7 +170,7 @@ class Exchange:
             line[layout.place] = [
                 place.get(x, value) if x in mine else 0.0 for x, value in zip(variables, asked.tolist(), strict=True)
             ]
-            if row is not None and (told or row.moment is not None):
+            if row is not None and (told or row.round is not None):
                 line[layout.order], line[layout.tellers] = row.order, 1.0
         return out
 
@@ -200,7 +200,7 @@ class Exchange:
                 assert row is not None
                 known, noise = ([told.get(channel, np.nan) for channel in channels] for told in (factors, noises))
                 noise_std = np.array([[total_noise, *noise]])
-                log = log.with_evaluations(place[None], np.array([total]), np.array([known]), row.moment, noise_std)
+                log = log.with_evaluations(place[None], np.array([total]), np.array([known]), row.round, noise_std)
                 continue
             if factors:
                 log = log.with_factors(query_id, factors, point=place, noise_std=noises)

@@ -94,7 +94,7 @@ class Owned:
         self,
         points: ArrayLike,
         outcomes: ArrayLike,
-        moments: ArrayLike | float | None,
+        rounds: ArrayLike | float | None,
         noise_std: ArrayLike | float | None,
         *,
         present: int,
@@ -105,7 +105,7 @@ class Owned:
         Args:
             points: Joint points (t, n), physical.
             outcomes: Of own factors (t, k), or totals (t,).
-            moments: The round of each.
+            rounds: The round of each.
             noise_std: One for all, one of each point (t,), or of the shape of outcomes.
             present: The round, if nobody says.
             order: How many evaluations it was told of before.
@@ -124,10 +124,10 @@ class Owned:
             everybody = np.full((len(y), len(channels)), np.nan)
             everybody[:, own] = y
             y = everybody
-        data = attached(points, outcomes if y is None else y, self.problem, moments, noise_std=noise_std)
-        rounds = np.full(len(data), float(present)) if data.moments is None else data.moments
+        data = attached(points, outcomes if y is None else y, self.problem, rounds, noise_std=noise_std)
+        rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
         rows: list[OwnRow] = []
-        for x, total, known, moment, noise in zip(
+        for x, total, known, of_round, noise in zip(
             data.X, data.totals, data.factors, rounds, data.known_noise, strict=True
         ):
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
@@ -142,7 +142,7 @@ class Owned:
                         for variable, value in self.problem.named(x).items()
                         if variable in self.variables
                     },
-                    float(moment),
+                    float(of_round),
                     {factor: std for factor, std in stds.items() if factor in by_factor and factor in self.factors},
                     _known(float(noise[0])),
                 )

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 
 @runtime_checkable
-class JointMoments(Protocol):
+class PosteriorCache(Protocol):
     """A posterior at m points: means (m,), variances (m,), and covariances between subsets, in the outcome's unit."""
 
     @property
@@ -54,12 +54,12 @@ class PlaceBelief(Protocol):
         """Means at physical points."""
         ...
 
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
         """The posterior at fixed points, from which covariances are cheap."""
         ...
 
-    def at(self, moment: float) -> "PlaceBelief":
-        """The same belief at another moment, in rounds; itself where nothing fades."""
+    def at(self, now: float) -> "PlaceBelief":
+        """The same belief at another round; itself where nothing fades."""
         ...
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "PlaceBelief":
@@ -69,46 +69,46 @@ class PlaceBelief(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """Beliefs of several agents at one moment. Asked as if it were one, it answers with that of its spokesman.
+    """Beliefs of several agents of one round. Asked as if it were one, it answers with that of its representative.
 
     Args:
         by_agent: Each agent's own; agents that believe the same may have one in common.
-        spokesman: Who answers for all.
+        representative: Who answers for all.
     """
 
     by_agent: Mapping[str, PlaceBelief]
-    spokesman: str
+    representative: str
 
     @property
     def n_data(self) -> int:
-        """Number of outcomes that the spokesman knows of."""
-        return self.by_agent[self.spokesman].n_data
+        """Number of outcomes that the representative knows of."""
+        return self.by_agent[self.representative].n_data
 
     @property
     def noise_variance(self) -> float:
-        """As the spokesman has it."""
-        return self.by_agent[self.spokesman].noise_variance
+        """As the representative has it."""
+        return self.by_agent[self.representative].noise_variance
 
     @property
     def prior_variance(self) -> float:
-        """As the spokesman has it."""
-        return self.by_agent[self.spokesman].prior_variance
+        """As the representative has it."""
+        return self.by_agent[self.representative].prior_variance
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Means and variances at physical points, as the spokesman has them."""
-        return self.by_agent[self.spokesman].posterior(X)
+        """Means and variances at physical points, as the representative has them."""
+        return self.by_agent[self.representative].posterior(X)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means at physical points, as the spokesman has them."""
-        return self.by_agent[self.spokesman].posterior_mean(X)
+        """Means at physical points, as the representative has them."""
+        return self.by_agent[self.representative].posterior_mean(X)
 
-    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> JointMoments:
-        """The spokesman's posterior at fixed points."""
-        return self.by_agent[self.spokesman].posterior_cache(X)
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
+        """The representative's posterior at fixed points."""
+        return self.by_agent[self.representative].posterior_cache(X)
 
-    def at(self, moment: float) -> "Views":
-        """The same of agents at another moment, in rounds."""
-        return self._changed(lambda belief: belief.at(moment))
+    def at(self, now: float) -> "Views":
+        """The same of agents at another round."""
+        return self._changed(lambda belief: belief.at(now))
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
         """The same of agents that all know of measurements to come."""
@@ -120,7 +120,7 @@ class Views:
         for belief in self.by_agent.values():
             if id(belief) not in changed:
                 changed[id(belief)] = change(belief)
-        return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.spokesman)
+        return Views({name: changed[id(belief)] for name, belief in self.by_agent.items()}, self.representative)
 
 
 def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:

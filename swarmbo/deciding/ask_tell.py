@@ -28,7 +28,7 @@ from swarmbo.logbook import Logbook
 from swarmbo.records import Query, Recommendation, SolveReport, Traffic
 from swarmbo.worlds import Offers, World
 
-STATE_VERSION = 5  # 5: noise by outcome
+STATE_VERSION = 6  # 6: rounds by that name
 
 Places = Mapping[str, ArrayLike]  # (k, d) each
 Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]  # or any frame
@@ -222,9 +222,9 @@ class AskTell(OneAtATime):
         """
         log, problem = self._log, self.problem
         query = None if query_id is None else log.open[query_id]
-        moment = self.round if query is None or is_all else query.moment
+        asked = self.round if query is None or is_all else query.round
         links = None if self._world is None else self._world.links()
-        self._learner, self.last_sharing = self._learner.learn(news, moment, self.round, links)
+        self._learner, self.last_sharing = self._learner.learn(news, asked, self.round, links)
         places = problem.places(news.point, news.factors)
         own = {c: y for c, y in news.factors.items() if query is not None and c in query.waits}
         if query_id is not None and news.total is not None:
@@ -248,7 +248,7 @@ class AskTell(OneAtATime):
         points: "ArrayLike | Table",
         outcomes: "ArrayLike | str | Mapping[str, str] | None" = None,
         *,
-        moments: "ArrayLike | float | str | None" = None,
+        rounds: "ArrayLike | float | str | None" = None,
         agents: "str | Sequence[str] | None" = None,
         columns: "Sequence[str] | None" = None,
         noise_std: "ArrayLike | float | str | Mapping[str, str] | None" = None,
@@ -269,7 +269,7 @@ class AskTell(OneAtATime):
             outcomes: Totals (t,), or outcomes by factor (t, k) in the order of ``graph.factors``; in a field
                 measurements (t,). Of a table the name of their column, or ``{factor: column}``, where it is another.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
-            moments: The round of each (t,), or one for all, or the name of a column, where the belief has a time axis:
+            rounds: The round of each (t,), or one for all, or the name of a column, where the belief has a time axis:
                 the first query is of round 1, earlier ones are 0 and below. By default that of the last query.
             agents: In a field who made all of them, or each (t,); by default the first agent. Where each agent has a
                 belief of its own, they are given theirs, and the others hear of them when next the agents talk.
@@ -292,26 +292,26 @@ class AskTell(OneAtATime):
             (1, 1)
         """
         if is_table(points):
-            named = {"moments": moments, "noise_std": noise_std}
+            named = {"rounds": rounds, "noise_std": noise_std}
             named = {key: given for key, given in named.items() if isinstance(given, str | Mapping)}
             rows = read_rows(points, self.problem, outcomes, columns, **named)
             points, outcomes = rows.points, rows.outcomes
             agents = rows.agents if agents is None else agents
-            moments = rows.moments if "moments" in named else moments
+            rounds = rows.rounds if "rounds" in named else rounds
             noise_std = rows.noise_std if "noise_std" in named else noise_std
         elif (
             columns is not None
             or outcomes is None
-            or any(isinstance(given, str | Mapping) for given in (outcomes, moments, noise_std))
+            or any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
         ):
             raise ConfigError(
                 "got an array of points with names of columns, or no outcomes; wanted arrays of both, or "
                 "a table: a list of dicts, a CSV file's path, or a frame",
                 at="$.points",
             )
-        data = attached(points, outcomes, self.problem, moments, agents, noise_std)
+        data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
         self._learner = self._learner.attach(data)
-        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.moments, data.noise_std)
+        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
 
     @whole_or_not_at_all
     def refit(self) -> None:

@@ -74,10 +74,10 @@ class FieldLearner:
         """The belief is kept."""
         return replace(self, positions={}, starts={})
 
-    def learn(self, news: News, moment: int, now: int, links: "nx.Graph[str] | None") -> tuple["FieldLearner", Traffic]:
+    def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> tuple["FieldLearner", Traffic]:
         """Learn what agents measured in a round, in the team's order, and note where they are."""
         problem = self.setup.problem
-        belief, sharing = with_news(self.belief, news, problem, links, moment=moment, now=now)
+        belief, sharing = with_news(self.belief, news, problem, links, asked=asked, now=now)
         places = problem.places(news.point, news.factors)
         return replace(
             self, belief=belief, positions={**self.positions, **places}, starts={**places, **self.starts}
@@ -86,7 +86,7 @@ class FieldLearner:
     def attach(self, data: Dataset) -> "FieldLearner":
         """Learn what others measured; where agents have beliefs of their own, each is given what it made."""
         problem, belief = self.setup.problem, self.belief
-        if data.moments is not None and not belief.has_time:
+        if data.rounds is not None and not belief.has_time:
             raise ShapeError(
                 f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief in which nothing "
                 f"fades; wanted ({len(data)}, {problem.box.n_dims})"
@@ -95,7 +95,7 @@ class FieldLearner:
             if not made.any():
                 continue
             X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, problem.channels.index(agent)]
-            X = X if data.moments is None else np.column_stack([X, data.moments[made]])
+            X = X if data.rounds is None else np.column_stack([X, data.rounds[made]])
             good, noise = np.isfinite(y), data.known_noise[made, 1 + problem.channels.index(agent)]
             belief = with_survey(belief, agent, X[good], y[good], X[~good], noise[good])
         return replace(self, belief=belief)

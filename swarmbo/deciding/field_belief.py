@@ -67,7 +67,7 @@ def with_news(
     problem: Problem,
     links: "nx.Graph[str] | None",
     *,
-    moment: int,
+    asked: int,
     now: int,
 ) -> tuple[TeamBelief, Traffic]:
     """What a team believes once agents have told one another what they measured, and what telling took.
@@ -77,7 +77,7 @@ def with_news(
         news: What agents measured. Of failures they tell where; these teach the belief nothing.
         problem: The field.
         links: Who hears whom; None means everyone.
-        moment: The round that the news are of.
+        asked: The round that the news are of.
         now: The present round.
 
     Raises:
@@ -88,7 +88,7 @@ def with_news(
     if isinstance(belief, FusedBelief):
         own = {agent: (place[None], [news.factors[agent]]) for agent, place in good.items()}
         dead = {agent: place[None] for agent, place in places.items() if agent not in good}
-        talking = belief.at(moment)
+        talking = belief.at(asked)
         known = {agent: std**2 for agent, std in news.noise.items() if agent in good}
         sharing = talking.learn(own, links, dead, known)
         return talking.at(now), sharing
@@ -97,7 +97,7 @@ def with_news(
         return belief, sharing
     X, y = np.array(list(good.values())), np.array([news.factors[agent] for agent in good])
     noise = np.array([news.noise.get(agent, np.nan) for agent in good])
-    return _updated(belief.at(moment), X, y, noise).at(now), sharing
+    return _updated(belief.at(asked), X, y, noise).at(now), sharing
 
 
 def _updated(
@@ -150,7 +150,7 @@ def with_pending(belief: TeamBelief, log: Logbook, round_number: int) -> PlaceBe
     given: PlaceBelief = belief.views if isinstance(belief, FusedBelief) else belief
     for query in log.open.values():
         places = log.problem.places(query.point, query.waits)
-        given = given.at(query.moment).condition_on_pending(np.array(list(places.values())))
+        given = given.at(query.round).condition_on_pending(np.array(list(places.values())))
     return given.at(round_number)
 
 
@@ -185,7 +185,7 @@ def required_of(belief: TeamBelief, log: Logbook, agents: Iterable[str], round_n
             made[key] = SuccessGP.learned(
                 domain.to_unit(rows[:, :d]),
                 np.arange(len(rows)) < len(good),
-                moments=rows[:, d] if belief.has_time else None,
+                rounds=rows[:, d] if belief.has_time else None,
                 now=round_number,
                 memory=memory,
             )
@@ -198,21 +198,21 @@ def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
     data, problem = log.history, log.problem
     rows, channels = np.nonzero(data.failed)
     columns = [problem.columns(problem.channels[number]) for number in channels]
-    moments = np.zeros(len(data)) if data.moments is None else data.moments
-    found = [[*data.X[row, own], moments[row]] for row, own in zip(rows, columns, strict=True)]
+    rounds = np.zeros(len(data)) if data.rounds is None else data.rounds
+    found = [[*data.X[row, own], rounds[row]] for row, own in zip(rows, columns, strict=True)]
     return np.array(found).reshape(len(found), problem.domain.n_dims // len(problem.channels) + 1)
 
 
 def measured_places(belief: TeamBelief, n_dims: int) -> Float[np.ndarray, "n d"]:
-    """Where the team has measured (n, d), physical; of several beliefs where its spokesman has."""
+    """Where the team has measured (n, d), physical; of several beliefs where its representative has."""
     return (belief.places if isinstance(belief, FusedBelief) else belief.X)[:, :n_dims]
 
 
 def known_places(
     belief: TeamBelief, n_dims: int
 ) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
-    """Where the team has measured, as far as its spokesman knows; and as each agent with a belief of its own does."""
+    """Where the team has measured, as its representative knows; and as each agent with a belief of its own does."""
     if not isinstance(belief, FusedBelief):
         return belief.X[:, :n_dims], {}
     by_agent = {agent: belief.reports(agent)[0][:, :n_dims] for agent in belief.agents}
-    return by_agent[belief.spokesman], by_agent
+    return by_agent[belief.representative], by_agent

@@ -59,7 +59,7 @@ class FunctionLearner:
         return self
 
     def learn(
-        self, news: News, moment: int, now: int, links: "nx.Graph[str] | None"
+        self, news: News, asked: int, now: int, links: "nx.Graph[str] | None"
     ) -> tuple["FunctionLearner", Traffic]:
         """What telling took; what it says is worked out of the log when it is needed."""
         problem = self.setup.problem
@@ -153,7 +153,7 @@ class FunctionLearner:
             seed=setup.seed,
             initial=setup.initial,
             structure=problem.structure,
-            pending_moments=log.pending_moments,
+            pending_rounds=log.pending_rounds,
             failed=log.history.failed,
             limits=problem.limits,
         )

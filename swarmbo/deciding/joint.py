@@ -140,7 +140,7 @@ def joint_steps(
         agreement = yield from _agreed_within(needed, situation, (yield from _best(model, ranking)), agree)
     else:
         agreement = yield agree
-    if drawn and model.belief.is_tied:
+    if drawn and model.belief.is_coupled:
         traffic += draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
     report = msgspec.structs.replace(agreement.report, traffic=agreement.report.traffic + traffic)
     return _checked(agreement.point, situation, coordination), report

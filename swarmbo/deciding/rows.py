@@ -26,14 +26,14 @@ class Rows(NamedTuple):
         points: Joint points (t, n); in a field places (t, d).
         outcomes: Totals (t,), outcomes by factor (t, k), or in a field measurements (t,).
         agents: In a field who made each, where the table says.
-        moments: The round of each, where a column of it was named.
+        rounds: The round of each, where a column of it was named.
         noise_std: Standard deviation of the noise of each (t,), or by factor (t, k), where a column of it was named.
     """
 
     points: Float[np.ndarray, "t n"]
     outcomes: Float[np.ndarray, "t *k"]
     agents: Sequence[str] | None
-    moments: Float[np.ndarray, " t"] | None
+    rounds: Float[np.ndarray, " t"] | None
     noise_std: Float[np.ndarray, "t *k"] | None = None
 
 
@@ -54,7 +54,7 @@ def read_rows(
     problem: Problem,
     outcomes: object = None,
     columns: object = None,
-    moments: object = None,
+    rounds: object = None,
     noise_std: object = None,
 ) -> Rows:
     """The evaluations of a table.
@@ -66,7 +66,7 @@ def read_rows(
         outcomes: The column of totals, or of measurements in a field; by default ``total`` or ``value``. For outcomes
             by factor, ``{factor: column}``; by default columns named as the factors.
         columns: Other names of the columns of coordinates, in their order.
-        moments: The column of rounds.
+        rounds: The column of rounds.
         noise_std: The column of standard deviations of noise; for outcomes by factor also ``{factor: column}``.
 
     Raises:
@@ -80,7 +80,7 @@ def read_rows(
     axes = coordinate_names(problem)
     names = axes if columns is None else _texts(columns, len(axes))
     X = _places(table, problem, names)
-    when = None if moments is None else table.numbers(_text(moments, "$.moments"))
+    when = None if rounds is None else table.numbers(_text(rounds, "$.rounds"))
     noise = None if noise_std is None else _noise(table, problem, noise_std)
     if problem.is_field:
         told = table.outcomes(VALUE if outcomes is None else _text(outcomes, "$.outcomes"))

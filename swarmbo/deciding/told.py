@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.data import checked_moments
+from swarmbo.belief.gp.data import checked_rounds
 from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, reported_place, short, table, told_noise, told_number
 from swarmbo.data import Dataset, News
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
@@ -75,7 +75,7 @@ def attached(
     points: object,
     outcomes: object,
     problem: Problem,
-    moments: ArrayLike | float | None = None,
+    rounds: ArrayLike | float | None = None,
     agents: str | Sequence[str] | None = None,
     noise_std: object = None,
 ) -> Dataset:
@@ -86,7 +86,7 @@ def attached(
         outcomes: Totals (t,), or outcomes by factor (t, k); in a field measurements (t,). What is not finite, or beyond
             1e60, failed.
         problem: Which.
-        moments: The round of each (t,), or one for all.
+        rounds: The round of each (t,), or one for all.
         agents: In a field who measured all of them, or each (t,); by default the first agent.
         noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of outcomes;
             NaN or None where it is not known.
@@ -107,7 +107,7 @@ def attached(
         got = short(points if X is None else outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN where it failed")
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
-    rounds = None if moments is None else checked_moments(moments, len(X))
+    rounds = None if rounds is None else checked_rounds(rounds, len(X))
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
     unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
     noise = np.full((t, 1 + k), np.nan)

@@ -41,13 +41,13 @@ def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
 def noise_std_of(model: Model) -> float:
     """Standard deviation of an outcome's noise as believed; of a transformed outcome, at the best one."""
     h, warps = model.belief.hyperparameters, model.factor_warps
-    if model.belief.is_tied:
+    if model.belief.is_coupled:
         variance = h.total_noise_variance * h.scales[0] ** 2
         at = model.warp.forward(np.array([model.warp.best]))
-        return float(model.warp.moments(at, np.array([variance]))[1][0])
+        return float(model.warp.marginals(at, np.array([variance]))[1][0])
     variances = [variance * scale**2 for variance, scale in zip(h.noise_variances, h.scales, strict=True)]
     if warps:
         best = [warp.forward(np.array([warp.best])) for warp in warps]
-        stds = [w.moments(z, np.array([v]))[1][0] for w, z, v in zip(warps, best, variances, strict=True)]
+        stds = [w.marginals(z, np.array([v]))[1][0] for w, z, v in zip(warps, best, variances, strict=True)]
         variances = [std**2 for std in stds]
     return math.sqrt(math.fsum(variances))

@@ -128,7 +128,7 @@ def _believed(team: Team, truth: GroundTruth | None) -> _Believed:
         if isinstance(belief, FusedBelief):
             views = belief.views
             means = means_by_agent(views, truth.points)
-            return _Believed(noise_std, hyperparameters, recommendation, means[views.spokesman], means)
+            return _Believed(noise_std, hyperparameters, recommendation, means[views.representative], means)
         return _Believed(noise_std, hyperparameters, recommendation, belief.posterior(truth.points)[0])
     found, world = team.recommend(), team.world
     if found is None or found.point is None or not isinstance(world, FunctionWorld):

@@ -71,7 +71,7 @@ class _Run(Drive):
 
 
 @dataclass(frozen=True)
-class _Moment:
+class _Standing:
     """Between two rounds.
 
     Args:
@@ -124,13 +124,13 @@ def drive(given: Drive) -> Summary:
     run = _Run(scenario, folder, env, team, given.on_round, failures, given.heartbeat, truth, logged)
     labels = Labels.of(env, truth)
     keep_world(folder, scenario, team, infos, truth, labels)
-    moment = _begin(run, observations, infos, reset_seconds)
-    while moment.record.round < scenario.rounds and env.agents:
-        moment = _round(run, moment)
+    standing = _begin(run, observations, infos, reset_seconds)
+    while standing.record.round < scenario.rounds and env.agents:
+        standing = _round(run, standing)
     records = folder.records()
     references = find_references(scenario, env, team, truth, records[-1].best)
     scopes = scopes_in_use(records[-1], read_world(folder))
-    seen = None if truth is None else truth.late(moment.behind)
+    seen = None if truth is None else truth.late(standing.behind)
     summary = summarise(scenario, records, folder.timings(), seen, references, scopes, labels)
     folder.write_json("summary.json", summary)
     return summary
@@ -151,7 +151,7 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
     return observations, infos
 
 
-def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any], reset_seconds: float) -> _Moment:
+def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any], reset_seconds: float) -> _Standing:
     """Go to the last checkpoint that the log covers, or learn from what the reset brought."""
     env, team = run.env, run.team
     checkpoint = read_checkpoint(run.folder)
@@ -160,7 +160,7 @@ def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any],
         team.load_state_dict(checkpoint.team)
         record = msgspec.json.decode(run.logged[checkpoint.round], type=RoundRecord)
         behind = sum(number <= checkpoint.round for number in run.failures)
-        return _Moment(record, dict.fromkeys(env.agents), {}, _state_of(env), behind)
+        return _Standing(record, dict.fromkeys(env.agents), {}, _state_of(env), behind)
     began = time.perf_counter()
     team.begin(infos)
     team.refit()
@@ -168,23 +168,23 @@ def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any],
     record = record_reset(team, infos, run.truth)
     recorded = time.perf_counter()
     run.on_round(record, _log(run, record, Timing(0, 0.0, reset_seconds, learned - began, recorded - learned)))
-    return _Moment(record, observations, infos, _state_of(env), 0)
+    return _Standing(record, observations, infos, _state_of(env), 0)
 
 
-def _round(run: _Run, moment: _Moment) -> _Moment:
+def _round(run: _Run, standing: _Standing) -> _Standing:
     env, team = run.env, run.team
     links = _links(env)
     began = time.perf_counter()
-    actions = team.act(moment.observations, moment.infos)
+    actions = team.act(standing.observations, standing.infos)
     decided = time.perf_counter()
-    answer = _step(run, moment, actions)
+    answer = _step(run, standing, actions)
     measured = time.perf_counter()
     team.observe(answer.observations, answer.rewards, answer.terminations, answer.truncations, answer.infos)
     team.refit()
     learned = time.perf_counter()
-    behind = moment.behind + (answer.failure is not None)
+    behind = standing.behind + (answer.failure is not None)
     truth = None if run.truth is None else run.truth.late(behind)
-    record = record_round(moment.record, team, actions, answer.infos, links, truth)
+    record = record_round(standing.record, team, actions, answer.infos, links, truth)
     record = msgspec.structs.replace(record, failure=answer.failure)
     recorded = time.perf_counter()
     timing = Timing(record.round, decided - began, measured - decided, learned - measured, recorded - learned)
@@ -193,12 +193,12 @@ def _round(run: _Run, moment: _Moment) -> _Moment:
         write_checkpoint(run.folder, Checkpoint(record.round, team.state_dict(), state))
     run.on_round(record, was_logged)
     if answer.failure is not None:
-        return _Moment(record, dict.fromkeys(env.agents), {}, state, behind)
-    return _Moment(record, {agent: answer.observations[agent] for agent in env.agents}, answer.infos, state, behind)
+        return _Standing(record, dict.fromkeys(env.agents), {}, state, behind)
+    return _Standing(record, {agent: answer.observations[agent] for agent in env.agents}, answer.infos, state, behind)
 
 
-def _step(run: _Run, moment: _Moment, actions: Mapping[str, np.ndarray]) -> _Answer:
-    number = moment.record.round + 1
+def _step(run: _Run, standing: _Standing, actions: Mapping[str, np.ndarray]) -> _Answer:
+    number = standing.record.round + 1
     if (failure := run.failures.get(number)) is not None:
         return _Answer(failure=failure)
     run.heartbeat(number)
@@ -207,19 +207,19 @@ def _step(run: _Run, moment: _Moment, actions: Mapping[str, np.ndarray]) -> _Ans
     except (Exception, SystemExit) as error:
         if run.scenario.when_step_fails == "stop":
             raise
-        _put_back(run, moment)
+        _put_back(run, standing)
         return _Answer(failure=said(error))
     finally:
         run.heartbeat(None)
-    if moment.state is None:
+    if standing.state is None:
         run.steps.append(actions)
     return _Answer(observations, rewards, terminations, truncations, infos)
 
 
-def _put_back(run: _Run, moment: _Moment) -> None:
+def _put_back(run: _Run, standing: _Standing) -> None:
     """Bring a world that failed in the middle of a step to where it was before."""
-    if moment.state is not None:
-        run.env.unwrapped.set_state(moment.state)
+    if standing.state is not None:
+        run.env.unwrapped.set_state(standing.state)
         return
     reset(run.env, run.scenario.seed)
     for actions in run.steps:

@@ -39,15 +39,15 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     rng = np.random.default_rng(0)
     points = empty.domain.from_unit(rng.random((_N_DATA + _N_PLACES, empty.domain.n_dims)))
     X, places, y = points[:_N_DATA], points[_N_DATA:], rng.normal(size=_N_DATA)
-    prior = _moments(empty, places)
+    prior = _marginals(empty, places)
     belief = empty.update(X, y)
-    learned = _moments(belief, places)
+    learned = _marginals(belief, places)
     claim(empty.n_data == 0, "n_data of the belief without data, after update() made another", empty.n_data, 0)
-    claim_equal(_moments(empty, places), prior, "posterior() after update() made another belief", "the one before")
+    claim_equal(_marginals(empty, places), prior, "posterior() after update() made another belief", "the one before")
     claim(belief.n_data == _N_DATA, f"n_data after {_N_DATA} outcomes", belief.n_data, _N_DATA)
     _claim_no_larger(learned[1], prior[1], "data")
-    claim_equal(_moments(make().update(X, y), places), learned, "posterior() of another from the same data", "the same")
-    alone = np.array([_moments(belief, place[None]) for place in places])[:, :, 0].T
+    claim_equal(_marginals(make().update(X, y), places), learned, "posterior() of another from those data", "the same")
+    alone = np.array([_marginals(belief, place[None]) for place in places])[:, :, 0].T
     claim_close(alone, learned, "posterior() at a place that is asked alone", "that of the place among others")
     _check_order(empty, learned, X, y, places)
     _check_learning(belief, places[:1])
@@ -58,12 +58,12 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
         _check_state(belief, restore, places)
 
 
-def _moments(belief: Any, X: np.ndarray) -> np.ndarray:
+def _marginals(belief: Any, X: np.ndarray) -> np.ndarray:
     """Means and variances (2, m) at places, checked."""
-    moments = belief.posterior(X)
-    is_pair = isinstance(moments, tuple) and len(moments) == 2
-    claim(is_pair, "posterior()", moments, "a pair of mean and variance")
-    mean, var = (np.asarray(part, dtype=float) for part in moments)
+    marginals = belief.posterior(X)
+    is_pair = isinstance(marginals, tuple) and len(marginals) == 2
+    claim(is_pair, "posterior()", marginals, "a pair of mean and variance")
+    mean, var = (np.asarray(part, dtype=float) for part in marginals)
     wanted = (len(X),)
     claim(mean.shape == var.shape == wanted, "shapes of posterior()", (mean.shape, var.shape), f"{wanted} of both")
     are_finite = np.isfinite(mean).all() and np.isfinite(var).all()
@@ -81,18 +81,18 @@ def _claim_no_larger(after: np.ndarray, before: np.ndarray, why: str) -> None:
 def _check_order(empty: Any, learned: np.ndarray, X: np.ndarray, y: np.ndarray, places: np.ndarray) -> None:
     one_by_one = empty
     for row in range(len(X)):
-        before = _moments(one_by_one, places)
+        before = _marginals(one_by_one, places)
         one_by_one = one_by_one.update(X[row : row + 1], y[row : row + 1])
-        _claim_no_larger(_moments(one_by_one, places)[1], before[1], f"outcome {row + 1}")
-    claim_close(_moments(one_by_one, places), learned, "posterior() after data one by one", "that of all at once")
-    backwards = _moments(empty.update(X[::-1], y[::-1]), places)
+        _claim_no_larger(_marginals(one_by_one, places)[1], before[1], f"outcome {row + 1}")
+    claim_close(_marginals(one_by_one, places), learned, "posterior() after data one by one", "that of all at once")
+    backwards = _marginals(empty.update(X[::-1], y[::-1]), places)
     claim_close(backwards, learned, "posterior() after data in another order", "the same")
 
 
 def _check_learning(belief: Any, place: np.ndarray) -> None:
-    (mean,), (var,) = _moments(belief, place)
+    (mean,), (var,) = _marginals(belief, place)
     outcome = mean + 3.0 * np.sqrt(var) + 1e-3
-    (after,), (smaller,) = _moments(belief.update(place, np.array([outcome])), place)
+    (after,), (smaller,) = _marginals(belief.update(place, np.array([outcome])), place)
     nearer = abs(after - outcome) < abs(mean - outcome)
     claim(nearer, f"the mean where {outcome:.6g} was observed", f"{after:.6g}", f"one nearer to that than {mean:.6g}")
     claim(smaller < var, "the variance at a place after an outcome there", f"{smaller:.6g}", f"less than {var:.6g}")
@@ -113,11 +113,11 @@ def _check_refusals(belief: Any, X: np.ndarray, y: np.ndarray) -> None:
 
 
 def _check_pending(belief: Any, places: np.ndarray) -> None:
-    before = _moments(belief, places)
+    before = _marginals(belief, places)
     pending = belief.condition_on_pending(places[:2])
     unmoved = "posterior() after condition_on_pending() made another belief"
-    claim_equal(_moments(belief, places), before, unmoved, "the one before")
-    mean, var = _moments(pending, places)
+    claim_equal(_marginals(belief, places), before, unmoved, "the one before")
+    mean, var = _marginals(pending, places)
     claim_close(mean, before[0], "means given pending points", "those without")
     _claim_no_larger(var, before[1], "points are pending")
     claim((var[:2] < before[1][:2]).all(), "variances where points are pending", var[:2], f"less than {before[1][:2]}")
@@ -130,6 +130,7 @@ def _check_state(belief: Any, restore: Callable[[Any], Any], places: np.ndarray)
     claim(set(state) == {"json", "arrays"}, "state_dict()", sorted(state), "'json' and 'arrays'")
     arrays = {name: np.array(array) for name, array in state["arrays"].items()}
     restored = restore({"json": json.loads(json.dumps(state["json"])), "arrays": arrays})
-    claim_equal(_moments(restored, places), _moments(belief, places), "posterior() of a restored belief", "the same")
-    goes_on, would = (_moments(one.update(places[:1], np.array([0.5])), places) for one in (restored, belief))
+    same = _marginals(belief, places)
+    claim_equal(_marginals(restored, places), same, "posterior() of a restored belief", "the same")
+    goes_on, would = (_marginals(one.update(places[:1], np.array([0.5])), places) for one in (restored, belief))
     claim_equal(goes_on, would, "posterior() of a restored belief after another outcome", "that of the one saved")

@@ -142,7 +142,7 @@ def test_update_by_one_evaluation_against_starting_afresh(benchmark, t):
     belief.posterior(X[:1])
 
     def fresh():
-        return condition(belief.hyperparameters, belief.scopes, belief._on_data.data, is_tied=True)
+        return condition(belief.hyperparameters, belief.scopes, belief._on_data.data, is_coupled=True)
 
     fresh_s = seconds(fresh, number=1)
     benchmark(lambda: belief.update(X[t:], y[t:])._on_data)
@@ -155,7 +155,7 @@ def test_a_fit_with_a_time_axis_beside_one_without(benchmark, outcomes):
     settings = AdditiveGPSettings(time=TimeAxis())
     told = {"totals": still.totals} if outcomes == "total" else {"factors": still.factors}
     empty = AdditiveGP.create(settings, still.graph, still.domain, still.outcomes)
-    fading = empty.update(still.X, **told, moments=np.arange(100.0)).at(100.0)
+    fading = empty.update(still.X, **told, rounds=np.arange(100.0)).at(100.0)
     without_s = seconds(lambda: still.fit(stream(0, "fit")), number=1, repeat=3)
     benchmark.pedantic(lambda: fading.fit(stream(0, "fit")), rounds=3)
     benchmark.extra_info["this_over_one_without_time"] = benchmark.stats.stats.min / without_s

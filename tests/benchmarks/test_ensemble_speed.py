@@ -87,12 +87,12 @@ def test_one_more_evaluation_in_an_ensemble_of_6_variables(benchmark):
     settings = EnsembleSettings(lengthscales=(0.1, 0.3, 1.0), n_features=FEATURES)
     domain = Domain(np.zeros(6), np.ones(6))
     first, last = seen.take(slice(100)), seen.take(slice(100, None))
-    belief = Ensemble.learned(settings, graph, domain, first, tied=True, seed=0)
+    belief = Ensemble.learned(settings, graph, domain, first, coupled=True, seed=0)
 
     def all_at_once():
         return belief.parts[0].create(belief.hyper.parts[0], belief.parts[0].scopes, belief.parts[0].bases, observed)
 
-    observed = of_part(seen, domain, [0], tied=True)
+    observed = of_part(seen, domain, [0], coupled=True)
     anew_s = seconds(all_at_once, 1, 3)
     benchmark(lambda: belief.update(last.X, last.totals))
     benchmark.extra_info["all_data_at_once_over_this"] = anew_s / benchmark.stats.stats.min

@@ -177,7 +177,7 @@ def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviati
     np.testing.assert_allclose(sum(part[0] for part in parts), mean, rtol=1e-12, atol=1e-12 * scale)
     deviations = sum(np.sqrt(part[1]) for part in parts)
     assert (np.sqrt(var) <= deviations * (1.0 + 1e-9) + 1e-9 * scale).all()
-    if not belief.is_tied:
+    if not belief.is_coupled:
         np.testing.assert_allclose(sum(part[1] for part in parts), var, rtol=1e-9, atol=1e-9 * scale**2)
 
 
@@ -185,7 +185,7 @@ def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviati
 @given(**CASES)
 def test_evidence_equals_the_dense_log_density(**case):
     belief, dense, data, _, _ = case_of(**case)
-    if belief.is_tied:
+    if belief.is_coupled:
         jacobian = len(data[1]) * math.log(belief.hyperparameters.scales[0])
     else:
         jacobian = sum(math.log(belief.hyperparameters.scales[held[0]]) for held, _ in data[0])

@@ -102,7 +102,7 @@ def cheap(tmp_path_factory):
 def test_a_run_that_ends_at_any_call_that_writes_resumes_to_the_same_bytes(tmp_path, monkeypatch, cheap):
     """Every fsync (the data is there, its name is not yet), rename and deletion of the run is the last one in turn."""
     scenario, log = load("robots", CHEAP), (cheap / LOG).read_bytes()
-    moments = 0
+    rounds = 0
     for name in ("os.fsync", "pathlib.Path.replace", "pathlib.Path.unlink"):
         module, attribute = name.rsplit(".", 1)
         owner = os if module == "os" else __import__("pathlib").Path
@@ -123,7 +123,7 @@ def test_a_run_that_ends_at_any_call_that_writes_resumes_to_the_same_bytes(tmp_p
                 try:
                     run(scenario, folder)
                 except Killed:
-                    moments += 1
+                    rounds += 1
                 else:
                     break  # the run has fewer calls than this
             if (folder / "scenario.toml").is_file():
@@ -132,7 +132,7 @@ def test_a_run_that_ends_at_any_call_that_writes_resumes_to_the_same_bytes(tmp_p
                 shutil.rmtree(folder)
                 run(scenario, folder)
             assert (folder / LOG).read_bytes() == log
-    assert moments > 25
+    assert rounds > 25
 
 
 def test_a_last_line_torn_at_any_tenth_byte_is_measured_again(tmp_path, cheap):

@@ -145,9 +145,9 @@ def test_rounds_may_be_a_column():
     settings = {"kind": "additive", "time": {}}
     team, reference = (sb.Team(GRAPH, dict.fromkeys("xyz", (0.0, 1.0)), belief=settings, seed=1) for _ in range(2))
     when = np.arange(-5.0, 1.0)
-    reference.attach(X, F.sum(axis=1), moments=when)
-    team.attach({**dict(zip("xyz", X.T, strict=True)), "total": F.sum(axis=1), "day": when}, moments="day")
-    assert team.history.moments.tolist() == reference.history.moments.tolist() == when.tolist()
+    reference.attach(X, F.sum(axis=1), rounds=when)
+    team.attach({**dict(zip("xyz", X.T, strict=True)), "total": F.sum(axis=1), "day": when}, rounds="day")
+    assert team.history.rounds.tolist() == reference.history.rounds.tolist() == when.tolist()
 
 
 @pytest.mark.parametrize(

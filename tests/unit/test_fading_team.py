@@ -20,17 +20,17 @@ def team_of(**settings):
     return sb.Team(GRAPH, BOUNDS, **{"belief": FADING, "seed": 3, "initial": 4, "outcomes": "per-factor", **settings})
 
 
-def outcome_of(query, moment):
+def outcome_of(query, now):
     """Two bowls whose bottoms go round in a circle."""
     x, y, z = (query.point[name] for name in "xyz")
-    centre = 1.0 + np.sin(moment / 6.0)
+    centre = 1.0 + np.sin(now / 6.0)
     return {"f": -((x - centre) ** 2) - 0.5 * (y - 1.0) ** 2, "g": -((z - centre) ** 2) - 0.3 * (y - z) ** 2}
 
 
 def played(team, rounds, first=1):
-    for moment in range(first, first + rounds):
+    for now in range(first, first + rounds):
         query = team.ask()
-        outcome = outcome_of(query, moment)
+        outcome = outcome_of(query, now)
         team.tell(query, outcome if team.outcomes == "per-factor" else sum(outcome.values()))
     return team
 
@@ -38,7 +38,7 @@ def played(team, rounds, first=1):
 def test_outcomes_keep_the_round_in_which_they_were_asked_for():
     team = team_of()
     team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]])
-    team.attach([[1.0, 1.0, 1.0]], [[1.0, 2.0]], moments=[-7.0])
+    team.attach([[1.0, 1.0, 1.0]], [[1.0, 2.0]], rounds=[-7.0])
     first, second, third = (team.ask() for _ in range(3))
     team.tell(third, {"f": 0.0, "g": 0.0})
     team.tell(first, {"f": 0.0})
@@ -46,12 +46,12 @@ def test_outcomes_keep_the_round_in_which_they_were_asked_for():
     team.tell(later, {"f": 0.0, "g": 0.0})
     team.tell(first, {"g": 0.0})
     team.tell(second, failed=True)
-    assert team.history.moments.tolist() == [0.0, -7.0, 3.0, 1.0, 4.0, 2.0]
+    assert team.history.rounds.tolist() == [0.0, -7.0, 3.0, 1.0, 4.0, 2.0]
     belief = team.model.belief
     assert belief.now == 5.0
-    np.testing.assert_array_equal(belief.moments, team.history.moments)
-    with pytest.raises(ShapeError, match=r"moments: got shape \(2,\) for 1 points; wanted \(1,\)"):
-        team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]], moments=[0.0, 1.0])
+    np.testing.assert_array_equal(belief.rounds, team.history.rounds)
+    with pytest.raises(ShapeError, match=r"rounds: got shape \(2,\) for 1 points; wanted \(1,\)"):
+        team.attach([[0.0, 0.0, 0.0]], [[1.0, 2.0]], rounds=[0.0, 1.0])
 
 
 @pytest.mark.parametrize("acquisition", JOINT)
@@ -71,8 +71,8 @@ def test_a_restored_team_goes_on_to_the_bit(acquisition, outcomes):
         one.tell(waiting, outcome if outcomes == "per-factor" else sum(outcome.values()))
         played(one, 1, first=10)
     np.testing.assert_array_equal(team.history.X, again.history.X)
-    assert team.history.moments.tolist() == [1, 2, 3, 4, 5, 6, 8, 9, 7, 10]
-    np.testing.assert_array_equal(team.history.moments, again.history.moments)
+    assert team.history.rounds.tolist() == [1, 2, 3, 4, 5, 6, 8, 9, 7, 10]
+    np.testing.assert_array_equal(team.history.rounds, again.history.rounds)
     assert team.model.belief.has_time
 
 
@@ -82,11 +82,11 @@ def test_auto_follows_a_maximum_that_moves(outcomes):
 
     def late_loss(belief):
         team, loss = team_of(belief=belief, outcomes=outcomes), list[float]()
-        for moment in range(1, 60):
+        for now in range(1, 60):
             query = team.ask()
-            outcome = outcome_of(query, moment)
+            outcome = outcome_of(query, now)
             team.tell(query, outcome if outcomes == "per-factor" else sum(outcome.values()))
-            centre = 1.0 + np.sin(moment / 6.0)
+            centre = 1.0 + np.sin(now / 6.0)
             u = np.linspace(-1.0, 3.0, 81)
             y, z = np.meshgrid(u, u)
             best = (-0.5 * (y - 1.0) ** 2 - ((z - centre) ** 2) - 0.3 * (y - z) ** 2).max()
@@ -110,7 +110,7 @@ def test_what_is_out_is_believed_to_be_of_the_round_in_which_it_was_asked_for(ac
     assert belief.n_pending == 2
     told = np.zeros(2) if outcomes == "total" else np.zeros((2, 2))
     np.testing.assert_allclose(
-        belief.posterior(places)[1], belief.update(places, told, moments=[1.0, 2.0]).posterior(places)[1], rtol=1e-9
+        belief.posterior(places)[1], belief.update(places, told, rounds=[1.0, 2.0]).posterior(places)[1], rtol=1e-9
     )
 
 
@@ -151,8 +151,8 @@ def test_auto_asks_over_the_whole_box_once_nothing_is_known_any_more():
 def test_a_history_without_rounds_is_refused_by_a_belief_that_fades():
     team = played(team_of(), 5)
     situation = team._learner.situation(team._log, None)
-    blind = replace(situation, history=replace(situation.history, moments=None))
-    with pytest.raises(ShapeError, match=r"history: got no moments; wanted the rounds \(5,\)"):
+    blind = replace(situation, history=replace(situation.history, rounds=None))
+    with pytest.raises(ShapeError, match=r"history: got no rounds; wanted the rounds \(5,\)"):
         team.acquisition.learn(blind, team.belief_settings, None)
 
 
@@ -169,5 +169,5 @@ def test_users_who_walk_are_followed_through_the_environment():
         told = env.step(team.act(dict.fromkeys(env.agents), infos))
         team.observe(*told)
         infos = told[-1]
-    assert team.history.moments.tolist() == list(range(1, 15))
+    assert team.history.rounds.tolist() == list(range(1, 15))
     assert all(time.kernel == "matern12" for time in team.model.learned.hyperparameters.times)

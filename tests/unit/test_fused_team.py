@@ -108,7 +108,7 @@ def test_of_agents_apart_each_leads_itself_and_in_contact_the_first_name_leads()
     belief.learn({}, None)
     assert {agent.proposal.proposer for agent in belief.agents.values()} == {"a"}
     assert belief.n_data == 6
-    assert belief.spokesman == "a"
+    assert belief.representative == "a"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -194,7 +194,7 @@ def test_a_record_has_an_agents_own_outcomes_and_failures_keep_their_round():
     log = log.with_evaluations(row, nan[:, 0], nan, attached=False)
     assert (log.record("a").tolist(), log.record("b").tolist()) == ([False, True, False], [True])
     assert log.failures == 3
-    assert log.history.moments.tolist() == [1.0, 2.0, 2.0, 2.0]
+    assert log.history.rounds.tolist() == [1.0, 2.0, 2.0, 2.0]
     assert log.in_new_episode().round == 1
 
 

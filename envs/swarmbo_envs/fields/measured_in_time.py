@@ -37,14 +37,14 @@ class Stations:
         self._series: list[tuple[np.ndarray, np.ndarray]] = []
         for site in self.sites:
             own = table[(table[:, :2] == site).all(axis=1)]
-            moments, values = distinct(own[:, 2:3], own[:, 3])
-            order = np.argsort(moments[:, 0])
-            self._series.append((moments[order, 0], values[order]))
+            rounds, values = distinct(own[:, 2:3], own[:, 3])
+            order = np.argsort(rounds[:, 0])
+            self._series.append((rounds[order, 0], values[order]))
 
     def values(self, round_number: float) -> Float[np.ndarray, " n"]:
         """The value of every site in a round."""
         time = self._begin + round_number * self._step
-        return np.array([np.interp(time, moments, values) for moments, values in self._series])
+        return np.array([np.interp(time, rounds, values) for rounds, values in self._series])
 
     def surface(self, round_number: float) -> Surface:
         """The field of a round."""

@@ -55,7 +55,7 @@ class Ensemble:
         >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
         >>> X = np.linspace(0.0, 1.0, 12)[:, None]
         >>> seen = Dataset(X, np.sin(6.0 * X[:, 0]), np.full((12, 1), np.nan))
-        >>> belief = Ensemble.learned(EnsembleSettings(n_features=64), graph, domain, seen, tied=True, seed=0)
+        >>> belief = Ensemble.learned(EnsembleSettings(n_features=64), graph, domain, seen, coupled=True, seed=0)
         >>> belief.weights[0].shape, bool(abs(belief.posterior(X[:1])[0][0]) < 0.05)
         ((12,), True)
     """
@@ -75,7 +75,7 @@ class Ensemble:
         domain: Domain,
         data: Dataset,
         *,
-        tied: bool,
+        coupled: bool,
         seed: int,
         previous: EnsembleHyperparameters | None = None,
         last: "Ensemble | None" = None,
@@ -91,13 +91,13 @@ class Ensemble:
             graph: Scopes.
             domain: The box of joint points, in the order of ``graph.variables``.
             data: The history; it may be empty, or without outcomes.
-            tied: Whether members are of all factors in sum, as outcomes of the sum need it.
+            coupled: Whether members are of all factors in sum, as outcomes of the sum need it.
             seed: Of features.
             previous: Hyper-parameters of an ensemble of the same that knew less; None at first.
             last: Such an ensemble itself. It saves time, and changes no bit of the outcome.
         """
         k = len(graph.factors)
-        groups, scopes = [tuple(range(k))] if tied else [(i,) for i in range(k)], scopes_of(graph)
+        groups, scopes = [tuple(range(k))] if coupled else [(i,) for i in range(k)], scopes_of(graph)
         goes_on = last is not None and data.begins_with(last.data)
         parts = list[EnsemblePart]()
         for index, group in enumerate(groups):
@@ -105,21 +105,21 @@ class Ensemble:
             own = [scopes[i] for i in group]
             if hyper is None or _is_due(settings, hyper, data):
                 seeds = _seeds(settings, seed, group, len(data))
-                hyper = fit_part(settings, graph, domain, group, data, seeds, tied=tied)
+                hyper = fit_part(settings, graph, domain, group, data, seeds, coupled=coupled)
             if last is not None and goes_on and last.parts[index].hyper is hyper:
                 first, part = len(last.data), last.parts[index]
             else:
                 first = hyper.fitted_at
                 bases = bases_of(hyper.members, _seeds(settings, seed, group, first), settings.n_features)
                 part = EnsemblePart.create(
-                    hyper, own, bases, of_part(data.take(slice(first)), domain, group, tied=tied)
+                    hyper, own, bases, of_part(data.take(slice(first)), domain, group, coupled=coupled)
                 )
-            parts.append(part.updated(of_part(data.take(slice(first, None)), domain, group, tied=tied)))
+            parts.append(part.updated(of_part(data.take(slice(first, None)), domain, group, coupled=coupled)))
         hypers = EnsembleHyperparameters(tuple(part.hyper for part in parts))
         return cls(settings, graph, domain, hypers, tuple(parts), data)
 
     @property
-    def is_tied(self) -> bool:
+    def is_coupled(self) -> bool:
         """Whether members are of all factors in sum."""
         return len(self.parts[0].scopes) == len(self.graph.factors)
 
@@ -160,7 +160,9 @@ class Ensemble:
         n, k = self.domain.n_dims, len(self.graph.factors)
         *told, noise = checked_evaluations(X, y, totals, factors, noise_variance, n, k)
         new = Dataset(*told, noise_std=np.sqrt(noise))
-        parts = [part.updated(of_part(new, self.domain, part.hyper.factors, tied=self.is_tied)) for part in self.parts]
+        parts = [
+            part.updated(of_part(new, self.domain, part.hyper.factors, coupled=self.is_coupled)) for part in self.parts
+        ]
         return replace(self, parts=tuple(parts), data=self.data.then(new))
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
@@ -182,8 +184,8 @@ class Ensemble:
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the sum over all members at joint points (m, n), physical."""
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
-        moments = [part.moments(U, self.settings.floor) for part in self.parts]
-        return np.sum([mean for mean, _ in moments], axis=0), np.sum([var for _, var in moments], axis=0)
+        marginals = [part.marginals(U, self.settings.floor) for part in self.parts]
+        return np.sum([mean for mean, _ in marginals], axis=0), np.sum([var for _, var in marginals], axis=0)
 
     def factor_means(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "k m"]:
         """Mean of each factor at joint points (m, n) of the unit cube, physical."""
@@ -227,8 +229,8 @@ class Ensemble:
         Args:
             chosen: A member of each part.
         """
-        totals = self.data.totals if self.is_tied else None
-        outcomes = "total" if self.is_tied else "per-factor"
+        totals = self.data.totals if self.is_coupled else None
+        outcomes = "total" if self.is_coupled else "per-factor"
         return AdditiveGP.from_hyperparameters(
             AdditiveGPSettings(),
             self.graph,

@@ -9,9 +9,9 @@ from swarmbo.data import Dataset
 from swarmbo.spaces import Domain
 
 
-def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, tied: bool) -> Observations:
+def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, coupled: bool) -> Observations:
     """What was observed of some factors, told by their place among these; totals only where they tie all."""
-    totals = data.totals if tied else np.full(len(data), np.nan)
+    totals = data.totals if coupled else np.full(len(data), np.nan)
     own, variance = list(factors), data.known_noise**2
     noise = variance[:, [0, *(1 + i for i in own)]]
     return Observations.of(domain.to_unit(data.X), totals, data.factors[:, own], noise)

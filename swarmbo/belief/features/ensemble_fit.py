@@ -33,7 +33,7 @@ def fit_part(
     data: Dataset,
     seeds: Sequence[Sequence[int]],
     *,
-    tied: bool,
+    coupled: bool,
 ) -> PartHyperparameters:
     """The members of one part, fitted to nothing but what was observed of it.
 
@@ -44,12 +44,12 @@ def fit_part(
         factors: Indices of the part's factors.
         data: All evaluations.
         seeds: Of the features, for each member and factor.
-        tied: Whether totals count.
+        coupled: Whether totals count.
     """
-    k, observed = len(factors), of_part(data, domain, factors, tied=tied)
+    k, observed = len(factors), of_part(data, domain, factors, coupled=coupled)
     place = {variable: index for index, variable in enumerate(graph.variables)}
     scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
-    totals, told = data.totals if tied else np.full(len(data), np.nan), data.factors[:, list(factors)]
+    totals, told = data.totals if coupled else np.full(len(data), np.nan), data.factors[:, list(factors)]
     noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
     offsets, scales, is_shown = units(totals, told)
     shapes = _fitted_shapes(settings, graph, domain, factors, Dataset(data.X, totals, told, noise_std=noise))

@@ -84,12 +84,12 @@ class EnsemblePart:
         odds = np.exp(evidence - evidence.max())
         return floor + (1.0 - floor * len(odds)) * odds / odds.sum()
 
-    def moments(
+    def marginals(
         self, U: Float[np.ndarray, "m n"], floor: float
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the sum of the part's factors, over all members; physical."""
         Phi = feature_rows(self.bases, self.scopes, U, np.full(len(U), TOTAL))
-        mean, var = self.models.moments(Phi)
+        mean, var = self.models.marginals(Phi)
         mean = self._constants().sum(axis=1)[:, None] + self.hyper.scale * mean
         w = self.weights(floor)
         mixed = w @ mean

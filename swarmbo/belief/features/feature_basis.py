@@ -57,7 +57,7 @@ class FeatureBasis:
             lengthscales: One per coordinate, > 0, in shares of the sides of the unit cube.
             outputscale: Prior variance > 0.
             n_features: Sines and cosines together, an even number from 2 to 65,536.
-            time: Kernel over time and its lengthscale, where points have a moment as a last coordinate. The kernel of
+            time: Kernel over time and its lengthscale, where points have a round as a last coordinate. The kernel of
                 the sums is the product of both, whose spectral density is a product too.
 
         Raises:

@@ -68,7 +68,7 @@ class FeatureModels:
     Example:
         >>> rows, y = np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[2.0, 1.0]])
         >>> models = FeatureModels.given(rows, y, np.array([1.0]))
-        >>> mean, var = models.moments(np.array([[[1.0, 0.0]]]))
+        >>> mean, var = models.marginals(np.array([[[1.0, 0.0]]]))
         >>> mean.round(6).tolist(), var.round(6).tolist()
         ([[1.0]], [[0.5]])
     """
@@ -172,7 +172,7 @@ class FeatureModels:
             L[:, i, : i + 1] = self.store.packed[:, start:end]
         return L
 
-    def moments(self, Phi: Float[np.ndarray, "M m p"]) -> tuple[Float[np.ndarray, "M m"], Float[np.ndarray, "M m"]]:
+    def marginals(self, Phi: Float[np.ndarray, "M m p"]) -> tuple[Float[np.ndarray, "M m"], Float[np.ndarray, "M m"]]:
         """Mean and variance of w·phi at the features of m points, without noise."""
         n = self.n_rows + self.n_pending
         mean, var = np.zeros(Phi.shape[:2]), np.einsum("amp,amp->am", Phi, Phi)

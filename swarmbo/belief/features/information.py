@@ -108,7 +108,7 @@ def information_of(
     y: Float[np.ndarray, " n"],
     noise: Float[np.ndarray, " n"] | None = None,
 ) -> Information:
-    """The information of physical outcomes y at physical points X, moments last, about weights of a basis.
+    """The information of physical outcomes y at physical points X, rounds last, about weights of a basis.
 
     Args:
         basis: Whose weights.

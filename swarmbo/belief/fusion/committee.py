@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.fusion.experts import robust_committee
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.spatial import FieldGP
-from swarmbo.belief.views import JointMoments
+from swarmbo.belief.views import PosteriorCache
 
 _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
 @dataclass(frozen=True, eq=False)
-class CommitteeMoments:
-    """Moments of a committee at m points: its means and variances, and the correlations of one expert.
+class CommitteePosterior:
+    """Marginals of a committee at m points: its means and variances, and the correlations of one expert.
 
     Args:
         mean: Means (m,), in the unit of the outcome.
@@ -27,7 +27,7 @@ class CommitteeMoments:
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
-    expert: JointMoments
+    expert: PosteriorCache
     factor: Float[np.ndarray, " m"]
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
@@ -76,7 +76,7 @@ class CommitteeGP(FieldGP):
         """
         return self.posterior(X)[0]
 
-    def posterior_cache(self, X: ArrayLike) -> CommitteeMoments:
+    def posterior_cache(self, X: ArrayLike) -> CommitteePosterior:
         """The posterior at fixed physical points (m, d), from which covariances between subsets are cheap.
 
         Raises:
@@ -88,7 +88,7 @@ class CommitteeGP(FieldGP):
         mean, var = robust_committee(means, variances, h.offset + h.scale * h.mean, self.prior_variance)
         expert, least = self.foreseen.posterior_cache(points), _SMALLEST * self.prior_variance
         var = var * np.clip(expert.var / np.maximum(self.own.posterior(points)[1], least), 0.0, 1.0)
-        return CommitteeMoments(mean, var, expert, np.sqrt(var / np.maximum(expert.var, least)))
+        return CommitteePosterior(mean, var, expert, np.sqrt(var / np.maximum(expert.var, least)))
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "CommitteeGP":
         """A belief whose variance knows of measurements to come, and whose mean does not move.

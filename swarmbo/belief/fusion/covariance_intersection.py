@@ -152,10 +152,10 @@ def _is_same(first: Information, second: Information) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _importance(proposal: Proposal, n_dims: int, moment: float | None) -> Float[np.ndarray, "p p"]:
-    """Mean of φφᵀ over the domain, with a time axis at a moment."""
+def _importance(proposal: Proposal, n_dims: int, now: float | None) -> Float[np.ndarray, "p p"]:
+    """Mean of φφᵀ over the domain, with a time axis in a round."""
     places = sobol(_PLACES, n_dims, None)
-    if moment is not None:
-        places = np.column_stack([places, np.full(_PLACES, moment)])
+    if now is not None:
+        places = np.column_stack([places, np.full(_PLACES, now)])
     Phi = proposal.basis.features(places)
     return Phi.T @ Phi / _PLACES

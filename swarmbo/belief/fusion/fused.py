@@ -46,7 +46,7 @@ _AGENTS: dict[FusionMethod, type[FusingAgent]] = {
 class FusedBelief:
     """Agents that fuse beliefs, seen from outside: who measured what, when they talk, and what each believes.
 
-    Asked as one belief it answers with that of its spokesman, the first agent among those that know of most readings.
+    Asked as one belief it answers with that of its representative: the first agent of those that know of most readings.
 
     An agent fits hyper-parameters to all raw readings that it has, and proposes them, when it has more of them by a
     factor than the present proposal was fitted to, and has waited in vain for another's on as many occasions as it
@@ -135,7 +135,7 @@ class FusedBelief:
 
         Args:
             agent: Whose they are from now on.
-            X: Points (n, d), physical, of the present moment; with a time axis also (n, d + 1), the round of each last.
+            X: Points (n, d), physical, of the present round; with a time axis also (n, d + 1), the round of each last.
             y: Outcomes (n,), physical.
             noise_variance: As of ``ExactGP.update``.
 
@@ -188,18 +188,18 @@ class FusedBelief:
         """Whether readings fade."""
         return self.settings.prior.time is not None
 
-    def at(self, moment: float) -> "FusedBelief":
-        """The same agents asked at another moment: that of new readings and of predictions.
+    def at(self, now: float) -> "FusedBelief":
+        """The same agents asked at another round: that of new readings and of predictions.
 
         Args:
-            moment: In rounds.
+            now: The round.
         """
         other = copy(self)
-        other.now = float(moment)
+        other.now = float(now)
         return other
 
     @property
-    def spokesman(self) -> str:
+    def representative(self) -> str:
         """The first agent among those that know of most readings."""
         known = {name: round(sum(agent.reached.values()), 6) for name, agent in self.agents.items()}
         return max(known, key=lambda name: known[name])  # the first of equals
@@ -214,35 +214,35 @@ class FusedBelief:
             if key not in made:
                 made[key] = agent.belief.at(self.now)
             by_agent[name] = made[key]
-        return Views(by_agent, self.spokesman)
+        return Views(by_agent, self.representative)
 
     @property
     def n_data(self) -> int:
-        """Number of readings that the spokesman knows of."""
-        return self.agents[self.spokesman].belief.n_data
+        """Number of readings that the representative knows of."""
+        return self.agents[self.representative].belief.n_data
 
     @property
     def places(self) -> Float[np.ndarray, "n d"]:
-        """Where the spokesman itself has measured (n, d), physical."""
-        return self.agents[self.spokesman].X[:, : self.domain.n_dims]
+        """Where the representative itself has measured (n, d), physical."""
+        return self.agents[self.representative].X[:, : self.domain.n_dims]
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The spokesman's."""
-        return self.agents[self.spokesman].proposal.hyperparameters
+        """The representative's."""
+        return self.agents[self.representative].proposal.hyperparameters
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit, as the spokesman has it."""
-        return self.agents[self.spokesman].belief.noise_variance
+        """Variance of the measurement noise, in the square of the outcome's unit, as the representative has it."""
+        return self.agents[self.representative].belief.noise_variance
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Means and variances at physical points, as the spokesman has them."""
-        return self.agents[self.spokesman].belief.at(self.now).posterior(X)
+        """Means and variances at physical points, as the representative has them."""
+        return self.agents[self.representative].belief.at(self.now).posterior(X)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means at physical points, as the spokesman has them."""
-        return self.agents[self.spokesman].belief.at(self.now).posterior_mean(X)
+        """Means at physical points, as the representative has them."""
+        return self.agents[self.representative].belief.at(self.now).posterior_mean(X)
 
     def state_dict(self) -> dict[str, Any]:
         """All of the agents, as ``{"json": plain data, "arrays": {name: array}}``."""

@@ -62,7 +62,7 @@ class FusingAgent(ABC):
 
     @property
     def n_columns(self) -> int:
-        """Coordinates of a reading: those of the domain, and its moment where the belief has a time axis."""
+        """Coordinates of a reading: those of the domain, and its round where the belief has a time axis."""
         return self.domain.n_dims + (self.proposal.hyperparameters.time is not None)
 
     @property

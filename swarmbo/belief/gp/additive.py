@@ -20,7 +20,7 @@ from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, n
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
-from swarmbo.belief.gp.data import checked_evaluations, checked_moments, checked_points
+from swarmbo.belief.gp.data import checked_evaluations, checked_points, checked_rounds
 from swarmbo.belief.gp.engine import Outcomes
 from swarmbo.belief.gp.fit import fit_additive, prior_hyperparameters, units
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
@@ -128,7 +128,7 @@ class AdditiveGP(AdditivePosterior):
         totals: ArrayLike | None = None,
         factors: ArrayLike | None = None,
         noise_variance: ArrayLike | float | None = None,
-        moments: ArrayLike | float | None = None,
+        rounds: ArrayLike | float | None = None,
         outcomes: Outcomes = "total",
     ) -> "AdditiveGP":
         """Rebuild a belief from a record, without a fit.
@@ -142,14 +142,14 @@ class AdditiveGP(AdditivePosterior):
             totals: As in ``update``.
             factors: As in ``update``.
             noise_variance: As in ``update``.
-            moments: As in ``update``. The belief is of round 0 until it is asked ``at`` another.
+            rounds: As in ``update``. The belief is of round 0 until it is asked ``at`` another.
             outcomes: As in ``create``.
 
         Raises:
             ShapeError: If the shapes do not fit.
         """
         belief = cls.create(settings, graph, domain, outcomes).with_hyperparameters(hyperparameters)
-        belief = belief.update(X, totals=totals, factors=factors, noise_variance=noise_variance, moments=moments)
+        belief = belief.update(X, totals=totals, factors=factors, noise_variance=noise_variance, rounds=rounds)
         return belief._with(fitted_at=belief.n_data)
 
     def with_hyperparameters(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
@@ -178,7 +178,7 @@ class AdditiveGP(AdditivePosterior):
         totals: ArrayLike | None = None,
         factors: ArrayLike | None = None,
         noise_variance: ArrayLike | float | None = None,
-        moments: ArrayLike | float | None = None,
+        rounds: ArrayLike | float | None = None,
     ) -> "AdditiveGP":
         """Learn outcomes; hyper-parameters stay, points pending are forgotten.
 
@@ -193,7 +193,7 @@ class AdditiveGP(AdditivePosterior):
                 the place of the fitted one. One for all, one for each point's outcomes (n,), one for each outcome of a
                 factor (n, k), or (n, 1 + k) with the totals' first. NaN, and by default: the fitted one. A standard
                 deviation below 1e-4 of the scale of outcomes counts as that.
-            moments: The round of each evaluation (n,), or one for all; by default the present one. It matters only
+            rounds: The round of each evaluation (n,), or one for all; by default the present one. It matters only
                 where outcomes fade.
 
         Returns:
@@ -205,7 +205,7 @@ class AdditiveGP(AdditivePosterior):
         points, new_totals, new_factors, noise = checked_evaluations(
             X, y, totals, factors, noise_variance, self.domain.n_dims, len(self.graph.factors)
         )
-        rounds = checked_moments(self.now if moments is None else moments, len(points))
+        rounds = checked_rounds(self.now if rounds is None else rounds, len(points))
         if not len(points):
             return self
         updated = self._told(points, new_totals, new_factors, noise, rounds)
@@ -219,7 +219,7 @@ class AdditiveGP(AdditivePosterior):
         return self.with_hyperparameters(hyper)
 
     def condition_on_pending(
-        self, X: ArrayLike, moments: ArrayLike | float | None = None, awaited: ArrayLike | None = None
+        self, X: ArrayLike, rounds: ArrayLike | float | None = None, awaited: ArrayLike | None = None
     ) -> "AdditiveGP":
         """A belief whose variance knows of evaluations to come, and whose mean does not move.
 
@@ -227,7 +227,7 @@ class AdditiveGP(AdditivePosterior):
 
         Args:
             X: Points (p, n), physical, added to those pending already.
-            moments: The round of each (p,), or one for all; by default the present one. A point that was asked for long
+            rounds: The round of each (p,), or one for all; by default the present one. A point that was asked for long
                 ago will tell less of the present.
             awaited: Of which factors (p, k) each will bring the outcome, where some are known already. By default of
                 all of them: as a total or one by one, as ``outcomes`` says.
@@ -236,7 +236,7 @@ class AdditiveGP(AdditivePosterior):
             ShapeError: If a shape does not fit, or a value is not finite.
         """
         points, k = checked_points(X, self.domain.n_dims), len(self.graph.factors)
-        rounds = checked_moments(self.now if moments is None else moments, len(points))
+        rounds = checked_rounds(self.now if rounds is None else rounds, len(points))
         to_come = np.ones((len(points), k), dtype=bool) if awaited is None else np.array(awaited, dtype=bool)
         if to_come.shape != (len(points), k):
             raise ShapeError(f"awaited: got shape {to_come.shape}; wanted {(len(points), k)}, one column a factor")

@@ -110,10 +110,10 @@ def no_data(
         "totals": np.zeros(0),
         "factors": np.zeros((0, k)),
         "noise": np.zeros((0, 1 + k)),
-        "moments": np.zeros(0),
+        "rounds": np.zeros(0),
         "now": 0.0,
         "pending": np.zeros((0, n)),
-        "pending_moments": np.zeros(0),
+        "pending_rounds": np.zeros(0),
         "awaited": np.zeros((0, k), dtype=bool),
         "fitted_at": 0,
     }

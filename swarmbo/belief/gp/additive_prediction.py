@@ -16,7 +16,7 @@ from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.grid_posterior import GridPosterior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.local_posterior import Moments, StackPosterior
+from swarmbo.belief.gp.local_posterior import Marginals, StackPosterior
 from swarmbo.belief.gp.path_sample import PathSample, draw_posterior
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
@@ -83,7 +83,7 @@ class AdditivePosterior(ChannelGP):
             self._prepared[stack.factors] = StackPosterior(self._conditioned, index)
         return self._prepared[stack.factors]
 
-    def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Moments:
+    def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
         """Posterior of each factor at points of its own.
 
         Args:
@@ -95,7 +95,7 @@ class AdditivePosterior(ChannelGP):
             Mean and variance in the unit of the outcomes and its square. For a factor they do not depend, to the bit,
             on which others are in the stack.
         """
-        return self._stack(stack).moments(U, gradient=gradient)
+        return self._stack(stack).marginals(U, gradient=gradient)
 
     def local_mean(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """The mean of ``local`` (g, m), to the bit, without the cost of a variance."""
@@ -108,7 +108,7 @@ class AdditivePosterior(ChannelGP):
         reference: Float[np.ndarray, " n"],
         *,
         gradient: bool = False,
-    ) -> Moments:
+    ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference), for a joint reference point (n,) of the unit cube."""
         return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient)
 
@@ -145,8 +145,8 @@ class AdditivePosterior(ChannelGP):
         columns = stack.columns[0]
         points = checked_points(X, stack.size)
         U = (points - self.domain.low[columns]) / (self.domain.high - self.domain.low)[columns]
-        moments = self.local(stack, U[None])
-        return moments.mean[0], moments.var[0]
+        marginals = self.local(stack, U[None])
+        return marginals.mean[0], marginals.var[0]
 
     def sample(
         self, rngs: Mapping[str, np.random.Generator], noise_rng: np.random.Generator, n_features: int = 512

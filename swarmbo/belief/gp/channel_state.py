@@ -10,7 +10,7 @@ from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.factorised import Factorised
 from swarmbo.belief.gp.state import read_state, write_state
 
-_DATA = ("points", "totals", "factors", "noise", "moments", "pending", "pending_moments")
+_DATA = ("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds")
 
 B = TypeVar("B", bound=ChannelGP)
 
@@ -29,7 +29,7 @@ def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, 
         **plain,
         "hyperparameters": hyperparameters,
         "now": belief.now,
-        "is_tied": on_data.is_tied,
+        "is_coupled": on_data.is_coupled,
         "jitters": [part.jitter for part in on_data.parts],
         "jitters_pending": None if given is None else [part.jitter for part in given.parts],
     }
@@ -54,10 +54,10 @@ def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], 
     plain, arrays = read_state(state, _DATA)
     awaited = np.array(state["arrays"]["awaited"], dtype=bool)
     belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]
-    data, is_tied = belief.observations, bool(plain["is_tied"])
-    hyper = belief.channels.in_one_unit() if is_tied else belief.channels
+    data, is_coupled = belief.observations, bool(plain["is_coupled"])
+    hyper = belief.channels.in_one_unit() if is_coupled else belief.channels
     known, waiting = list[Factorised](), list[Factorised]()
-    own = [data] if is_tied else data.by_factor(len(belief.scopes))
+    own = [data] if is_coupled else data.by_factor(len(belief.scopes))
     for i, (jitter, outcomes) in enumerate(zip(plain["jitters"], own, strict=True)):
         residual = outcomes.residuals(hyper)
         L, inverse, r = np.array(state["arrays"][f"L_{i}"], dtype=float, order="F"), None, len(residual)
@@ -67,11 +67,11 @@ def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], 
         known.append(Factorised.restored(np.asfortranarray(L[:r, :r]), first, residual, float(jitter)))
         if plain["jitters_pending"] is not None:
             waiting.append(known[-1].awaiting(L, inverse, float(plain["jitters_pending"][i])))
-    base = Conditioned(hyper, belief.scopes, data, is_tied, tuple(known), belief.now)
+    base = Conditioned(hyper, belief.scopes, data, is_coupled, tuple(known), belief.now)
     return belief._with(base=base, given=_with_pending(base, belief, waiting))  # pyright: ignore[reportPrivateUsage]
 
 
 def _with_pending(base: Conditioned, belief: ChannelGP, parts: Sequence[Factorised]) -> Conditioned | None:
     if not parts:
         return None
-    return Conditioned(base.hyper, base.scopes, base.data.then(belief.ahead), base.is_tied, tuple(parts), base.now)
+    return Conditioned(base.hyper, base.scopes, base.data.then(belief.ahead), base.is_coupled, tuple(parts), base.now)

@@ -21,10 +21,10 @@ class Conditioned:
     """A posterior, ready for use latent by latent; in the standardised unit of each.
 
     Args:
-        hyper: Hyper-parameters; all in one unit if latents are tied.
+        hyper: Hyper-parameters; all in one unit if latents are coupled.
         scopes: Columns of U that each latent reads.
         data: The observations, those pending last.
-        is_tied: Whether all latents share one covariance matrix.
+        is_coupled: Whether all latents share one covariance matrix.
         parts: That one, factorised, or one for each latent.
         now: The round that it tells of; of no account where nothing fades.
         kept: The inverses of the parts (k, T, T) in one array, where they are of one size and were made together.
@@ -33,7 +33,7 @@ class Conditioned:
     hyper: AdditiveHyperparameters
     scopes: Sequence[Sequence[int]]
     data: Observations
-    is_tied: bool
+    is_coupled: bool
     parts: tuple[Factorised, ...]
     now: float = 0.0
     kept: Float[np.ndarray, "k T T"] | None = None
@@ -41,7 +41,7 @@ class Conditioned:
     @cached_property
     def points(self) -> tuple[Float[np.ndarray, "T _a"], ...]:
         """For each latent the observed points (T, a) that it reads, padded to a common T."""
-        if self.is_tied:
+        if self.is_coupled:
             return tuple(self.data.at(scope) for scope in self.scopes)
         own = [data.at(scope) for data, scope in zip(self.part_data, self.scopes, strict=True)]
         return tuple(np.concatenate([U, np.zeros((self._width - len(U), U.shape[1]))]) for U in own)
@@ -49,7 +49,7 @@ class Conditioned:
     @cached_property
     def seen(self) -> Bool[np.ndarray, "k T"]:
         """Whether an observation holds the latent (k, T); never for padding."""
-        if self.is_tied:
+        if self.is_coupled:
             return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
         return np.arange(self._width) < np.array([len(part.alpha) for part in self.parts])[:, None]
 
@@ -61,7 +61,7 @@ class Conditioned:
     @cached_property
     def inverse(self) -> Float[np.ndarray, "_ T T"]:
         """L⁻¹ of each part (1 or k, T, T), zero in padding."""
-        if self.is_tied:
+        if self.is_coupled:
             return self.parts[0].inverse[None]
         if self.kept is not None:
             return self.kept
@@ -83,9 +83,9 @@ class Conditioned:
         """The largest share of its diagonal that had to be added to an entry of a covariance matrix."""
         return max(part.jitter for part in self.parts)
 
-    def at(self, moment: float) -> "Conditioned":
+    def at(self, now: float) -> "Conditioned":
         """The same posterior, telling of another round."""
-        return self if moment == self.now else replace(self, now=moment)
+        return self if now == self.now else replace(self, now=now)
 
     def fading(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
         """What is left at ``now`` of what some factors were when each observation was made: 1 is all, 0 in padding.
@@ -94,19 +94,19 @@ class Conditioned:
         """
         left, data = np.zeros((len(factors), self.seen.shape[1])), self.part_data
         for row, factor in zip(left, factors, strict=True):
-            moments = data[0 if self.is_tied else factor].moment
-            row[: len(moments)] = self.hyper.times[factor].between(moments, np.array(self.now))
+            rounds = data[0 if self.is_coupled else factor].rounds
+            row[: len(rounds)] = self.hyper.times[factor].between(rounds, np.array(self.now))
         return left
 
     @cached_property
     def part_data(self) -> list[Observations]:
         """The observations of each part."""
-        return [self.data] if self.is_tied else self.data.by_factor(len(self.scopes))
+        return [self.data] if self.is_coupled else self.data.by_factor(len(self.scopes))
 
     def spread(self, alphas: Sequence[Float[np.ndarray, " _r"]]) -> Float[np.ndarray, "k T"]:
         """Weights of each part's observations as weights of each factor's."""
         out = np.zeros(self.seen.shape)
-        if self.is_tied:
+        if self.is_coupled:
             return np.where(self.seen, alphas[0], 0.0)
         for row, alpha in zip(out, alphas, strict=True):
             row[: len(alpha)] = alpha
@@ -117,7 +117,7 @@ class Conditioned:
         if not len(new):
             return self
         is_pending = bool(np.isnan(new.outcome).any())
-        ahead = [new] if self.is_tied else new.by_factor(len(self.scopes))
+        ahead = [new] if self.is_coupled else new.by_factor(len(self.scopes))
         parts = [
             part.extended(
                 self.covariance(index, more, old),
@@ -132,7 +132,7 @@ class Conditioned:
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
     ) -> Float[np.ndarray, "_r _s"]:
         """Prior covariances between outcomes of one part, standardised."""
-        return _covariance(self.hyper, self.scopes, None if self.is_tied else part, one, other, noisy=noisy)
+        return _covariance(self.hyper, self.scopes, None if self.is_coupled else part, one, other, noisy=noisy)
 
 
 def condition(
@@ -140,7 +140,7 @@ def condition(
     scopes: Sequence[Sequence[int]],
     data: Observations,
     *,
-    is_tied: bool,
+    is_coupled: bool,
     now: float = 0.0,
     keeps_inverse: bool = True,
 ) -> Conditioned:
@@ -150,18 +150,18 @@ def condition(
         hyper: Hyper-parameters.
         scopes: Columns of U that each latent reads.
         data: Observations, all known.
-        is_tied: Whether to keep all in one matrix; needed as soon as there is one total.
+        is_coupled: Whether to keep all in one matrix; needed as soon as there is one total.
         now: The round that it tells of.
         keeps_inverse: Whether inverses of the factors are kept up to date: quick where single latents are asked at a
             few points again and again, of no use where a channel is asked at many at once.
     """
-    if is_tied:
+    if is_coupled:
         hyper = hyper.in_one_unit()
         chosen: list[tuple[int | None, Observations]] = [(None, data)]
     else:
         chosen = list(enumerate(data.by_factor(len(scopes))))
     kept, (size, *others) = None, [len(own) for _, own in chosen]
-    if keeps_inverse and not is_tied and all(other == size for other in others):
+    if keeps_inverse and not is_coupled and all(other == size for other in others):
         kept = np.empty((len(chosen), size, size))
     parts = tuple(
         Factorised.of(
@@ -172,7 +172,7 @@ def condition(
         )
         for place, (factor, own) in enumerate(chosen)
     )
-    return Conditioned(hyper, scopes, data, is_tied, parts, now, kept)
+    return Conditioned(hyper, scopes, data, is_coupled, parts, now, kept)
 
 
 def _covariance(

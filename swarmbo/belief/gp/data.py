@@ -106,23 +106,23 @@ def checked_noise(
     return given if given.shape[1] == 1 + k else np.column_stack([np.full(n, np.nan), given])
 
 
-def checked_moments(moments: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
+def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
     """A copy of rounds as floats, one a point.
 
     Args:
-        moments: One for all points, or one each.
+        rounds: One for all points, or one each.
         n_points: Number of points.
 
     Raises:
         ShapeError: If there is not one a point, or one is not finite; it names the row.
     """
-    rounds = np.array(moments, dtype=float)
+    rounds = np.array(rounds, dtype=float)
     if rounds.shape not in ((), (n_points,)):
-        raise ShapeError(f"moments: got shape {rounds.shape} for {n_points} points; wanted ({n_points},)")
+        raise ShapeError(f"rounds: got shape {rounds.shape} for {n_points} points; wanted ({n_points},)")
     rounds = np.full(n_points, rounds)
     if not (finite := np.isfinite(rounds)).all():
         row = int(np.argmin(finite))
-        raise ShapeError(f"moments[{row}]: got {rounds[row]}; wanted a finite number of rounds")
+        raise ShapeError(f"rounds[{row}]: got {rounds[row]}; wanted a finite number of rounds")
     return rounds
 
 

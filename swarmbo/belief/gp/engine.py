@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.conditioning import Conditioned, condition
-from swarmbo.belief.gp.data import checked_moments
+from swarmbo.belief.gp.data import checked_rounds
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.gp.observations import TOTAL, Observations
@@ -41,9 +41,9 @@ class ChannelGP(SpatialGP):
         totals: Their outcomes in sum (t,); NaN where not observed.
         factors: Their outcomes by factor (t, k); NaN where not observed.
         noise: Noise variances (t, 1 + k) that were told, the total's first, physical; NaN: the fitted one.
-        moments: The round of each evaluation (t,); of no account where nothing fades.
+        rounds: The round of each evaluation (t,); of no account where nothing fades.
         pending: Points (p, n) conditioned on without an outcome.
-        pending_moments: The round of each (p,).
+        pending_rounds: The round of each (p,).
         awaited: Of which factors (p, k) their outcomes are to come; those of all as ``outcomes`` says.
         outcomes: What points pending are taken to bring where all factors are awaited: the total, or each factor's.
         base: The posterior of the first data, which further ones extend; None: of no data.
@@ -57,17 +57,17 @@ class ChannelGP(SpatialGP):
     totals: Float[np.ndarray, " t"]
     factors: Float[np.ndarray, "t k"]
     noise: Float[np.ndarray, "t c"]
-    moments: Float[np.ndarray, " t"]
+    rounds: Float[np.ndarray, " t"]
     pending: Float[np.ndarray, "p n"]
-    pending_moments: Float[np.ndarray, " p"]
+    pending_rounds: Float[np.ndarray, " p"]
     awaited: Bool[np.ndarray, "p k"]
     outcomes: Outcomes
     base: Conditioned | None = None
     given: Conditioned | None = None
 
     def __post_init__(self) -> None:
-        data = (self.points, self.totals, self.factors, self.noise, self.moments)
-        for array in (*data, self.pending, self.pending_moments, self.awaited):
+        data = (self.points, self.totals, self.factors, self.noise, self.rounds)
+        for array in (*data, self.pending, self.pending_rounds, self.awaited):
             array.flags.writeable = False
 
     @property
@@ -100,7 +100,7 @@ class ChannelGP(SpatialGP):
         return len(self.pending)
 
     @property
-    def is_tied(self) -> bool:
+    def is_coupled(self) -> bool:
         """Whether any total ties the latents together."""
         return self._has_totals or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
@@ -116,21 +116,21 @@ class ChannelGP(SpatialGP):
     @cached_property
     def observations(self) -> Observations:
         """All outcomes, one entry each, at points of the unit cube."""
-        return Observations.of(self.domain.to_unit(self.points), self.totals, self.factors, self.noise, self.moments)
+        return Observations.of(self.domain.to_unit(self.points), self.totals, self.factors, self.noise, self.rounds)
 
     @cached_property
     def ahead(self) -> Observations:
         """Outcomes to come, one entry each, at points of the unit cube."""
         U, in_sum = self.domain.to_unit(self.pending), self.outcomes == "total"
-        return Observations.pending(U, self.awaited, self.pending_moments, in_sum=in_sum)
+        return Observations.pending(U, self.awaited, self.pending_rounds, in_sum=in_sum)
 
     @cached_property
     def _on_data(self) -> Conditioned:
         """Given the data alone, as far as possible by extension of what was worked out before."""
         data, base = self.observations, self.base
-        if base is not None and base.is_tied == self._has_totals:
+        if base is not None and base.is_coupled == self._has_totals:
             return base.extended(data.take(slice(len(base.data), None))).at(self.now)
-        return self._worked_out(data, is_tied=self._has_totals)
+        return self._worked_out(data, is_coupled=self._has_totals)
 
     @cached_property
     def _conditioned(self) -> Conditioned:
@@ -140,13 +140,13 @@ class ChannelGP(SpatialGP):
         base = self._on_data
         if not len(self.pending):
             return base
-        if base.is_tied != self.is_tied:
-            base = self._worked_out(base.data, is_tied=self.is_tied)
+        if base.is_coupled != self.is_coupled:
+            base = self._worked_out(base.data, is_coupled=self.is_coupled)
         return base.extended(self.ahead)
 
-    def _worked_out(self, data: Observations, *, is_tied: bool) -> Conditioned:
+    def _worked_out(self, data: Observations, *, is_coupled: bool) -> Conditioned:
         return condition(
-            self.channels, self.scopes, data, is_tied=is_tied, now=self.now, keeps_inverse=self.keeps_inverse
+            self.channels, self.scopes, data, is_coupled=is_coupled, now=self.now, keeps_inverse=self.keeps_inverse
         )
 
     @property
@@ -160,7 +160,7 @@ class ChannelGP(SpatialGP):
         totals: Float[np.ndarray, " n"],
         factors: Float[np.ndarray, "n k"],
         noise: Float[np.ndarray, "n c"],
-        moments: Float[np.ndarray, " n"],
+        rounds: Float[np.ndarray, " n"],
         **changes: Any,
     ) -> Self:
         """With further outcomes, all checked. What was worked out so far is extended; points pending are forgotten."""
@@ -169,26 +169,26 @@ class ChannelGP(SpatialGP):
             totals=np.concatenate([self.totals, totals]),
             factors=np.concatenate([self.factors, factors]),
             noise=np.concatenate([self.noise, noise]),
-            moments=np.concatenate([self.moments, moments]),
+            rounds=np.concatenate([self.rounds, rounds]),
             base=self._known,
             **self._nothing_pending,
             **changes,
         )
 
     def _awaiting(
-        self, points: Float[np.ndarray, "q d"], moments: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
+        self, points: Float[np.ndarray, "q d"], rounds: Float[np.ndarray, " q"], awaited: Bool[np.ndarray, "q k"]
     ) -> Self:
         """With further points pending, all checked."""
         if not len(points):
             return self
         in_sum = self.outcomes == "total"
-        is_tied, given = self.is_tied or (in_sum and bool(awaited.all(axis=1).any())), None
-        if is_tied == self._has_totals:
-            ahead = Observations.pending(self.domain.to_unit(points), awaited, moments, in_sum=in_sum)
+        is_coupled, given = self.is_coupled or (in_sum and bool(awaited.all(axis=1).any())), None
+        if is_coupled == self._has_totals:
+            ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=in_sum)
             given = self._conditioned.extended(ahead)
         return self._with(
             pending=np.concatenate([self.pending, points]),
-            pending_moments=np.concatenate([self.pending_moments, moments]),
+            pending_rounds=np.concatenate([self.pending_rounds, rounds]),
             awaited=np.concatenate([self.awaited, awaited]),
             base=self._on_data if self.given is None else self.base,
             given=given,
@@ -197,23 +197,23 @@ class ChannelGP(SpatialGP):
     @property
     def _given(self) -> Conditioned | None:
         """The posterior with points pending; None where none are, or where only they tie latents."""
-        return self._conditioned if len(self.pending) and self.is_tied == self._has_totals else None
+        return self._conditioned if len(self.pending) and self.is_coupled == self._has_totals else None
 
     @property
     def _nothing_pending(self) -> dict[str, Any]:
-        return {name: getattr(self, name)[:0] for name in ("pending", "pending_moments", "awaited")} | {"given": None}
+        return {name: getattr(self, name)[:0] for name in ("pending", "pending_rounds", "awaited")} | {"given": None}
 
-    def at(self, moment: float) -> Self:
+    def at(self, now: float) -> Self:
         """The same belief in another round; itself where nothing fades.
 
         Args:
-            moment: In rounds. Predictions are of this one, and so are evaluations and points pending that come without
+            now: The round. Predictions are of this one, and so are evaluations and points pending that come without
                 a round of their own.
 
         Raises:
             ShapeError: If it is not finite.
         """
-        (now,) = checked_moments(moment, 1)
+        (now,) = checked_rounds(now, 1)
         if not self.has_time or now == self.now:
             return self
         given = self._given
@@ -246,11 +246,11 @@ class ChannelGP(SpatialGP):
         conditioned, points = self._conditioned, self._points(X)
         hyper = conditioned.hyper
         mean = np.full(len(points), hyper.constant_of(self.channel))
-        places = [0] if conditioned.is_tied else conditioned.latents_of(self.channel)
+        places = [0] if conditioned.is_coupled else conditioned.latents_of(self.channel)
         for start in range(0, len(points), CHUNK):
             query = self._query(points[start : start + CHUNK])
             for place in places:
-                scale = hyper.scale_of(self.channel if conditioned.is_tied else place)
+                scale = hyper.scale_of(self.channel if conditioned.is_coupled else place)
                 cross = conditioned.covariance(place, query, conditioned.part_data[place])
                 mean[start : start + CHUNK] += scale * (cross @ conditioned.parts[place].alpha)
         return mean
@@ -294,6 +294,6 @@ class ChannelGP(SpatialGP):
     def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:
         """Checked points, with their rounds where there is time, as outcomes of the channel."""
         m, n = len(points), self.domain.n_dims
-        moments = points[:, n] if self.has_time else np.zeros(m)
+        rounds = points[:, n] if self.has_time else np.zeros(m)
         channel, nothing = np.full(m, self.channel), np.zeros(m)
-        return Observations(self.domain.to_unit(points[:, :n]), np.arange(m), channel, nothing, nothing, moments)
+        return Observations(self.domain.to_unit(points[:, :n]), np.arange(m), channel, nothing, nothing, rounds)

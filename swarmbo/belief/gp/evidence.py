@@ -57,8 +57,8 @@ class LogPosterior:
         self._squares *= self._squares
         ends = np.cumsum([0, *map(len, scopes)])
         self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
-        self._time_kernel, moments = (None, np.zeros(t)) if fading is None else fading
-        self._apart = np.abs(moments[self._rows] - moments[self._cols])  # rounds between the two of a pair
+        self._time_kernel, rounds = (None, np.zeros(t)) if fading is None else fading
+        self._apart = np.abs(rounds[self._rows] - rounds[self._cols])  # rounds between the two of a pair
         self._holds = np.ones((k, t))
         self._shared: Float[np.ndarray, "k pairs"] | None = None
         self._design = np.ones((t, 1))

@@ -106,9 +106,9 @@ class ExactGP(ChannelGP, FieldGP):
             totals=none,
             factors=np.zeros((0, 1)),
             noise=np.zeros((0, 2)),
-            moments=none,
+            rounds=none,
             pending=np.zeros((0, domain.n_dims)),
-            pending_moments=none,
+            pending_rounds=none,
             awaited=np.zeros((0, 1), dtype=bool),
             outcomes="per-factor",
         )
@@ -130,7 +130,7 @@ class ExactGP(ChannelGP, FieldGP):
     @property
     def X(self) -> Float[np.ndarray, "n c"]:  # noqa: N802
         """Data points (n, d), physical; (n, d + 1) with a time axis, the round of each last."""
-        return np.column_stack([self.points, self.moments]) if self.has_time else self.points
+        return np.column_stack([self.points, self.rounds]) if self.has_time else self.points
 
     @property
     def y(self) -> Float[np.ndarray, " n"]:
@@ -148,7 +148,7 @@ class ExactGP(ChannelGP, FieldGP):
 
         Args:
             X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis they are
-                of the moment ``now``, or state theirs as a last coordinate.
+                of the round ``now``, or state theirs as a last coordinate.
             y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
             noise_variance: Variance >= 0 of the noise of each outcome (n,) where it is known, or one for all, in the
                 square of the outcome's unit; it takes the place of the fitted one. NaN, and by default: the fitted one.
@@ -160,12 +160,12 @@ class ExactGP(ChannelGP, FieldGP):
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
-        points, moments = self._split(X)
+        points, rounds = self._split(X)
         outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))
         if outcomes.size == 0:
             return self
         totals, tells = np.full(len(points), np.nan), self.tells_since_fit + 1
-        return self._told(points, totals, outcomes[:, None], noise, moments, tells_since_fit=tells)
+        return self._told(points, totals, outcomes[:, None], noise, rounds, tells_since_fit=tells)
 
     def condition_on_pending(self, X: ArrayLike) -> "ExactGP":
         """A belief whose variance knows of measurements to come, and whose mean does not move.
@@ -183,8 +183,8 @@ class ExactGP(ChannelGP, FieldGP):
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
-        points, moments = self._split(X)
-        return self._awaiting(points, moments, np.ones((len(points), 1), dtype=bool))
+        points, rounds = self._split(X)
+        return self._awaiting(points, rounds, np.ones((len(points), 1), dtype=bool))
 
     def fit(self, rng: np.random.Generator) -> "ExactGP":
         """Refit hyper-parameters, mean and outcome scale to all data; points pending are forgotten.
@@ -210,7 +210,7 @@ class ExactGP(ChannelGP, FieldGP):
         """Means of several beliefs at the same points; of data that they have in common, covariances are taken once.
 
         Args:
-            beliefs: At least one, of one domain, with equal hyper-parameters and at one moment.
+            beliefs: At least one, of one domain, with equal hyper-parameters and of one round.
             X: Points (m, d), physical.
 
         Returns:
@@ -221,7 +221,7 @@ class ExactGP(ChannelGP, FieldGP):
         """
         first, parts = beliefs[0], [belief._conditioned.parts[0] for belief in beliefs]
         rows = [belief._conditioned.data for belief in beliefs]
-        data = np.concatenate([np.column_stack([own.U, own.moment]) for own in rows])
+        data = np.concatenate([np.column_stack([own.U, own.rounds]) for own in rows])
         union, places = np.unique(data, axis=0, return_inverse=True)
         weights = np.zeros((len(union), len(beliefs)))
         columns = np.repeat(np.arange(len(beliefs)), [len(own) for own in rows])

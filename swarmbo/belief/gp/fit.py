@@ -183,9 +183,9 @@ def _fit_jointly(
         )
         start = None
         if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
-            tied = warm.in_one_unit()
-            noises = [*tied.noise_variances, tied.total_noise_variance][0 if is_mixed else -1 :]
-            start = packed(prior, tied, range(k), noises, tied.scales[0] / scale)
+            coupled = warm.in_one_unit()
+            noises = [*coupled.noise_variances, coupled.total_noise_variance][0 if is_mixed else -1 :]
+            start = packed(prior, coupled, range(k), noises, coupled.scales[0] / scale)
         drawn = [prior.sample(rng) for _ in range(settings.restarts)]
         theta, _ = maximise(log_posterior, starting_thetas(prior, drawn, start), settings.max_iterations)
         means = log_posterior.means(theta)
@@ -209,7 +209,7 @@ def _fit_jointly(
 
 
 def _fading(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
-    return None if time is None else (time.kernel, data.moment)
+    return None if time is None else (time.kernel, data.rounds)
 
 
 def _hyperparameters(

@@ -125,7 +125,7 @@ def _searched(
         np.array([problem.data.at(belief.scopes[problem.factor]) for problem in group]),
         (np.array([problem.data.outcome for problem in group]) - offsets[index][:, None]) / scale,
         standardised_noise(np.array([problem.data.noise for problem in group]), scale),
-        None if settings.time is None else (settings.time.kernel, np.array([own.data.moment for own in group])),
+        None if settings.time is None else (settings.time.kernel, np.array([own.data.rounds for own in group])),
     )
     n_starts = len(group[0].starts)
     starts = np.array([theta for problem in group for theta in problem.starts])

@@ -91,7 +91,7 @@ class GridPosterior:
 
     def _is_extended_by(self, conditioned: Conditioned) -> bool:
         old = self.conditioned
-        if old.hyper != conditioned.hyper or old.is_tied != conditioned.is_tied:
+        if old.hyper != conditioned.hyper or old.is_coupled != conditioned.is_coupled:
             return False
         if old.hyper.times and old.now != conditioned.now:  # what was observed has faded since
             return False
@@ -129,4 +129,4 @@ def whiten(part: Factorised, cross: Float[np.ndarray, "G t"]) -> Float[np.ndarra
 
 
 def _part(conditioned: Conditioned, factor: int) -> Factorised:
-    return conditioned.parts[0 if conditioned.is_tied else factor]
+    return conditioned.parts[0 if conditioned.is_coupled else factor]

@@ -30,7 +30,7 @@ class TimeAxis(Settings, frozen=True):
         >>> from swarmbo.spaces import Domain
         >>> settings = ExactGPSettings(time=TimeAxis(lengthscale_median=5.0))
         >>> belief = ExactGP.create(settings, Domain(np.zeros(1), np.ones(1))).update([[0.5]], [1.0])  # of round 0
-        >>> soon, late = (belief.at(moment).posterior([[0.5]])[1][0] for moment in (1.0, 50.0))
+        >>> soon, late = (belief.at(now).posterior([[0.5]])[1][0] for now in (1.0, 50.0))
         >>> bool(soon < 0.5 * belief.prior_variance), bool(late > 0.99 * belief.prior_variance)
         (True, True)
     """
@@ -123,7 +123,7 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
 
     def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
-        """Correlation of what is at some moments with what is at others, by broadcasting."""
+        """Correlation of what is in some rounds with what is at others, by broadcasting."""
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 

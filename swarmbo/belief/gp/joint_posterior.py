@@ -82,7 +82,7 @@ class JointPosterior:
         hyper, latents = conditioned.hyper, conditioned.latents_of(channel)
         scale, terms, V, factors = hyper.scale_of(channel), list[Term](), list[np.ndarray](), dict[int, int]()
         for i in latents:
-            place = 0 if conditioned.is_tied else i
+            place = 0 if conditioned.is_coupled else i
             data, scope = conditioned.part_data[place], conditioned.scopes[i]
             weight = (hyper.scales[i] / scale) ** 2
             if place not in factors:

@@ -25,7 +25,7 @@ _ENTRIES = 2**13  # covariances worked on at once: a dozen arrays of that size f
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class Marginals:
     """Mean and variance (g, m) and their gradients (g, m, a), None where not asked for."""
 
     mean: Float[np.ndarray, "g m"]
@@ -74,10 +74,10 @@ class StackPosterior:
         if hyper.times:
             self._weights = self._weights * conditioned.fading(index)[:, None, :]
         self._alpha = conditioned.alpha[rows][:, :, None]  # (g, T, 1)
-        self._inverse = conditioned.inverse if conditioned.is_tied else conditioned.inverse[rows]
+        self._inverse = conditioned.inverse if conditioned.is_coupled else conditioned.inverse[rows]
 
         self._inverse_t = np.swapaxes(self._inverse, 1, 2)
-        if conditioned.is_tied:
+        if conditioned.is_coupled:
             self._inverse_t = np.ascontiguousarray(self._inverse_t)  # read for every factor
         self._slices = dict[int, list[tuple[slice, StackPosterior]]]()
 
@@ -115,32 +115,32 @@ class StackPosterior:
     def _mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         return self._constants + self._scales * (self.cross(U) @ self._alpha)[..., 0]
 
-    def moments(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Moments:
+    def marginals(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
         """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
-        return _joined([own._moments(U[row], gradient) for row, own in self._by_cache(U.shape[1])])
+        return _joined([own._marginals(U[row], gradient) for row, own in self._by_cache(U.shape[1])])
 
-    def _moments(self, U: Float[np.ndarray, "g m a"], gradient: bool) -> Moments:
+    def _marginals(self, U: Float[np.ndarray, "g m a"], gradient: bool) -> Marginals:
         at = self.cross_and_slopes(U) if gradient else None
         k = self.cross(U) if at is None else at.k
         v = k @ self._inverse_t
         mean = self._constants + self._scales * (k @ self._alpha)[..., 0]
         var = self._scales**2 * np.maximum(self._outputs - (v * v).sum(axis=-1), 0.0)
         if at is None:
-            return Moments(mean, var)
+            return Marginals(mean, var)
         dmean = self.pull(at, np.swapaxes(self._alpha, 1, 2))
         dcross = self.pull(at, v @ self._inverse)
-        return Moments(mean, var, self._scales[..., None] * dmean, -2.0 * self._scales[..., None] ** 2 * dcross)
+        return Marginals(mean, var, self._scales[..., None] * dmean, -2.0 * self._scales[..., None] ** 2 * dcross)
 
     def contrast(
         self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"], *, gradient: bool = False
-    ) -> Moments:
+    ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel."""
         chunks = self._by_cache(U.shape[1])
         return _joined([own._contrast(U[row], reference[row], gradient) for row, own in chunks])
 
     def _contrast(
         self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"], gradient: bool
-    ) -> Moments:
+    ) -> Marginals:
         at = self.cross_and_slopes(U) if gradient else None
         k = (self.cross(U) if at is None else at.k) - self.cross(reference)
         v = k @ self._inverse_t
@@ -150,11 +150,11 @@ class StackPosterior:
         mean = self._scales * (k @ self._alpha)[..., 0]
         var = self._scales**2 * np.maximum(2.0 * self._outputs * (1.0 - near) - (v * v).sum(axis=-1), 0.0)
         if at is None:
-            return Moments(mean, var)
+            return Marginals(mean, var)
         dmean = self.pull(at, np.swapaxes(self._alpha, 1, 2))
         own = (self._outputs * slope)[..., None] * (X - V) / self._lengths
         dvar = 2.0 * self._scales[..., None] ** 2 * (own - self.pull(at, v @ self._inverse))
-        return Moments(mean, var, self._scales[..., None] * dmean, dvar)
+        return Marginals(mean, var, self._scales[..., None] * dmean, dvar)
 
     def cross(self, U: Float[np.ndarray, "g m a"], first: int = 0) -> Float[np.ndarray, "g m T"]:
         """Prior covariances of f_i(u) with the observations, standardised; without those before ``first``."""
@@ -189,10 +189,10 @@ class StackPosterior:
         return np.array([near for near, _ in pairs]), np.array([slope for _, slope in pairs])
 
 
-def _joined(parts: Sequence[Moments]) -> Moments:
+def _joined(parts: Sequence[Marginals]) -> Marginals:
     if len(parts) == 1:
         return parts[0]
     mean, var = np.concatenate([part.mean for part in parts]), np.concatenate([part.var for part in parts])
     dmean = [part.dmean for part in parts if part.dmean is not None]
     dvar = [part.dvar for part in parts if part.dvar is not None]
-    return Moments(mean, var, np.concatenate(dmean), np.concatenate(dvar)) if dmean else Moments(mean, var)
+    return Marginals(mean, var, np.concatenate(dmean), np.concatenate(dvar)) if dmean else Marginals(mean, var)

@@ -24,7 +24,7 @@ class Observations:
         channel: ``TOTAL`` or the index of a factor (r,).
         outcome: In physical units (r,); NaN for points that are pending.
         noise: Variance (r,) of its noise where that was told, physical; NaN where the fitted one is taken.
-        moment: The round of each (r,); of no account where nothing fades.
+        rounds: The round of each (r,); of no account where nothing fades.
     """
 
     places: Float[np.ndarray, "t n"]
@@ -32,7 +32,7 @@ class Observations:
     channel: Int[np.ndarray, " r"]
     outcome: Float[np.ndarray, " r"]
     noise: Float[np.ndarray, " r"]
-    moment: Float[np.ndarray, " r"]
+    rounds: Float[np.ndarray, " r"]
 
     @classmethod
     def of(
@@ -41,20 +41,20 @@ class Observations:
         totals: Float[np.ndarray, " t"],
         factors: Float[np.ndarray, "t k"],
         noise: Float[np.ndarray, "t c"],
-        moments: Float[np.ndarray, " t"] | None = None,
+        rounds: Float[np.ndarray, " t"] | None = None,
     ) -> "Observations":
         """Entries of a table with one row per evaluation: its total first, then factors; NaN was not observed."""
-        moments = np.zeros(len(U)) if moments is None else moments
+        rounds = np.zeros(len(U)) if rounds is None else rounds
         table = np.concatenate([totals[:, None], factors], axis=1)
         rows, columns = np.nonzero(~np.isnan(table))
-        return cls(U, rows, columns - 1, table[rows, columns], noise[rows, columns], moments[rows])
+        return cls(U, rows, columns - 1, table[rows, columns], noise[rows, columns], rounds[rows])
 
     @classmethod
     def pending(
         cls,
         U: Float[np.ndarray, "p n"],
         awaited: Bool[np.ndarray, "p k"],
-        moments: Float[np.ndarray, " p"] | None = None,
+        rounds: Float[np.ndarray, " p"] | None = None,
         *,
         in_sum: bool,
     ) -> "Observations":
@@ -63,14 +63,14 @@ class Observations:
         Args:
             U: Points (p, n) in the unit cube.
             awaited: Of which factors (p, k).
-            moments: The round of each (p,).
+            rounds: The round of each (p,).
             in_sum: Whether those of all factors come as one total.
         """
-        moments = np.zeros(len(U)) if moments is None else moments
+        rounds = np.zeros(len(U)) if rounds is None else rounds
         total = awaited.all(axis=1, keepdims=True) & in_sum
         rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
         unknown = np.full(len(rows), np.nan)
-        return cls(U, rows, columns - 1, unknown, unknown, moments[rows])
+        return cls(U, rows, columns - 1, unknown, unknown, rounds[rows])
 
     def __len__(self) -> int:
         return len(self.channel)
@@ -87,7 +87,7 @@ class Observations:
     def take(self, rows: Bool[np.ndarray, " r"] | Int[np.ndarray, " s"] | slice) -> "Observations":
         """Some of them."""
         return Observations(
-            self.places, self.row[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.moment[rows]
+            self.places, self.row[rows], self.channel[rows], self.outcome[rows], self.noise[rows], self.rounds[rows]
         )
 
     def of_channel(self, channel: int) -> "Observations":
@@ -109,7 +109,7 @@ class Observations:
             np.concatenate([self.channel, other.channel]),
             np.concatenate([self.outcome, other.outcome]),
             np.concatenate([self.noise, other.noise]),
-            np.concatenate([self.moment, other.moment]),
+            np.concatenate([self.rounds, other.rounds]),
         )
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
@@ -153,7 +153,7 @@ def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -
 def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:
     """Where a latent is read at the points of outcomes, their rounds last where it fades."""
     own = rows.at(scope)
-    return own if not hyper.times else np.column_stack([own, rows.moment])
+    return own if not hyper.times else np.column_stack([own, rows.rounds])
 
 
 def factor_covariance(
@@ -170,7 +170,7 @@ def factor_covariance(
     """
     X, Z = one.at(scope), other.at(scope)
     K = kernel_matrix(hyper.kernels[factor], X, Z, hyper.lengthscale_array(factor), hyper.outputscales[factor])
-    return K if not hyper.times else K * hyper.times[factor].between(one.moment[:, None], other.moment[None])
+    return K if not hyper.times else K * hyper.times[factor].between(one.rounds[:, None], other.rounds[None])
 
 
 def observation_covariance(

@@ -42,10 +42,10 @@ class PriorDraw:
     now: float = 0.0
 
     def value(
-        self, U: Float[np.ndarray, "m a"], moments: Float[np.ndarray, " m"] | None = None
+        self, U: Float[np.ndarray, "m a"], rounds: Float[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, " m"]:
         """Values, standardised; now, or in the rounds given."""
-        sines, cosines = _waves(self._phase(U, moments))
+        sines, cosines = _waves(self._phase(U, rounds))
         return sines @ self.sine_weights + cosines @ self.cosine_weights
 
     def value_and_gradient(
@@ -56,11 +56,11 @@ class PriorDraw:
         slopes = cosines * self.sine_weights - sines * self.cosine_weights
         return sines @ self.sine_weights + cosines @ self.cosine_weights, slopes @ self.frequencies
 
-    def _phase(self, U: Float[np.ndarray, "m a"], moments: Float[np.ndarray, " m"] | None) -> Float[np.ndarray, "m D"]:
+    def _phase(self, U: Float[np.ndarray, "m a"], rounds: Float[np.ndarray, " m"] | None) -> Float[np.ndarray, "m D"]:
         phase = U @ self.frequencies.T
         if self.pulses is None:
             return phase
-        return phase + (self.now if moments is None else moments[:, None]) * self.pulses
+        return phase + (self.now if rounds is None else rounds[:, None]) * self.pulses
 
 
 def _waves(phase: Float[np.ndarray, "m D"]) -> tuple[np.ndarray, np.ndarray]:
@@ -150,10 +150,10 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
         factor: Its index.
         draw: From ``draw_prior``.
     """
-    moments = conditioned.part_data[0 if conditioned.is_tied else factor].moment
-    if conditioned.is_tied:
-        return np.where(conditioned.seen[factor], draw.value(conditioned.points[factor], moments), 0.0)
-    return draw.value(conditioned.points[factor][: len(moments)], moments)
+    rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
+    if conditioned.is_coupled:
+        return np.where(conditioned.seen[factor], draw.value(conditioned.points[factor], rounds), 0.0)
+    return draw.value(conditioned.points[factor][: len(rounds)], rounds)
 
 
 def path_weights(
@@ -174,10 +174,10 @@ def path_weights(
     """
     data = conditioned.part_data
     alphas = [np.zeros(len(part.alpha)) for part in conditioned.parts]
-    for i in [0] if conditioned.is_tied else values:
+    for i in [0] if conditioned.is_coupled else values:
         part, own = conditioned.parts[i], data[i]
         s = int((~np.isnan(own.outcome)).sum())  # pending ones come last, and take the draw's own value: no change
-        drawn = np.sum([values[j] for j in sorted(values)], axis=0) if conditioned.is_tied else values[i]
+        drawn = np.sum([values[j] for j in sorted(values)], axis=0) if conditioned.is_coupled else values[i]
         noise = np.sqrt(own.noise_variances(conditioned.hyper)[:s]) * noise_rngs[i].standard_normal(s)
         alphas[i] = part.solve(part.residual[:s] - drawn[:s] - noise)
     return conditioned.spread(alphas)
@@ -202,6 +202,6 @@ def draw_posterior(
     hyper, now = conditioned.hyper, conditioned.now
     draws = [draw_prior(rngs[f], hyper, i, n_features, now) for i, f in enumerate(graph.factors)]
     values = {i: told(conditioned, i, draw) for i, draw in enumerate(draws)}
-    noise_rngs = {0: noise_rng} if conditioned.is_tied else {i: rngs[f] for i, f in enumerate(graph.factors)}
+    noise_rngs = {0: noise_rng} if conditioned.is_coupled else {i: rngs[f] for i, f in enumerate(graph.factors)}
     alpha = path_weights(conditioned, values, noise_rngs)
     return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), alpha)

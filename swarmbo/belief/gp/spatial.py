@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.belief.views import JointMoments
+from swarmbo.belief.views import PosteriorCache
 from swarmbo.spaces import Domain
 
 CHUNK = 4096  # points predicted at once: bounds the memory of a whole map to CHUNK times the number of data or features
@@ -21,11 +21,11 @@ class SpatialGP(ABC):
     """A Gaussian process over a box, which predicts from what it says of points jointly.
 
     With a time axis, points may carry the round that they are of as a last coordinate. Predictions and new data are of
-    the belief's own moment ``now``, unless points state theirs; ``at`` moves it.
+    the belief's own round ``now``, unless points state theirs; ``at`` moves it.
 
     Args:
         domain: The box of physical points.
-        now: The moment of points that don't state theirs, in rounds; of no meaning without a time axis.
+        now: The round of points that don't state theirs, in rounds; of no meaning without a time axis.
     """
 
     domain: Domain
@@ -37,7 +37,7 @@ class SpatialGP(ABC):
         """Whether data fade."""
 
     @abstractmethod
-    def posterior_cache(self, X: ArrayLike) -> JointMoments:
+    def posterior_cache(self, X: ArrayLike) -> PosteriorCache:
         """The posterior at fixed points (m, d), physical, from which covariances between subsets are cheap."""
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
@@ -77,11 +77,11 @@ class SpatialGP(ABC):
         return cache.mean, cache.cov(everything, everything)
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
-        """Points checked, with their moments where the belief has a time axis."""
+        """Points checked, with their rounds where the belief has a time axis."""
         return checked_places(X, self.domain, self.has_time, self.now)
 
     def _to_unit(self, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
-        """Checked points in the unit cube; moments stay as they are."""
+        """Checked points in the unit cube; rounds stay as they are."""
         return to_unit(self.domain, X)
 
     def _per_physical(self, gradient: Float[np.ndarray, "*m c"], X: ArrayLike) -> Float[np.ndarray, "*m c"]:
@@ -116,23 +116,23 @@ class FieldGP(SpatialGP):
         """Whether data fade."""
         return self.hyperparameters.time is not None
 
-    def at(self, moment: float) -> Self:
-        """The same belief at another moment; itself where nothing fades.
+    def at(self, now: float) -> Self:
+        """The same belief at another round; itself where nothing fades.
 
         Args:
-            moment: In rounds.
+            now: The round.
         """
-        return replace(self, now=float(moment)) if self.has_time else self
+        return replace(self, now=float(now)) if self.has_time else self
 
 
 def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:
-    """Points checked, with their moments last where there is a time axis.
+    """Points checked, with their rounds last where there is a time axis.
 
     Args:
         X: Points (m, d), physical; with a time axis also (m, d + 1).
         domain: Of the points.
         has_time: Whether there is a time axis.
-        now: The moment of points that do not state theirs.
+        now: The round of points that do not state theirs.
 
     Raises:
         ShapeError: If the shape does not fit, or a value is not finite; it names the row.
@@ -146,6 +146,6 @@ def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> 
 
 
 def to_unit(domain: Domain, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
-    """Physical points in the unit cube; moments, the coordinate after those of the domain, stay as they are."""
+    """Physical points in the unit cube; rounds, the coordinate after those of the domain, stay as they are."""
     d = domain.n_dims
     return domain.to_unit(X) if X.shape[1] == d else np.hstack([domain.to_unit(X[:, :d]), X[:, d:]])

@@ -117,8 +117,8 @@ class StackedLogPosterior:
         self._below, self._above = self._rows * t + self._cols, self._cols * t + self._rows
         across = np.swapaxes(U, 1, 2)
         self._squares = (across[:, :, self._rows] - across[:, :, self._cols]) ** 2  # (g, a, pairs)
-        self._time_kernel, moments = (None, None) if fading is None else fading
-        self._apart = None if moments is None else np.abs(moments[:, self._rows] - moments[:, self._cols])
+        self._time_kernel, rounds = (None, None) if fading is None else fading
+        self._apart = None if rounds is None else np.abs(rounds[:, self._rows] - rounds[:, self._cols])
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
         """Worth of some thetas.

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import StateVersionError
 
-_VERSION = 4  # 4: noise by outcome
+_VERSION = 5  # 5: rounds by that name
 
 
 def write_state(plain: Mapping[str, Any], arrays: Mapping[str, Float[np.ndarray, "..."]]) -> dict[str, Any]:

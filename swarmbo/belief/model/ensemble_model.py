@@ -62,7 +62,7 @@ def learn_ensemble(
             bit of the outcome.
     """
     history, n = situation.history, len(situation.history)
-    tied = situation.outcomes == "total" or len(situation.graph.factors) == 1
+    coupled = situation.outcomes == "total" or len(situation.graph.factors) == 1
     # a total adds nothing to the outcomes of all its factors
     totals = np.where(np.isfinite(history.factors).all(axis=1), np.nan, history.totals)
     ensemble = Ensemble.learned(
@@ -70,7 +70,7 @@ def learn_ensemble(
         situation.graph,
         situation.domain,
         Dataset(history.X, totals, history.factors, noise_std=history.noise_std),
-        tied=tied,
+        coupled=coupled,
         seed=situation.seed,
         previous=None if previous is None else previous.ensemble,
         last=last.ensemble if isinstance(last, EnsembleModel) else None,

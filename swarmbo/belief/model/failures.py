@@ -46,7 +46,7 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
             situation.domain.to_unit(history.X[rows])[:, list(columns)],
             good[rows],
             [[local[column] for column in scope] for scope in scopes if set(scope) <= set(columns)],
-            moments=None if history.moments is None else history.moments[rows],
+            rounds=None if history.rounds is None else history.rounds[rows],
             now=situation.round,
             memory=memory,
         )

@@ -76,7 +76,7 @@ def as_seen(
     graph = belief.graph
     own = [graph.place_of[factor] for factor in part.factors]
     seen = np.isfinite(belief.factors[:, own][known(belief) if in_use is None else in_use]).all(axis=1)
-    if not belief.is_tied and seen.any():
+    if not belief.is_coupled and seen.any():
         mean = np.where(seen, mean, -np.inf)
     return np.array([graph.column_of[variable] for variable in part.variables]), mean
 
@@ -95,7 +95,7 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
     if not len(U):
         return np.full(belief.domain.n_dims, 0.5)
     parts = part_means(belief, factor_means)
-    if belief.is_tied:
+    if belief.is_coupled:
         return U[int(np.argmax(np.sum([mean for _, mean in parts], axis=0)))].copy()
     return composed(parts, U, 1)[0]
 

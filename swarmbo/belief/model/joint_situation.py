@@ -20,12 +20,12 @@ class Out(NamedTuple):
 
     Args:
         points: Where (q, n), physical.
-        moments: The round (q,) in which each was asked for; None where nobody says.
+        rounds: The round (q,) in which each was asked for; None where nobody says.
         awaited: Of which factors (q, n_factors).
     """
 
     points: Float[np.ndarray, "q n"]
-    moments: Float[np.ndarray, " q"] | None
+    rounds: Float[np.ndarray, " q"] | None
     awaited: Bool[np.ndarray, "q k"]
 
 
@@ -48,7 +48,7 @@ class JointSituation:
             history does not say.
         structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
             others. ``learned``: somebody else looked for them.
-        pending_moments: The round (p,) in which each pending point was asked for; None as in ``Dataset``.
+        pending_rounds: The round (p,) in which each pending point was asked for; None as in ``Dataset``.
         failed: Which outcomes of the history (t, n_factors) failed; all of a row where an evaluation failed as a whole.
             None: none did.
         limits: Regions that must not be asked.
@@ -65,7 +65,7 @@ class JointSituation:
     seed: int
     initial: int = 10
     structure: Literal["known", "unknown", "learned"] = "known"
-    pending_moments: Float[np.ndarray, " p"] | None = None
+    pending_rounds: Float[np.ndarray, " p"] | None = None
     failed: Bool[np.ndarray, "t k"] | None = None
     limits: tuple[Limit, ...] = ()
 
@@ -74,14 +74,14 @@ class JointSituation:
         """All points of which not every outcome was told: first those of which none was."""
         history, nothing_told = self.history, np.ones((len(self.pending), len(self.graph.factors)), dtype=bool)
         if history.awaited is None:
-            return Out(self.pending, self.pending_moments, nothing_told)
+            return Out(self.pending, self.pending_rounds, nothing_told)
         partly = history.awaited.any(axis=1)
-        moments = None
-        if history.moments is not None and self.pending_moments is not None:
-            moments = np.concatenate([self.pending_moments, history.moments[partly]])
+        rounds = None
+        if history.rounds is not None and self.pending_rounds is not None:
+            rounds = np.concatenate([self.pending_rounds, history.rounds[partly]])
         return Out(
             np.concatenate([self.pending, history.X[partly]]),
-            moments,
+            rounds,
             np.concatenate([nothing_told, history.awaited[partly]]),
         )
 

@@ -90,7 +90,7 @@ class Model:
             return self.complete.posterior(X)
         belief = self.belief
         if not self.factor_warps:
-            return self.warp.moments(*belief.posterior(X))
+            return self.warp.marginals(*belief.posterior(X))
         points = np.asarray(X, dtype=float)
         mean, variance = np.zeros(len(points)), np.zeros(len(points))
         for factor, scope, warp in zip(belief.graph.factors, belief.scopes, self.factor_warps, strict=True):
@@ -99,7 +99,7 @@ class Model:
                 own_mean, own_variance = self.splits[factor].posterior(own)
                 own_std = np.sqrt(own_variance)
             else:
-                own_mean, own_std = warp.moments(*belief.factor_posterior(factor, own))
+                own_mean, own_std = warp.marginals(*belief.factor_posterior(factor, own))
             mean, variance = mean + own_mean, variance + own_std**2  # factors seen by themselves are independent
         return mean, np.sqrt(variance)
 
@@ -155,13 +155,13 @@ def learned_belief(
         factors, noise = history.factors, history.known_noise
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
         totals = np.where(np.isfinite(factors).all(axis=1), np.nan, totals)
-    if settings.time is not None and history.moments is None and len(history):
+    if settings.time is not None and history.rounds is None and len(history):
         raise ShapeError(
-            f"history: got no moments; wanted the rounds ({len(history)},), since the belief has a time axis"
+            f"history: got no rounds; wanted the rounds ({len(history)},), since the belief has a time axis"
         )
     belief = AdditiveGP.create(settings, graph, situation.domain, situation.outcomes).at(situation.round)
-    variance, moments = noise**2, history.moments
-    belief = belief.update(history.X, totals=totals, factors=factors, noise_variance=variance, moments=moments)
+    variance, rounds = noise**2, history.rounds
+    belief = belief.update(history.X, totals=totals, factors=factors, noise_variance=variance, rounds=rounds)
     n = len(situation.history)
     if previous is not None and _fits(previous.hyperparameters, graph):
         belief = belief.with_hyperparameters(previous.hyperparameters)
@@ -188,7 +188,7 @@ def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
     """
     out = situation.out
     awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None
-    return belief.condition_on_pending(out.points, out.moments, awaited)
+    return belief.condition_on_pending(out.points, out.rounds, awaited)
 
 
 def _transforms(warps: Sequence[tuple[WarpKind, float]]) -> tuple[tuple[WarpKind, float], ...]:

@@ -120,7 +120,7 @@ class SuccessGP:
         succeeded: Bool[np.ndarray, " t"],
         scopes: Iterable[Sequence[int]] = (),
         *,
-        moments: Float[np.ndarray, " t"] | None = None,
+        rounds: Float[np.ndarray, " t"] | None = None,
         now: float = 0.0,
         memory: TimeCorrelation | None = None,
     ) -> "SuccessGP":
@@ -130,7 +130,7 @@ class SuccessGP:
             U: Points of the unit cube.
             succeeded: What came of each.
             scopes: Groups of variables that have a term of their own, beside each variable and all together.
-            moments: The round of each outcome; needed where outcomes fade.
+            rounds: The round of each outcome; needed where outcomes fade.
             now: The round that is asked for.
             memory: How outcomes fade; None: they don't.
         """
@@ -139,8 +139,8 @@ class SuccessGP:
         rows = _telling(U, succeeded)
         U, succeeded, n = U[rows], succeeded[rows], len(rows)
         between, fade = np.ones((n, n)), np.ones(n)
-        if memory is not None and moments is not None:
-            then = moments[rows]
+        if memory is not None and rounds is not None:
+            then = rounds[rows]
             between = correlation(memory.kernel, np.abs(then[:, None] - then) / memory.lengthscale)
             fade = correlation(memory.kernel, np.abs(now - then) / memory.lengthscale)
         tried = [

@@ -104,7 +104,7 @@ class Warp(msgspec.Struct, frozen=True):
         """
         return noise_std * np.exp(self.log_slope(y))
 
-    def moments(
+    def marginals(
         self, mean: Float[np.ndarray, " m"], variance: Float[np.ndarray, " m"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of y where z is normal.

@@ -687,7 +687,7 @@ def test_parts_that_share_variables_within_are_evaluated_together_too(situation_
     scopes = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"]}
     assert gathers(situation_of(scopes, t=14, initial=10, outcomes="per-factor"))
     fading = situation_of(scopes, t=14, initial=10, outcomes="per-factor")
-    history = replace(fading.history, moments=np.arange(14.0))
+    history = replace(fading.history, rounds=np.arange(14.0))
     settings = AdditiveGPSettings(time=sb.TimeAxis())
     functions = Auto().local_functions(fading, Auto().learn(replace(fading, history=history), settings, None))
     assert isinstance(functions, ContrastBounds)  # what was best need not be

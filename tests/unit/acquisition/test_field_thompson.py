@@ -1,4 +1,4 @@
-"""Thompson sampling in a field: draws have the posterior's moments, and each agent has one of its own."""
+"""Thompson sampling in a field: draws have the posterior's rounds, and each agent has one of its own."""
 
 import numpy as np
 import pytest

@@ -77,7 +77,7 @@ def test_a_total_told_with_all_factors_adds_nothing_and_does_not_tie_them(situat
     assert np.isfinite(h.totals).all()
     alone = replace(situation, history=Dataset(h.X, np.full(len(h), np.nan), h.factors))
     with_totals, without = (DECHBO().learn(s, BELIEF, None).belief for s in (situation, alone))
-    assert not with_totals.is_tied
+    assert not with_totals.is_coupled
     for one, other in zip(with_totals.posterior(h.X + 0.01), without.posterior(h.X + 0.01), strict=True):
         assert np.array_equal(one, other)
 
@@ -88,7 +88,7 @@ def test_a_total_told_where_a_factor_failed_is_learned(situation_of) -> None:
     factors = h.factors.copy()
     factors[3, 1] = np.nan
     belief = DECHBO().learn(replace(situation, history=Dataset(h.X, h.totals, factors)), BELIEF, None).belief
-    assert belief.is_tied
+    assert belief.is_coupled
     assert np.isfinite(belief.totals).tolist() == [i == 3 for i in range(12)]
 
 

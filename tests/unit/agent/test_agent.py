@@ -338,8 +338,8 @@ def copied(agent: Agent) -> Agent:
     return Agent.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": dict(state["arrays"])})
 
 
-@pytest.mark.parametrize("moment", [0, 11, *(pytest.param(tick, marks=THOROUGH) for tick in range(1, 40, 4))])
-def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
+@pytest.mark.parametrize("tick_of_state", [0, 11, *(pytest.param(tick, marks=THOROUGH) for tick in range(1, 40, 4))])
+def test_an_agent_goes_on_from_its_state_at_any_moment(tick_of_state: int):
     case = Case(fails=lost("a", {"f"}), acquisition="thompson")
     case.go_on(INITIAL + 1)
     ((query_id, point),) = case.asked()
@@ -351,7 +351,7 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     inboxes: dict[str, list[Envelope]] = {name: [] for name in case.agents}
     while inboxes:
         for name, inbox in inboxes.items():
-            if ticks == moment:
+            if ticks == tick_of_state:
                 case.agents = {other: copied(agent) for other, agent in case.agents.items()}
             for envelope in case.agents[name].tick(float(ticks), inbox):
                 case.transport.send(envelope)
@@ -447,7 +447,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
     state = {"json": {"version": 0}, "arrays": {}}
-    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 1"
+    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 2"
 
 
 @pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])

@@ -26,7 +26,7 @@ def scenario_of(method):
 
 def views_in(belief):
     """Asked of every agent itself."""
-    return Views({name: agent.belief.at(belief.now) for name, agent in belief.agents.items()}, belief.spokesman)
+    return Views({name: agent.belief.at(belief.now) for name, agent in belief.agents.items()}, belief.representative)
 
 
 def live_views(scenario):
@@ -72,7 +72,7 @@ def test_every_round_tells_the_error_of_every_agents_view(any_done):
     assert len(records) == len(views) == 5
     for record, then in zip(records, views, strict=True):
         assert record.score.view_rmse == pytest.approx(errors_of(then, truth.at(record.round)), rel=1e-9)
-        assert record.score.map_rmse == record.score.view_rmse[then.spokesman]
+        assert record.score.map_rmse == record.score.view_rmse[then.representative]
     assert len(set(records[-1].score.view_rmse.values())) > 1  # messages were lost
 
 
@@ -80,7 +80,7 @@ def test_the_folder_gives_back_what_every_agent_believed_to_the_bit(any_done):
     _, path, views, truth = any_done
     kept = views_of(RunFolder(path))
     assert kept is not None
-    assert (kept.round, kept.views.spokesman) == (4, views[-1].spokesman)
+    assert (kept.round, kept.views.representative) == (4, views[-1].representative)
     assert list(kept.views.by_agent) == list(views[-1].by_agent)
     for agent, view in kept.views.by_agent.items():
         for got, wanted in zip(

@@ -48,7 +48,7 @@ def learn(belief, more):
 
 
 def fitted(outcomes="total", settings=SMALL, t=14, seed=3):
-    return Ensemble.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), tied=outcomes == "total", seed=seed)
+    return Ensemble.learned(settings, GRAPH, DOMAIN, seen(t, outcomes), coupled=outcomes == "total", seed=seed)
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -58,7 +58,7 @@ def test_weights_by_recursion_are_those_of_the_batch_evidence_of_random_features
     known, more = seen(14, outcomes), seen(9, outcomes, seed=1)
     if told:
         known, more = with_noise(known), with_noise(more, seed=8)
-    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, known, tied=outcomes == "total", seed=3)
+    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, known, coupled=outcomes == "total", seed=3)
     belief = learn(belief, more)
     U = DOMAIN.to_unit(np.concatenate([known.X, more.X]))
     for part in belief.parts:
@@ -87,7 +87,7 @@ def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
         cut = learn(cut, more.take(rows))
     history = base.data.then(more)
     again = [
-        Ensemble.learned(SMALL, GRAPH, DOMAIN, history, tied=True, seed=3, previous=base.hyper, last=last)
+        Ensemble.learned(SMALL, GRAPH, DOMAIN, history, coupled=True, seed=3, previous=base.hyper, last=last)
         for last in (None, base, cut, fitted(t=5))
     ]
     for other in (cut, *again):
@@ -112,7 +112,7 @@ def test_an_ensemble_of_one_keeps_what_every_belief_keeps_to() -> None:
     # of several, the variance of the mixture may grow with data that make another member likelier
     one = EnsembleSettings(kernels=("matern52",), lengthscales=(0.5,), n_features=200)
     none = Dataset(np.zeros((0, 3)), np.zeros(0), np.zeros((0, 2)))
-    check_belief(lambda: Ensemble.learned(one, GRAPH, DOMAIN, none, tied=True, seed=0))
+    check_belief(lambda: Ensemble.learned(one, GRAPH, DOMAIN, none, coupled=True, seed=0))
 
 
 def test_parts_of_factors_do_not_hear_of_each_other() -> None:
@@ -121,7 +121,7 @@ def test_parts_of_factors_do_not_hear_of_each_other() -> None:
     previous = [None, None]
     for t in range(10, 31, 5):
         both = [
-            Ensemble.learned(SMALL, GRAPH, DOMAIN, data.take(slice(t)), tied=False, seed=3, previous=kept)
+            Ensemble.learned(SMALL, GRAPH, DOMAIN, data.take(slice(t)), coupled=False, seed=3, previous=kept)
             for data, kept in zip((ours, theirs), previous, strict=True)
         ]
         previous = [belief.hyper for belief in both]
@@ -138,7 +138,7 @@ def test_the_member_that_made_the_data_wins() -> None:
         K = kernel_matrix(kernel, X, X, np.array([length]), 1.0) + 1e-2 * np.eye(150)
         y = np.linalg.cholesky(K) @ np.random.default_rng(m + 1).standard_normal(150)
         data = Dataset(X, y, np.full((150, 1), np.nan))
-        belief = Ensemble.learned(dictionary, graph, domain, data, tied=True, seed=0)
+        belief = Ensemble.learned(dictionary, graph, domain, data, coupled=True, seed=0)
         assert int(belief.weights[0].argmax()) == m
 
 
@@ -249,7 +249,7 @@ def test_totals_and_outcomes_of_factors_are_learned_together() -> None:
     totals = known.factors.sum(axis=1)
     factors = known.factors.copy()
     totals[:7], factors[7:] = np.nan, np.nan
-    mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Dataset(known.X, totals, factors), tied=True, seed=3)
+    mixed = Ensemble.learned(SMALL, GRAPH, DOMAIN, Dataset(known.X, totals, factors), coupled=True, seed=3)
     assert mixed.parts[0].models.n_rows == 14 + 7
     means = mixed.factor_means(DOMAIN.to_unit(known.X[:7]))
     assert np.abs(means - known.factors[:7].T).max() < 1.5
@@ -284,7 +284,7 @@ def test_fitted_variances_are_the_best_of_their_neighbourhood(scale, noise, seed
 def test_few_or_equal_or_huge_outcomes_give_a_proper_belief(t) -> None:
     for y in (np.full(t, 3.0), np.linspace(1e59, 2e59, t), np.linspace(0.0, 1e-40, t)):
         data = Dataset(seen(t).X, y, np.full((t, 2), np.nan))
-        belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, tied=True, seed=0)
+        belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=0)
         belief = belief.update(seen(1).X, [-9e59])
         mean, var = belief.posterior(seen(5).X)
         assert np.isfinite(mean).all()
@@ -346,7 +346,7 @@ def test_a_lengthscale_that_is_no_number_and_no_way_to_fit_is_refused_in_python_
 
 def test_members_whose_outcomes_all_have_a_known_noise_foresee_that_of_the_mean() -> None:
     data = replace(seen(14), noise_std=np.full((14, 3), 0.5))
-    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, tied=True, seed=3)
+    belief = Ensemble.learned(SMALL, GRAPH, DOMAIN, data, coupled=True, seed=3)
     noises = np.array([member.noise_variance for member in belief.parts[0].hyper.members])
     np.testing.assert_allclose(noises * belief.parts[0].hyper.scale ** 2, 0.25, rtol=1e-9)
     chosen = belief.choose([np.random.default_rng(0)])

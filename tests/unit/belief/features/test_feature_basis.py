@@ -77,8 +77,8 @@ def test_points_of_another_dimension_are_refused():
 
 def test_over_places_and_times_products_of_features_are_the_product_of_the_kernels():
     basis = FeatureBasis.create(1, "matern52", LENGTHSCALES, 2.5, n_features=40_000, time=("matern12", 6.0))
-    moments = stream(0, "moments").uniform(0.0, 20.0, (12, 1))
-    Phi = basis.features(np.hstack([U, moments]))
+    rounds = stream(0, "rounds").uniform(0.0, 20.0, (12, 1))
+    Phi = basis.features(np.hstack([U, rounds]))
     over_places = kernel_matrix("matern52", U, U, LENGTHSCALES, 2.5)
-    over_times = kernel_matrix("matern12", moments, moments, np.array([6.0]), 1.0)
+    over_times = kernel_matrix("matern12", rounds, rounds, np.array([6.0]), 1.0)
     np.testing.assert_allclose(Phi @ Phi.T, over_places * over_times, atol=0.06)

@@ -118,9 +118,9 @@ def test_a_vector_of_another_length_is_refused():
 
 def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
     fading = msgspec.structs.replace(H, time=TimeCorrelation("matern32", 8.0))
-    moments = np.linspace(0.0, 14.0, 15)[:, None]
-    gp = FeatureGP.create(DOMAIN, fading, n_features=2000, seed=0).update(np.hstack([X, moments]), y)
-    exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, fading, np.hstack([X, moments]), y)
+    rounds = np.linspace(0.0, 14.0, 15)[:, None]
+    gp = FeatureGP.create(DOMAIN, fading, n_features=2000, seed=0).update(np.hstack([X, rounds]), y)
+    exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, fading, np.hstack([X, rounds]), y)
     for moment in (14.0, 30.0, 200.0):
         got, wanted = gp.at(moment).posterior(PLACES), exact.at(moment).posterior(PLACES)
         np.testing.assert_allclose(got[0], wanted[0], atol=0.15 * 3.0)

@@ -46,7 +46,7 @@ def test_each_posterior_is_that_of_the_dense_formula(M, t, p, seed) -> None:
     rows, y, noise = data(M, t, p, seed)
     models = one_by_one(rows, y, noise, t // 2)
     Phi = np.random.default_rng(seed + 1).standard_normal((M, 5, p))
-    mean, var = models.moments(Phi)
+    mean, var = models.marginals(Phi)
     for m in range(M):
         covariance, weights = dense(rows[m], y[m], noise[m])
         np.testing.assert_allclose(mean[m], Phi[m] @ weights, rtol=1e-7, atol=1e-7)
@@ -90,7 +90,7 @@ def test_rows_stay_below_twice_the_features_however_the_data_came(p, first, late
 def test_without_data_all_is_as_the_prior_says() -> None:
     models = FeatureModels.given(np.zeros((2, 0, 3)), np.zeros((2, 0)), np.ones(2))
     Phi, prior = np.ones((2, 1, 3)), np.array([1.0, 2.0, 3.0])
-    mean, var = models.moments(Phi)
+    mean, var = models.marginals(Phi)
     assert mean.tolist() == [[0.0], [0.0]]
     assert var.tolist() == [[3.0], [3.0]]
     assert models.draw(0, prior, np.zeros(0)).tolist() == prior.tolist()
@@ -101,8 +101,8 @@ def test_what_is_pending_lowers_the_variance_as_if_it_was_known_and_changes_noth
     rows, y, noise = data(t=9)
     told, Phi = one_by_one(rows[:, :8], y[:, :8], noise), np.random.default_rng(5).standard_normal((3, 4, 8))
     waiting, known = told.awaiting(rows[:, 8]), told.updated(rows[:, 8], y[:, 8])
-    np.testing.assert_allclose(waiting.moments(Phi)[0], told.moments(Phi)[0], atol=1e-12)
-    np.testing.assert_allclose(waiting.moments(Phi)[1], known.moments(Phi)[1], atol=1e-12)
+    np.testing.assert_allclose(waiting.marginals(Phi)[0], told.marginals(Phi)[0], atol=1e-12)
+    np.testing.assert_allclose(waiting.marginals(Phi)[1], known.marginals(Phi)[1], atol=1e-12)
     assert waiting.log_evidence.tolist() == told.log_evidence.tolist()
     prior, e = np.ones(8), np.ones(8)
     assert waiting.draw(1, prior, e).tolist() == told.draw(1, prior, e).tolist()
@@ -125,7 +125,7 @@ def test_models_that_go_on_from_one_another_do_not_disturb_each_other() -> None:
 def test_the_same_datum_many_times_over_stays_sound() -> None:
     rows, noise = np.repeat(data(t=1, p=4)[0], 300, axis=1), np.full(3, 1e-6)
     models = one_by_one(rows, np.full((3, 300), 2.0), noise)
-    mean, var = models.moments(rows[:, :1])
+    mean, var = models.marginals(rows[:, :1])
     np.testing.assert_allclose(mean, 2.0, rtol=1e-6)
     assert (var >= 0.0).all()
     assert np.isfinite(models.log_evidence).all()

@@ -1,4 +1,4 @@
-"""A committee that is asked like one process: moments against those of its experts, worked out one by one."""
+"""A committee that is asked like one process: rounds against those of its experts, worked out one by one."""
 
 import numpy as np
 import pytest

@@ -44,12 +44,12 @@ def assert_sound(belief):
     stacks = stacks_of(GRAPH)
     for stack in stacks:
         U = DOMAIN.to_unit(X)
-        for moments in (
+        for rounds in (
             belief.local(stack, stack.take(U), gradient=True),
             belief.local_contrast(stack, stack.take(U), U[0], gradient=True),
         ):
-            everything += [moments.mean, moments.dmean, moments.var, moments.dvar]
-            assert (moments.var >= 0.0).all()
+            everything += [rounds.mean, rounds.dmean, rounds.var, rounds.dvar]
+            assert (rounds.var >= 0.0).all()
     sample = belief.sample({f: np.random.default_rng(i) for i, f in enumerate(GRAPH.factors)}, np.random.default_rng(8))
     everything += [sample.value(stack, stack.take(DOMAIN.to_unit(X))) for stack in stacks]
     assert all(np.isfinite(array).all() for array in everything)
@@ -61,7 +61,7 @@ def test_a_belief_without_data_is_its_prior():
     mean, cov = belief.joint_posterior(DOMAIN.from_unit(np.random.default_rng(0).random((4, 3))))
     np.testing.assert_array_equal(mean, 0.0)
     np.testing.assert_allclose(cov.diagonal(), belief.prior_variance)
-    assert (belief.n_data, belief.log_evidence(), belief.needs_fit, belief.is_tied) == (0, 0.0, False, False)
+    assert (belief.n_data, belief.log_evidence(), belief.needs_fit, belief.is_coupled) == (0, 0.0, False, False)
     assert belief.fit(np.random.default_rng(0)).hyperparameters.scales == (1.0, 1.0, 1.0)
 
 
@@ -103,8 +103,8 @@ def test_a_first_total_after_outcomes_of_factors_ties_them_in_one_unit():
     assert len(set(fitted.hyperparameters.scales)) == 3
     X = DOMAIN.from_unit(np.random.default_rng(1).random((6, 3)))
     new = fitted.update(X[:2], [1e9, np.nan], noise_variance=[1e18, np.nan])  # a total that says nothing
-    assert new.is_tied
-    assert not fitted.is_tied
+    assert new.is_coupled
+    assert not fitted.is_coupled
     for ours, theirs in zip(new.posterior_gradient(X), fitted.posterior_gradient(X), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-5)
 

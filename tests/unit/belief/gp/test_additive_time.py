@@ -47,9 +47,9 @@ def belief_of(**changes):
 
 def data_of(n, seed=0):
     rng = np.random.default_rng(seed)
-    X, moments = rng.random((n, 3)), rng.integers(0, 15, size=n).astype(float)
-    factors = np.column_stack([np.sin(5 * X[:, list(c)].sum(axis=1) + moments / 4) for c in COLUMNS])
-    return X, factors, moments
+    X, rounds = rng.random((n, 3)), rng.integers(0, 15, size=n).astype(float)
+    factors = np.column_stack([np.sin(5 * X[:, list(c)].sum(axis=1) + rounds / 4) for c in COLUMNS])
+    return X, factors, rounds
 
 
 def told(factors, way, rng):
@@ -69,12 +69,12 @@ def matern52(X, Z, lengths):
     return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
 
 
-def dense(X, totals, factors, moments, Z, now, parts, paces=(PACE, PACE, PACE)):
+def dense(X, totals, factors, rounds, Z, now, parts, paces=(PACE, PACE, PACE)):
     """Mean (m,) and covariance (m, m) of the sum of some factors at Z in a round, by loops over entries."""
     rows = [(t, TOTAL, y) for t, y in enumerate([] if totals is None else totals) if np.isfinite(y)]
     rows += [(t, i, y) for t, line in enumerate(factors) for i, y in enumerate(line) if np.isfinite(y)]
     held = [set(range(3)) if c == TOTAL else {c} for _, c, _ in rows]
-    at, when = X[[t for t, _, _ in rows]], moments[[t for t, _, _ in rows]]
+    at, when = X[[t for t, _, _ in rows]], rounds[[t for t, _, _ in rows]]
     kernels = [
         lambda A, B, i=i: OUTPUTS[i] * matern52(A[:, list(COLUMNS[i])], B[:, list(COLUMNS[i])], LENGTHS[i])
         for i in range(3)
@@ -100,56 +100,56 @@ def dense(X, totals, factors, moments, Z, now, parts, paces=(PACE, PACE, PACE)):
     n=st.integers(2, 14),
 )
 def test_posterior_equals_the_dense_formula_at_any_moment_and_however_it_was_told(way, now, seed, n):
-    X, outcomes, moments = data_of(n, seed)
+    X, outcomes, rounds = data_of(n, seed)
     totals, factors = told(outcomes, way, np.random.default_rng(seed + 1))
     belief, half = belief_of(), n // 2
-    for part in (slice(0, half), slice(half, None)):  # learned at different moments of the belief's own
+    for part in (slice(0, half), slice(half, None)):  # learned at different rounds of the belief's own
         rest = None if totals is None else totals[part]
-        belief = belief.at(seed % 7).update(X[part], totals=rest, factors=factors[part], moments=moments[part])
+        belief = belief.at(seed % 7).update(X[part], totals=rest, factors=factors[part], rounds=rounds[part])
     belief = belief.at(now)
     Z = np.random.default_rng(5).random((6, 3))
     mean, cov = belief.joint_posterior(Z)
-    expected_mean, expected_cov = dense(X, totals, factors, moments, Z, now, (0, 1, 2))
+    expected_mean, expected_cov = dense(X, totals, factors, rounds, Z, now, (0, 1, 2))
     np.testing.assert_allclose(mean, expected_mean, atol=1e-8)
     np.testing.assert_allclose(cov, expected_cov, atol=1e-8)
     np.testing.assert_allclose(belief.posterior(Z), [expected_mean, np.diag(expected_cov)], atol=1e-8)
     for i, factor in enumerate(GRAPH.factors):
         own_mean, own_var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
-        alone_mean, alone_cov = dense(X, totals, factors, moments, Z, now, (i,))
+        alone_mean, alone_cov = dense(X, totals, factors, rounds, Z, now, (i,))
         np.testing.assert_allclose(own_mean, alone_mean, atol=1e-8)
         np.testing.assert_allclose(own_var, np.diag(alone_cov), atol=1e-8)
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
 def test_every_factor_fades_at_its_own_pace(way):
-    X, outcomes, moments = data_of(9)
+    X, outcomes, rounds = data_of(9)
     totals, factors = told(outcomes, way, np.random.default_rng(1))
     paces, belief = (1.5, 6.0, 25.0), belief_of()
     own = tuple(TimeCorrelation("matern12", pace) for pace in paces)
     belief = belief.with_hyperparameters(msgspec.structs.replace(belief.hyperparameters, times=own))
-    belief = belief.update(X, totals=totals, factors=factors, moments=moments).at(18.0)
+    belief = belief.update(X, totals=totals, factors=factors, rounds=rounds).at(18.0)
     Z = np.random.default_rng(5).random((6, 3))
     for i, factor in enumerate(GRAPH.factors):
         mean, var = belief.factor_posterior(factor, Z[:, list(COLUMNS[i])])
-        expected_mean, expected_cov = dense(X, totals, factors, moments, Z, 18.0, (i,), paces)
+        expected_mean, expected_cov = dense(X, totals, factors, rounds, Z, 18.0, (i,), paces)
         np.testing.assert_allclose(mean, expected_mean, atol=1e-8)
         np.testing.assert_allclose(var, np.diag(expected_cov), atol=1e-8)
 
 
 def test_one_factor_equals_the_exact_belief_and_has_the_evidence_of_scikit_learns_kernels():
     graph, domain = FactorGraph.from_scopes({"f": ["a", "b"]}), Domain(np.zeros(2), np.ones(2))
-    X, outcomes, moments = data_of(18)
+    X, outcomes, rounds = data_of(18)
     X, y, Z = X[:, :2], outcomes[:, 0], np.random.default_rng(9).random((7, 2))
-    belief = AdditiveGP(graph, lengthscale=0.4, noise_variance=NOISE, time=FADE).update(X, y, moments=moments).at(11.0)
+    belief = AdditiveGP(graph, lengthscale=0.4, noise_variance=NOISE, time=FADE).update(X, y, rounds=rounds).at(11.0)
     h = Hyperparameters("matern52", (0.4, 0.4), 1.0, NOISE, time=FADE)
     field = ExactGP.from_hyperparameters(
-        ExactGPSettings(time=TimeAxis("matern12")), domain, h, np.column_stack([X, moments]), y
+        ExactGPSettings(time=TimeAxis("matern12")), domain, h, np.column_stack([X, rounds]), y
     ).at(11.0)
     np.testing.assert_allclose(belief.joint_posterior(Z)[1], field.joint_posterior(Z)[1], atol=1e-9)
     for mine, theirs in zip(belief.posterior_gradient(Z), field.posterior_gradient(Z), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-8)
     assert belief.log_evidence() == pytest.approx(field.log_evidence(), rel=1e-10)
-    gram = Matern((0.4, 0.4), nu=2.5)(X) * Matern(PACE, nu=0.5)(moments[:, None]) + NOISE * np.eye(18)
+    gram = Matern((0.4, 0.4), nu=2.5)(X) * Matern(PACE, nu=0.5)(rounds[:, None]) + NOISE * np.eye(18)
     assert belief.log_evidence() == pytest.approx(multivariate_normal(cov=gram).logpdf(y), rel=1e-9)
 
 
@@ -167,21 +167,21 @@ def test_old_outcomes_fade_at_the_rate_of_the_time_kernel_and_a_fresh_one_outwei
 
 
 def test_a_belief_without_a_time_axis_knows_no_moments():
-    X, outcomes, moments = data_of(8)
+    X, outcomes, rounds = data_of(8)
     still = AdditiveGP(GRAPH, lengthscale=0.4)
     assert still.at(9.0) is still
     np.testing.assert_array_equal(
-        still.update(X, outcomes, moments=moments).posterior(X), still.update(X, outcomes).posterior(X)
+        still.update(X, outcomes, rounds=rounds).posterior(X), still.update(X, outcomes).posterior(X)
     )
 
 
 @pytest.mark.parametrize("way", ["total", "per-factor"])
 def test_pending_points_keep_their_moment_as_outcomes_do(way):
-    X, outcomes, moments = data_of(10)
-    belief = belief_of(outcomes=way).update(X, outcomes, moments=moments).at(20.0)
+    X, outcomes, rounds = data_of(10)
+    belief = belief_of(outcomes=way).update(X, outcomes, rounds=rounds).at(20.0)
     ahead, when = np.random.default_rng(2).random((4, 3)), [20.0, 20.0, 3.0, 9.0]
     nothing = np.zeros((4, 3)) if way == "per-factor" else np.zeros(4)
-    done = belief.update(ahead, nothing, moments=when)
+    done = belief.update(ahead, nothing, rounds=when)
     waiting = belief.condition_on_pending(ahead[:2]).condition_on_pending(ahead[2:], [3.0, 9.0])
     state = json.loads(json.dumps(waiting.state_dict()["json"]))
     again = AdditiveGP.from_state_dict(
@@ -193,13 +193,13 @@ def test_pending_points_keep_their_moment_as_outcomes_do(way):
     later = [one.at(31.0).posterior(ahead)[1] for one in (waiting, done)]
     np.testing.assert_allclose(*later, atol=1e-10)
     assert waiting.update(X[:1], outcomes[:1]).n_pending == 0
-    with pytest.raises(ShapeError, match=r"moments: got shape \(1,\) for 2 points"):
+    with pytest.raises(ShapeError, match=r"rounds: got shape \(1,\) for 2 points"):
         belief.condition_on_pending(ahead[:2], [3.0])
 
 
 def test_a_grid_is_worked_out_anew_when_time_has_passed():
-    X, outcomes, moments = data_of(10)
-    belief = belief_of(outcomes="per-factor").update(X, outcomes, moments=moments).at(12.0)
+    X, outcomes, rounds = data_of(10)
+    belief = belief_of(outcomes="per-factor").update(X, outcomes, rounds=rounds).at(12.0)
     (stack, *_) = stacks_of(GRAPH)
     U = np.random.default_rng(3).random((len(stack.factors), 20, stack.size))
     before = belief.on_grid(stack, U)
@@ -212,8 +212,8 @@ def test_a_grid_is_worked_out_anew_when_time_has_passed():
 
 @pytest.mark.parametrize("way", ["total", "per-factor"])
 def test_draws_have_the_posterior_of_their_moment(way):
-    X, outcomes, moments = data_of(9)
-    belief = belief_of().update(X, outcomes if way == "per-factor" else outcomes.sum(axis=1), moments=moments).at(18.0)
+    X, outcomes, rounds = data_of(9)
+    belief = belief_of().update(X, outcomes if way == "per-factor" else outcomes.sum(axis=1), rounds=rounds).at(18.0)
     Z = np.random.default_rng(4).random((3, 3))
     draws = []
     for i in range(1500):
@@ -229,8 +229,8 @@ def test_draws_have_the_posterior_of_their_moment(way):
 
 
 def test_slopes_of_a_draw_equal_finite_differences():
-    X, outcomes, moments = data_of(9)
-    belief = belief_of().update(X, outcomes, moments=moments).at(18.0)
+    X, outcomes, rounds = data_of(9)
+    belief = belief_of().update(X, outcomes, rounds=rounds).at(18.0)
     sample = belief.sample({f: np.random.default_rng(i) for i, f in enumerate(GRAPH.factors)}, np.random.default_rng(9))
     (stack, *_) = stacks_of(GRAPH)
     U = np.random.default_rng(3).random((len(stack.factors), 1, stack.size))
@@ -251,7 +251,7 @@ def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel
     channel = None if way == "total" else rng.integers(TOTAL, 3, size=t)
     medians = [1e-3] if way == "total" else [1e-3] * 4
     prior = HyperparameterPrior.of(prior_settings, GRAPH.factors, (2, 2, 1), lengthscales, medians)
-    moments = rng.integers(0, 9, size=t).astype(float)
+    rounds = rng.integers(0, 9, size=t).astype(float)
     log_posterior = LogPosterior(
         prior,
         ["matern52"] * 3,
@@ -260,7 +260,7 @@ def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel
         rng.normal(size=t),
         np.full(t, np.nan),
         channel,
-        (kernel, moments),
+        (kernel, rounds),
     )
     theta = prior.sample(rng)
     expected = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
@@ -271,10 +271,10 @@ def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel
 
 
 def test_evidence_of_the_fit_equals_that_of_the_belief():
-    X, outcomes, moments = data_of(15)
+    X, outcomes, rounds = data_of(15)
     own = AdditiveGPSettings(time=TimeAxis("matern12"))
     domain = Domain(np.zeros(3), np.ones(3))
-    belief = AdditiveGP.create(own, GRAPH, domain).update(X, outcomes.sum(axis=1), moments=moments)
+    belief = AdditiveGP.create(own, GRAPH, domain).update(X, outcomes.sum(axis=1), rounds=rounds)
     fitted = belief.fit(np.random.default_rng(0))
     h = fitted.hyperparameters
     assert len(h.times) == 3
@@ -284,7 +284,7 @@ def test_evidence_of_the_fit_equals_that_of_the_belief():
     theta = prior.pack(lengths, np.array(h.outputscales), np.array([h.total_noise_variance]), h.times[0].lengthscale)
     z = (outcomes.sum(axis=1) - outcomes.sum(axis=1).mean()) / h.common_scale
     log_posterior = LogPosterior(
-        prior, h.kernels, COLUMNS, X, z, np.full(15, np.nan), None, (h.times[0].kernel, moments)
+        prior, h.kernels, COLUMNS, X, z, np.full(15, np.nan), None, (h.times[0].kernel, rounds)
     )
     assert log_posterior.evidence(theta) == pytest.approx(fitted.log_evidence(), abs=1e-6)
 
@@ -293,15 +293,15 @@ def test_evidence_of_the_fit_equals_that_of_the_belief():
 def test_a_fit_finds_how_fast_outcomes_fade(way):
     rng = np.random.default_rng(1)
     n, graph = 160, FactorGraph.from_scopes({"f": ["a"], "g": ["b"]})
-    X, moments = rng.random((n, 2)), np.repeat(np.arange(40.0), 4)
+    X, rounds = rng.random((n, 2)), np.repeat(np.arange(40.0), 4)
     outcomes = np.empty((n, 2))
     for i in range(2):
-        K = matern52(X[:, i : i + 1], X[:, i : i + 1], [0.4]) * np.exp(-np.abs(moments[:, None] - moments) / 7.0)
+        K = matern52(X[:, i : i + 1], X[:, i : i + 1], [0.4]) * np.exp(-np.abs(rounds[:, None] - rounds) / 7.0)
         outcomes[:, i] = np.linalg.cholesky(K + 1e-6 * np.eye(n)) @ rng.standard_normal(n)
     own = AdditiveGPSettings(time=TimeAxis("matern12", lengthscale_median=30.0))
     belief = AdditiveGP.create(own, graph, Domain(np.zeros(2), np.ones(2)))
     y = outcomes.sum(axis=1) if way == "total" else outcomes
-    fitted = belief.update(X, y, moments=moments).fit(np.random.default_rng(0))
+    fitted = belief.update(X, y, rounds=rounds).fit(np.random.default_rng(0))
     paces = [time.lengthscale for time in fitted.hyperparameters.times]
     assert all(3.5 < pace < 14.0 for pace in paces), paces
     again = fitted.fit(np.random.default_rng(0), warm=fitted.hyperparameters)
@@ -309,8 +309,8 @@ def test_a_fit_finds_how_fast_outcomes_fade(way):
 
 
 def test_state_survives_json_to_the_bit_and_goes_on():
-    X, outcomes, moments = data_of(12)
-    belief = belief_of(outcomes="per-factor").update(X[:8], outcomes[:8], moments=moments[:8]).at(16.0)
+    X, outcomes, rounds = data_of(12)
+    belief = belief_of(outcomes="per-factor").update(X[:8], outcomes[:8], rounds=rounds[:8]).at(16.0)
     state = belief.state_dict()
     state["json"] = json.loads(json.dumps(state["json"]))
     back = AdditiveGP.from_state_dict(belief.settings, GRAPH, belief.domain, state)
@@ -323,25 +323,25 @@ def test_state_survives_json_to_the_bit_and_goes_on():
 
 
 def test_another_decomposition_keeps_rounds_and_paces():
-    X, outcomes, moments = data_of(10)
-    belief = belief_of().update(X, outcomes.sum(axis=1), moments=moments).at(16.0)
+    X, outcomes, rounds = data_of(10)
+    belief = belief_of().update(X, outcomes.sum(axis=1), rounds=rounds).at(16.0)
     other = belief.with_graph(FactorGraph.from_scopes({"f": ["a", "b"], "rest": ["c"]}))
     assert [t.lengthscale for t in other.hyperparameters.times] == pytest.approx([PACE, PACE])
     assert other.now == 16.0
-    np.testing.assert_array_equal(other.moments, moments)
+    np.testing.assert_array_equal(other.rounds, rounds)
     again = AdditiveGP.from_hyperparameters(
-        other.settings, other.graph, other.domain, other.hyperparameters, X, other.totals, moments=moments
+        other.settings, other.graph, other.domain, other.hyperparameters, X, other.totals, rounds=rounds
     ).at(16.0)
     np.testing.assert_allclose(again.posterior(X), other.posterior(X), atol=1e-9)
 
 
 def test_bad_input_is_refused():
     X, outcomes, _ = data_of(4)
-    with pytest.raises(ShapeError, match=r"moments: got shape \(3,\) for 4 points; wanted \(4,\)"):
-        belief_of().update(X, outcomes, moments=[1.0, 2.0, 3.0])
-    with pytest.raises(ShapeError, match=r"moments\[1\]: got nan; wanted a finite number of rounds"):
-        belief_of().update(X, outcomes, moments=[1.0, np.nan, 3.0, 4.0])
-    with pytest.raises(ShapeError, match=r"moments\[0\]: got inf"):
+    with pytest.raises(ShapeError, match=r"rounds: got shape \(3,\) for 4 points; wanted \(4,\)"):
+        belief_of().update(X, outcomes, rounds=[1.0, 2.0, 3.0])
+    with pytest.raises(ShapeError, match=r"rounds\[1\]: got nan; wanted a finite number of rounds"):
+        belief_of().update(X, outcomes, rounds=[1.0, np.nan, 3.0, 4.0])
+    with pytest.raises(ShapeError, match=r"rounds\[0\]: got inf"):
         belief_of().at(np.inf)
     with pytest.raises(ConfigError, match="none where a structure is learned"):
         convert({"time": {}, "structure": {"kind": "random-blocks"}}, AdditiveGPSettings, "$.belief")

@@ -143,8 +143,8 @@ def test_agents_that_draw_alone_and_tell_one_number_per_observation_get_the_same
         messages[i] = told(conditioned, i, draws[factor])
         assert messages[i].shape == (r,)
     for i, factor in enumerate(GRAPH.factors):
-        noise = {0: np.random.default_rng(2)} if conditioned.is_tied else {i: rngs[factor]}
-        known = messages if conditioned.is_tied else {i: messages[i]}
+        noise = {0: np.random.default_rng(2)} if conditioned.is_coupled else {i: rngs[factor]}
+        known = messages if conditioned.is_coupled else {i: messages[i]}
         alpha = path_weights(conditioned, known, noise)
         own = PathSample(GRAPH, conditioned, {factor: draws[factor]}, alpha)
         (stack,) = stacks_of(GRAPH, [factor])

@@ -82,7 +82,7 @@ def test_points_without_a_moment_are_of_the_beliefs_own():
         np.testing.assert_array_equal(belief.at(moment).posterior(places), stated)
     learned = belief.at(7.0).update(places, np.arange(6.0))
     assert learned.X[-6:, 2].tolist() == [7.0] * 6
-    assert belief.at(7.0).condition_on_pending(places).pending_moments.tolist() == [7.0] * 6
+    assert belief.at(7.0).condition_on_pending(places).pending_rounds.tolist() == [7.0] * 6
     assert not ExactGP.create(ExactGPSettings(), DOMAIN).has_time
     with pytest.raises(ShapeError, match=r"got shape \(6, 1\); wanted \(m, 2\)"):
         belief.posterior(places[:, :1])

@@ -58,10 +58,9 @@ def test_many_outcomes_cost_no_more_than_those_that_tell() -> None:
 
 def test_a_failure_of_long_ago_is_forgotten_where_outcomes_fade() -> None:
     U, told = np.array([[0.2, 0.2], [0.8, 0.8]]), np.array([True, False])
-    memory, moments = TimeCorrelation(kernel="matern12", lengthscale=5.0), np.array([1.0, 1.0])
+    memory, rounds = TimeCorrelation(kernel="matern12", lengthscale=5.0), np.array([1.0, 1.0])
     logits = [
-        SuccessGP.learned(U, told, moments=moments, now=now, memory=memory).logit(U[1:])[0]
-        for now in (1.0, 10.0, 500.0)
+        SuccessGP.learned(U, told, rounds=rounds, now=now, memory=memory).logit(U[1:])[0] for now in (1.0, 10.0, 500.0)
     ]
     unfaded = SuccessGP.learned(U, told)
     assert logits[0] == pytest.approx(unfaded.logit(U[1:])[0])

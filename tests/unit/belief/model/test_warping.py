@@ -55,7 +55,7 @@ def test_moments_equal_adaptive_quadrature(kind, power, mean, std):
 
     middle = float(warp.backward(np.array([mean]))[0])
     expected = middle + moment(1, middle - 1.0) - 1.0
-    found, deviation = warp.moments(np.array([mean]), np.array([std**2]))
+    found, deviation = warp.marginals(np.array([mean]), np.array([std**2]))
     assert deviation[0] == pytest.approx(np.sqrt(moment(2, expected)), rel=1e-6)
     assert found[0] == pytest.approx(expected, abs=1e-6 * deviation[0])
 
@@ -63,7 +63,7 @@ def test_moments_equal_adaptive_quadrature(kind, power, mean, std):
 def test_moments_of_a_logarithm_far_below_the_best_are_log_normal():
     warp = Warp("log", best=10.0, spread=2.0)
     mean, variance = np.array([-5.0, -3.0]), np.array([0.25, 1.0])
-    found, deviation = warp.moments(mean, variance)
+    found, deviation = warp.marginals(mean, variance)
     log_normal = np.exp(-mean + variance / 2.0)
     np.testing.assert_allclose(found, 10.0 - 2.0 * (log_normal - 0.1), rtol=1e-10)
     np.testing.assert_allclose(deviation, 2.0 * log_normal * np.sqrt(np.expm1(variance)), rtol=1e-8)
@@ -72,7 +72,7 @@ def test_moments_of_a_logarithm_far_below_the_best_are_log_normal():
 def test_moments_of_what_is_certain_are_the_value_itself():
     for kind in ("none", "power", "log"):
         warp = Warp.fitted(kind, np.array([1.0, 2.0, 7.0]))
-        found, deviation = warp.moments(np.array([-0.3, 1.0]), np.zeros(2))
+        found, deviation = warp.marginals(np.array([-0.3, 1.0]), np.zeros(2))
         np.testing.assert_allclose(found, warp.backward(np.array([-0.3, 1.0])), rtol=1e-14)
         np.testing.assert_array_equal(deviation, 0.0)
 
@@ -80,7 +80,7 @@ def test_moments_of_what_is_certain_are_the_value_itself():
 @given(mean=st.floats(-1e3, 1e3), variance=st.floats(0.0, 1e6), kind=st.sampled_from(["power", "log"]))
 def test_moments_are_finite_whatever_the_belief_says(mean, variance, kind):
     warp = Warp.fitted(kind, np.array([-1e12, 0.0, 1e12]))
-    found, deviation = warp.moments(np.array([mean]), np.array([variance]))
+    found, deviation = warp.marginals(np.array([mean]), np.array([variance]))
     assert np.isfinite(found).all()
     assert np.isfinite(deviation).all()
     assert (deviation >= 0.0).all()
