@@ -18,6 +18,7 @@ from swarmbo.acquisition import (
     LocalWorth as LocalWorth,
     Restarts as Restarts,
     Straddle as Straddle,
+    TargetedVariance as TargetedVariance,
     Thompson as Thompson,
     TrustRegion as TrustRegion,
 )

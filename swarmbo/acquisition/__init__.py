@@ -18,10 +18,11 @@ from swarmbo.acquisition.expected_improvement import ExpectedImprovement as Expe
 from swarmbo.acquisition.in_turn import choose_in_turn as choose_in_turn
 from swarmbo.acquisition.information import Information as Information
 from swarmbo.acquisition.local_problem import LocalProblem as LocalProblem
-from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth, Worth as Worth
+from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth, PlaceWorth as PlaceWorth
 from swarmbo.acquisition.schedules import Progress as Progress, alpha as alpha, beta as beta
-from swarmbo.acquisition.shortlist import greedy_batch as greedy_batch, shortlist as shortlist
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
 from swarmbo.acquisition.straddle import Straddle as Straddle
+from swarmbo.acquisition.targeted_variance import TargetedVariance as TargetedVariance
 from swarmbo.acquisition.thompson import Thompson as Thompson
 from swarmbo.acquisition.trust_region import Restarts as Restarts, TrustRegion as TrustRegion
+from swarmbo.acquisition.worth import Worth as Worth, greedy_batch as greedy_batch, shortlist as shortlist

@@ -11,12 +11,10 @@ from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.chain import chains
 from swarmbo.acquisition.in_turn import choose_in_turn
 from swarmbo.acquisition.local_problem import LocalProblem
-from swarmbo.acquisition.local_worth import Worth
-from swarmbo.acquisition.markov import Block
 from swarmbo.acquisition.safeguard import Safeguard
-from swarmbo.acquisition.shortlist import shortlist
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat, shares_factor
+from swarmbo.acquisition.worth import Worth, shortlist
 from swarmbo.belief import PlaceBelief, Views, view_of
 from swarmbo.graph import FactorGraph
 from swarmbo.registry.own_code import checked_as
@@ -101,7 +99,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         """
         if type(self).worth is ChainAcquisition.worth:  # it says what agents agree on, in a way of its own
             return super().alone(situation)
-        choose, valued = _by_worth(worth_of(self, situation), situation), self.valued_by(situation)
+        choose, valued = _by_worth(self, situation), self.valued_by(situation)
         if valued is situation.belief:
             return choose  # by what it is told that an agent believes, the choices of others included
         return lambda agent, belief, places: choose(agent, view_of(valued, agent), places)
@@ -119,7 +117,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         don't crowd whom they can't see.
         """
         order, valued = self.markov_order, replace(situation, belief=self.valued_by(situation))
-        picks = choose_in_turn(valued, _by_worth(worth_of(self, situation), situation))
+        picks = choose_in_turn(valued, _by_worth(self, situation))
         # who measures in any case must have a place, or they are not the same agents that measure
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
@@ -185,9 +183,15 @@ def worth_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int 
     return checked_as(Worth, acquisition.worth(situation, n_agents), acquisition, "worth")
 
 
-def _by_worth(worth: Worth, situation: Situation) -> Chooser:
+def _by_worth(acquisition: ChainAcquisition, situation: Situation) -> Chooser:
+    """Each agent takes the place that is worth most to it, by what it believes before anybody chooses."""
+    worths: dict[int, Worth] = {}
+
     def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
-        return worth.best(*belief.posterior(places), situation.prices.get(agent))
+        own = id(view_of(situation.belief, agent))
+        if own not in worths:
+            worths[own] = worth_of(acquisition, situation.seen_by(agent))
+        return worths[own].best_of(belief, places, situation.prices.get(agent))
 
     return choose
 
@@ -242,7 +246,7 @@ def local_acquisition(
     Source:
         Daxberger & Low 2017, eqs. (3) and (5).
     """
-    table = worth.table(Block.of(belief, options), price)
+    table = worth.table_of(belief, options, price)
     for i in range(len(options)):
         for j in range(i + 1, len(options)):
             clash = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1)

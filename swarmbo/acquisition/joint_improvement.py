@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
-from swarmbo.acquisition.local_worth import Worth
+from swarmbo.acquisition.local_worth import PlaceWorth
 from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.markov import Block
 from swarmbo.rng import sobol, stream
@@ -36,7 +36,7 @@ _FLOOR = 1e-12  # of the largest variance in a block, below which a variance is 
 
 
 @dataclass(frozen=True)
-class JointImprovement(Worth):
+class JointImprovement(PlaceWorth):
     """Expected improvement over a value, and of a batch over that and over each other.
 
     Args:

@@ -1,14 +1,15 @@
 """What one measurement is worth by itself, and given those of others, in the unit of the field."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.markov import Block, conditional_variances
+from swarmbo.acquisition.worth import BatchValue, Scores, Worth
+from swarmbo.belief import PlaceBelief
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
@@ -18,15 +19,8 @@ def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     return mean
 
 
-class Worth(ABC):
-    """The rule by which places are ranked and batches valued, from what is believed of them jointly.
-
-    The value of a batch is a sum with a term for each agent: what its place is worth given those of its successors.
-    ``idle`` is what it is worth not to measure: a measurement is declined if it brings no more than this and its price.
-    """
-
-    idle: float
-    in_order: ClassVar[bool] = False  # whether shortlists are sorted by rank, so that agreements break ties by it
+class PlaceWorth(Worth):
+    """A rule that looks at what is believed of the places themselves: their means, variances and covariances."""
 
     @abstractmethod
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -60,27 +54,82 @@ class Worth(ABC):
         """
         return float(self.table(Block.of_single(mean, cov), 0.0).item())
 
-    def best(
-        self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"], price: float | None = None
-    ) -> int | None:
-        """The place that is worth most by itself; None where declining is worth more.
+    def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
+        """What places are worth one by one."""
+        return PlaceScores(self, belief, places, picks)
 
-        Args:
-            mean: Of at least one place.
-            var: As ``mean``.
-            price: Of a measurement, in the unit of the field; None for an agent that measures in any case.
-        """
-        chosen = int(self.rank(mean, var).argmax())
-        if (
-            price is not None
-            and self.single(mean[chosen : chosen + 1], var[chosen : chosen + 1])[0] - price <= self.idle
-        ):
-            return None
-        return chosen
+    def table_of(
+        self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
+    ) -> Float[np.ndarray, "..."]:
+        """What the first agent's candidates are worth less a price, given each choice of its successors' candidates."""
+        return self.table(Block.of(belief, options), price)
+
+    def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "PlaceValue":
+        """By what batches of some places are valued."""
+        cache, every = belief.posterior_cache(places), np.arange(len(places))
+        return PlaceValue(self, cache.mean, cache.cov(every, every))
+
+
+class PlaceScores(Scores):
+    """What places are worth by their marginals, of which the variance knows of those that were taken.
+
+    Args:
+        worth: The rule.
+        belief: Whose.
+        places: Physical (k, d).
+        picks: How many of them will be taken as measured at most.
+    """
+
+    def __init__(self, worth: PlaceWorth, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int) -> None:
+        self._worth, self._noise_variance, self._taken = worth, belief.noise_variance, 0
+        if picks:
+            self._cache = cache = belief.posterior_cache(places)
+            self._mean, self._var = cache.mean, cache.var.copy()
+        else:
+            self._mean, self._var = belief.posterior(places)
+        self._rows = np.empty((picks, len(places)))  # of the Cholesky factor of the picks' covariance
+
+    @property
+    def value(self) -> Float[np.ndarray, " k"]:
+        """What each place is worth now, in the unit of the field."""
+        return self._worth.single(self._mean, self._var)
+
+    @property
+    def rank(self) -> Float[np.ndarray, " k"]:
+        """By what they are ordered."""
+        return self._worth.rank(self._mean, self._var)
+
+    def take(self, pick: int) -> None:
+        """Take a place as measured."""
+        n, rows, every = self._taken, self._rows, np.arange(len(self._var))
+        row = self._cache.cov(every[pick : pick + 1], every)[0] - rows[:n, pick] @ rows[:n]
+        rows[n] = row / np.sqrt(max(self._var[pick], 0.0) + self._noise_variance)
+        self._var = np.maximum(self._var - rows[n] ** 2, 0.0)
+        self._taken += 1
 
 
 @dataclass(frozen=True)
-class LocalWorth(Worth):
+class PlaceValue(BatchValue):
+    """What batches of some places are worth by their joint posterior.
+
+    Args:
+        worth: The rule.
+        mean: Of the places.
+        cov: Their covariance, without noise.
+    """
+
+    worth: PlaceWorth
+    mean: Float[np.ndarray, " m"]
+    cov: Float[np.ndarray, "m m"]
+
+    def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
+        """What the first of some of the places is worth given the others."""
+        own = list(rows)
+        return self.worth.of_first(self.mean[own], self.cov[np.ix_(own, own)], to_the_letter)
+
+
+@dataclass(frozen=True)
+class LocalWorth(PlaceWorth):
     """What is expected somewhere, and what is learned there.
 
     A single place is worth merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by what the place

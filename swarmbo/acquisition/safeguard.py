@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.local_worth import Worth
+from swarmbo.acquisition.worth import BatchValue, Worth
 from swarmbo.belief import PlaceBelief
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes, multicast_traffic
@@ -138,13 +138,12 @@ class Safeguard:
         posteriors: "_Posteriors",
     ) -> float:
         """The local acquisition of an agent that measures, given where some others do."""
-        mean, cov = posteriors.of(self.beliefs[agent], [place, *ahead])
-        value = self.worths[agent].of_first(mean, cov, sight.to_the_letter)
+        value = posteriors.of_first(self.worths[agent], self.beliefs[agent], [place, *ahead], sight.to_the_letter)
         return value - self.prices.get(agent, 0.0)
 
 
 class _Posteriors:
-    """Means and covariances at the places of two batches, worked out once for each belief.
+    """What is believed at the places of two batches, worked out once for each rule and belief.
 
     Args:
         places: All of them (d,).
@@ -153,18 +152,16 @@ class _Posteriors:
     def __init__(self, places: Sequence[Float[np.ndarray, " d"]]) -> None:
         self._places = np.array(places)
         self._rows = {place.tobytes(): row for row, place in enumerate(self._places)}
-        self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._known: dict[tuple[int, int], BatchValue] = {}
 
-    def of(
-        self, belief: PlaceBelief, places: Sequence[Float[np.ndarray, " d"]]
-    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m m"]]:
-        """Means and covariances at some of the places (m of them)."""
-        if id(belief) not in self._known:
-            cache, everywhere = belief.posterior_cache(self._places), np.arange(len(self._places))
-            self._known[id(belief)] = cache.mean, cache.cov(everywhere, everywhere)
-        mean, cov = self._known[id(belief)]
-        rows = [self._rows[place.tobytes()] for place in places]
-        return mean[rows], cov[np.ix_(rows, rows)]
+    def of_first(
+        self, worth: Worth, belief: PlaceBelief, places: Sequence[Float[np.ndarray, " d"]], to_the_letter: bool
+    ) -> float:
+        """What the first of some of the places is worth given the others, by a rule and a belief."""
+        key = id(worth), id(belief)
+        if key not in self._known:
+            self._known[key] = worth.jointly(belief, self._places)
+        return self._known[key].of_first([self._rows[place.tobytes()] for place in places], to_the_letter)
 
 
 def _of(chain: Sequence[str], points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:

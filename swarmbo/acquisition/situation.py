@@ -36,6 +36,7 @@ class Situation:
         level: The level that the world is watched for; None where there is none.
         measured: Where measurements were made (m, d), as far as whoever looks at the situation knows.
         measured_by: The same for agents with beliefs of their own.
+        sites: Every place (k, d) that may be measured at all; None: anything in the box.
         required: How likely measurements must be to succeed, by what each agent knows of failures; agents that know of
             none are missing.
     """
@@ -54,6 +55,7 @@ class Situation:
     level: float | None = None
     measured: Float[np.ndarray, "m d"] | None = None
     measured_by: Mapping[str, Float[np.ndarray, "m d"]] = field(default_factory=lambda: dict[str, np.ndarray]())
+    sites: Float[np.ndarray, "k d"] | None = None
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
 
     def likely(self) -> "Situation":

@@ -54,6 +54,25 @@ def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem | None) ->
     return places[problem.is_allowed(problem.box.to_unit(places))]
 
 
+def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray, "k d"] | None:
+    """Every place of a field that may be asked; None: anything in its box.
+
+    Args:
+        sites: Those that can be measured at all; None where nobody says.
+        problem: The field.
+
+    Raises:
+        ShapeError: If they are not (k, d) numbers in or near the box.
+    """
+    if sites is None:
+        if not problem.no_go:
+            return None
+        unit = sobol(_N_RECOMMENDED, problem.box.n_dims, stream(0, "planning places"))  # alike for all teams
+        return allowed_places(problem.box.from_unit(unit), problem)
+    (checked,) = checked_candidates({"sites()": sites}, ["sites()"], problem.box).values()
+    return allowed_places(checked, problem)
+
+
 def checked_candidates(
     candidates: Mapping[str, ArrayLike], agents: Sequence[str], domain: Domain
 ) -> dict[str, Float[np.ndarray, "k d"]]:

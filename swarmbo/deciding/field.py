@@ -15,6 +15,7 @@ from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import (
     allowed_places,
+    allowed_sites,
     checked_candidates,
     places_to_recommend,
     random_candidates,
@@ -130,6 +131,7 @@ class FieldLearner:
             seed=setup.seed,
             prices=prices,
             level=offers.level,
+            sites=allowed_sites(offers.sites, problem),
             measured=measured,
             measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),

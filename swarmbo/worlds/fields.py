@@ -90,6 +90,7 @@ class FieldWorld:
             standpoints=self.standpoints(),
             links=self.links(),
             level=self.level,
+            sites=self.sites(),
         )
 
     def begin(self, infos: Infos) -> News:

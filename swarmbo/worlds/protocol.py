@@ -29,6 +29,7 @@ class Offers:
         standpoints: Where agents stand that never move.
         links: Who hears whom now; None: everyone.
         level: The level that the world is watched for; None where there is none.
+        sites: Every place (k, d) that can be measured at all; None where the world does not say.
     """
 
     agents: tuple[str, ...] | None = None
@@ -38,6 +39,7 @@ class Offers:
     standpoints: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
     links: "nx.Graph[str] | None" = None
     level: float | None = None
+    sites: Float[np.ndarray, "k d"] | None = None
 
 
 class World(Protocol):

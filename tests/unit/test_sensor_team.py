@@ -59,7 +59,8 @@ def test_the_world_of_a_team_has_the_agents_own_boxes_and_what_they_may_decline(
 
 
 @pytest.mark.parametrize(
-    ("acquisition", "task"), [("db-gp-ucb", "peak"), ("information", "map"), ("straddle", "level")]
+    ("acquisition", "task"),
+    [("db-gp-ucb", "peak"), ("information", "map"), ("straddle", "level"), ("targeted-variance", "level")],
 )
 def test_sensors_look_at_their_own_candidates_only_and_free_energy_is_used(acquisition, task):
     level = {"level": 0.3} if task == "level" else {}

@@ -10,7 +10,7 @@ from scipy.stats import norm
 import swarmbo as sb
 from swarmbo.acquisition import ExpectedImprovement, local_acquisition
 from swarmbo.acquisition.joint_improvement import JointImprovement
-from swarmbo.acquisition.shortlist import shortlist
+from swarmbo.acquisition.worth import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.coordination import Exact
 from swarmbo.deciding.rounds import decide
@@ -114,7 +114,7 @@ def test_without_hope_an_agent_still_takes_the_least_hopeless_place():
     least_hopeless = int(((mean - 1e4) / np.sqrt(var)).argmax())
     rule = JointImprovement(over=1e4)
     assert (rule.single(mean, var) == 0.0).all()
-    assert rule.best(mean, var) == least_hopeless != 0
+    assert rule.best_of(belief, near) == least_hopeless != 0
     assert shortlist(belief, near, 9, rule)[0] == least_hopeless  # ties of sums go to who comes first
 
 

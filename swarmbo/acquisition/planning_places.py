@@ -1,0 +1,52 @@
+"""The few places of a map that plans are made over."""
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.spaces import Domain
+
+
+def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
+    """About as many places as asked for, spread evenly over what can be measured.
+
+    The map is cut into nearly cubic cells. Of each the site nearest to its middle is taken; where there are no sites,
+    the middle itself.
+
+    Args:
+        domain: The box of places.
+        sites: Every place that can be measured; None: anything in the box.
+        n_places: How many cells, at least 1. All sites are taken if there are no more of them.
+
+    Returns:
+        The places, in a fixed order, none twice. Cells without a site have none, so there may be fewer.
+
+    Example:
+        >>> planning_places(Domain(np.zeros(2), np.array([4.0, 1.0])), None, 4).tolist()
+        [[0.5, 0.5], [1.5, 0.5], [2.5, 0.5], [3.5, 0.5]]
+    """
+    if sites is not None and len(sites) <= n_places:
+        return np.unique(sites, axis=0)
+    sides = domain.high - domain.low
+    counts = _counts(sides, n_places)
+    if sites is None:
+        axes = [low + side * (np.arange(n) + 0.5) / n for low, side, n in zip(domain.low, sides, counts, strict=True)]
+        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(sides))
+    at = (sites - domain.low) / sides * counts
+    cells = np.clip(np.floor(at), 0, counts - 1).astype(int)
+    off = (((at - cells - 0.5) * (sides / counts)) ** 2).sum(axis=1)
+    number = np.asarray(np.ravel_multi_index(tuple(cells.T), tuple(counts.tolist())))
+    order = np.lexsort((off, number))
+    first = np.flatnonzero(np.diff(number[order], prepend=-1))  # of each cell
+    return sites[order][first]
+
+
+def _counts(sides: Float[np.ndarray, " d"], n_places: int) -> np.ndarray:
+    """Cells along each side: at most as many in all, as cubic as whole numbers let them be."""
+    counts = np.ones(len(sides), dtype=int)
+    while True:
+        longest = int(np.argmax(sides / counts))
+        grown = counts.copy()
+        grown[longest] += 1
+        if np.prod(grown, dtype=float) > n_places:
+            return counts
+        counts = grown

@@ -1,0 +1,111 @@
+"""Measuring where it takes away the variance that counts: for a map, for a level, or for a peak."""
+
+from typing import Annotated, Literal
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtr
+
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition
+from swarmbo.acquisition.planning_places import planning_places
+from swarmbo.acquisition.situation import Situation
+from swarmbo.acquisition.target_worth import TargetWorth
+from swarmbo.errors import ConfigError
+from swarmbo.registry import FIELD, kind
+from swarmbo.settings import require, within
+
+_LEAST_NOISE = 1e-6  # of the prior variance: a place that is known tells nothing, whatever rounding says
+_LEAST_STD = 1e-9  # of the prior standard deviation, for what is known
+
+
+@kind("acquisition", FIELD)
+class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="targeted-variance"):
+    """Weighted variance reduction over places that are spread over the map: W(A) = sum_s w_s [var(s) - var(s | A)].
+
+    The weight says how much it counts to know the place s, with mean mu(s) and standard deviation sigma(s) now:
+
+    * ``map``: 1 everywhere;
+    * ``level``: the probability Phi(-|mu(s) - level| / sigma(s)) that the map is wrong there about the level;
+    * ``peak``: the probability Phi((mu(s) - best) / sigma(s)) that it exceeds the best mean of a measured place.
+
+    The floor is added to the last two, or nothing would draw agents to where everything looks decided, as it does in
+    sight of a common start. Values are scaled so that a place of which nothing is known, among such places of weight 1,
+    is worth the prior standard deviation: that is what a price is held against.
+
+    Agents on a chain see the next B, as in ``ChainAcquisition``, whose other settings are taken too;
+    ``noise_ratio_floor`` changes nothing here.
+
+    Args:
+        task: What is looked for; by default ``level`` where a level is stated, here or by the world, else ``map``.
+        level: In the unit of the field, for the task ``level``; None takes that of the world.
+        floor: Added to the weights of level and peak, 0 to 1.
+        places: About how many places of the map count, 1 to 4096.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> line = np.linspace(0.0, 1.0, 21)[:, None]
+        >>> acquisition = sb.TargetedVariance(level=0.7)
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], acquisition=acquisition)
+        >>> team.attach(line[::5], line[::5, 0])  # the field is x, so the question is open near 0.7 only
+        >>> all(abs(x[0] - 0.7) < 0.11 for x in team.ask({"a": line, "b": line}).points.values())
+        True
+    """
+
+    task: Literal["peak", "map", "level"] | None = None
+    level: float | None = None
+    floor: Annotated[float, within(0, 1)] = 1e-3
+    places: Annotated[int, within(1, 4096)] = 230
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self, "level", lambda level: level is None or self.task in (None, "level"), "no level, or the task 'level'"
+        )
+
+    def check_world(self, level: float | None) -> None:
+        """Refuse a world without a level where one is watched and the settings have none either.
+
+        Raises:
+            ConfigError: If neither states one.
+        """
+        if self.task == "level" and level is None and self.level is None:
+            raise ConfigError(
+                "got none, and the world states none; wanted the level that is watched: set it here, or have a world "
+                "with the task 'level'",
+                at="$.acquisition.level",
+            )
+
+    def worth(self, situation: Situation, n_agents: int | None = None) -> TargetWorth:
+        """What measurements tell of the places that count.
+
+        Raises:
+            ConfigError: If the task is the level, and neither the settings nor the world states one.
+        """
+        belief, targets = situation.belief, planning_places(situation.domain, situation.sites, self.places)
+        cache, prior = belief.posterior_cache(targets), max(belief.prior_variance, np.finfo(float).tiny)
+        every = np.arange(len(targets))
+        weights = self.weights(situation, cache.mean, np.sqrt(np.maximum(cache.var, _LEAST_STD**2 * prior)))
+        # how many places are told of by one that is told of by most, 1 for each that varies with it
+        known = cache.var + _LEAST_NOISE * prior
+        told_of = (cache.cov(every, every) ** 2 / known / known[:, None]).sum(axis=0).max()
+        noise_variance = max(belief.noise_variance, _LEAST_NOISE * prior)
+        return TargetWorth(targets, weights / (np.sqrt(prior) * max(told_of, 1.0)), noise_variance)
+
+    def weights(
+        self, situation: Situation, mean: Float[np.ndarray, " t"], std: Float[np.ndarray, " t"]
+    ) -> Float[np.ndarray, " t"]:
+        """How much it counts to know places.
+
+        Args:
+            situation: What is known.
+            mean: Of the field there.
+            std: Its standard deviation, > 0.
+        """
+        self.check_world(situation.level)
+        level = situation.level if self.level is None else self.level
+        if self.task == "peak":
+            return ndtr((mean - situation.best_measured()) / std) + self.floor
+        if self.task == "map" or level is None:
+            return np.ones(len(mean))
+        return ndtr(-np.abs(mean - level) / std) + self.floor

@@ -1,0 +1,198 @@
+"""Weighted variance reduction, held to posterior variances that scikit-learn works out, and to brute force."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+from swarmbo.acquisition import Situation, TargetedVariance, chains, greedy_batch, local_acquisition, shortlist
+from swarmbo.acquisition.planning_places import planning_places
+from swarmbo.acquisition.target_worth import TargetWorth
+from swarmbo.baselines import Greedy
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
+from swarmbo.coordination import Exact, MaxSum
+from swarmbo.deciding.rounds import decide
+from swarmbo.errors import ConfigError
+from swarmbo.spaces import Domain
+from swarmbo.transport import InProcess
+
+DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
+LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 9) for y in np.linspace(0, 50, 6)])
+NOISE = 0.3
+
+
+def some_belief(seed: int, n: int = 8, fades: bool = False) -> ExactGP:
+    rng = np.random.default_rng(seed)
+    X = DOMAIN.from_unit(rng.random((n, 2)))
+    prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
+    belief = ExactGP.create(prior, DOMAIN).update(X, 50.0 + 9.0 * np.sin(X[:, 0] / 17.0) + NOISE * rng.normal(size=n))
+    return belief.fit(rng).at(3) if fades else belief.fit(rng)
+
+
+def situation_of(belief, n_agents: int = 3, seed: int = 0, **more) -> Situation:
+    rng, agents = np.random.default_rng(seed), tuple(f"r{n}" for n in range(n_agents))
+    positions = {agent: DOMAIN.from_unit(rng.random(2)) for agent in agents}
+    near = {agent: LATTICE[np.linalg.norm(LATTICE - positions[agent], axis=1) < 40.0] for agent in agents}
+    return Situation(agents, near, positions, {}, belief, None, DOMAIN, 2, 10, 0, **more)
+
+
+def reduction(belief, worth: TargetWorth, batch: np.ndarray) -> float:
+    """W of a set by joint posterior covariances and an inverse: what a checker would write down."""
+    if len(batch) == 0:
+        return 0.0
+    n = len(batch)
+    _, cov = belief.joint_posterior(np.concatenate([batch, worth.targets]))
+    across = cov[:n, n:]
+    gone = np.diag(across.T @ np.linalg.inv(cov[:n, :n] + worth.noise_variance * np.eye(n)) @ across)
+    return float(worth.weights @ gone)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_set_takes_away_is_the_fall_of_scikit_learns_posterior_variances(seed: int) -> None:
+    belief, rng = some_belief(seed), np.random.default_rng(seed)
+    targets, weights = DOMAIN.from_unit(rng.random((30, 2))), rng.random(30)
+    worth = TargetWorth(targets, weights, belief.noise_variance)
+    batch = DOMAIN.from_unit(rng.random((4, 2)))
+    own = belief.hyperparameters
+    kernel = ConstantKernel(belief.prior_variance) * Matern(own.lengthscales, nu=2.5)
+    variances = []
+    for X in (belief.X, np.concatenate([belief.X, batch])):
+        peer = GaussianProcessRegressor(kernel, alpha=belief.noise_variance, optimizer=None)
+        peer.fit(DOMAIN.to_unit(X), np.zeros(len(X)))
+        variances.append(peer.predict(DOMAIN.to_unit(targets), return_std=True)[1] ** 2)
+    wanted = weights @ (variances[0] - variances[1])
+    value = worth.jointly(belief, batch)
+    told = sum(value.of_first(range(n, 4)) for n in range(4))  # each adds to those after it: in all, the whole
+    assert told == pytest.approx(wanted, rel=1e-6)
+    assert reduction(belief, worth, batch) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("fades", [False, True])
+def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
+    belief = some_belief(1, fades=fades)
+    worth = TargetedVariance(task="map").worth(situation_of(belief))
+    options = [LATTICE[:4], LATTICE[20:25], LATTICE[[3, 21, 40]]]
+    declining = [np.vstack([own, np.full(2, np.nan)]) for own in options]
+    table = local_acquisition(belief, declining, worth, price=0.25)
+    assert table.shape == (5, 6, 4)
+    for choice in itertools.product(*map(range, table.shape)):
+        places = [own[c] for own, c in zip(declining, choice, strict=True)]
+        there = [place for place in places if not np.isnan(place).any()]
+        if len({tuple(place) for place in there}) < len(there):
+            assert table[choice] == -np.inf
+            continue
+        if np.isnan(places[0]).any():
+            assert table[choice] == worth.idle == 0.0
+            continue
+        wanted = reduction(belief, worth, np.array(there)) - reduction(belief, worth, np.array(there[1:]))
+        assert table[choice] == pytest.approx(wanted - 0.25, rel=1e-6, abs=1e-9)
+
+
+@given(st.integers(0, 1000), st.integers(1, 5))
+@settings(max_examples=40, deadline=None)
+def test_it_is_monotone_and_a_place_alone_is_worth_no_less_than_nothing(seed: int, n: int) -> None:
+    belief, rng = some_belief(seed % 4), np.random.default_rng(seed)
+    worth = TargetWorth(DOMAIN.from_unit(rng.random((12, 2))), rng.random(12), belief.noise_variance)
+    batch = DOMAIN.from_unit(rng.random((n, 2)))
+    values = [reduction(belief, worth, batch[:k]) for k in range(n + 1)]
+    assert (np.diff(values) >= -1e-9).all()
+    most = worth.weights @ belief.posterior(worth.targets)[1]
+    assert values[-1] <= most * (1.0 + 1e-9)
+
+
+def test_scores_follow_what_was_taken() -> None:
+    belief = some_belief(2)
+    worth = TargetedVariance(task="map").worth(situation_of(belief))
+    scores = worth.scores(belief, LATTICE, picks=4)
+    taken: list[int] = []
+    for _ in range(4):
+        gone = reduction(belief, worth, LATTICE[taken])
+        wanted = [reduction(belief, worth, LATTICE[[*taken, k]]) - gone for k in range(len(LATTICE))]
+        assert scores.value == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+        pick = int(scores.rank.argmax())
+        scores.take(pick)
+        taken.append(pick)
+    assert greedy_batch(worth.scores(belief, LATTICE, picks=4), 4).tolist() == taken
+    assert taken[0] in shortlist(belief, LATTICE, 6, worth)
+
+
+def test_weights_are_what_is_open_about_a_level_and_a_peak() -> None:
+    now = situation_of(some_belief(3), level=52.0, measured=some_belief(3).X)
+    mean, std = np.array([40.0, 52.0, 60.0]), np.array([2.0, 3.0, 4.0])
+    level = TargetedVariance(floor=0.01).weights(now, mean, std)  # the world states a level: that is the task
+    wrong = np.minimum(norm.cdf(52.0, mean, std), norm.sf(52.0, mean, std))
+    assert level == pytest.approx(wrong + 0.01)
+    peak = TargetedVariance(task="peak", floor=0.0).weights(now, mean, std)
+    assert peak == pytest.approx(norm.sf(now.best_measured(), mean, std))
+    assert TargetedVariance(task="map").weights(now, mean, std).tolist() == [1.0, 1.0, 1.0]
+    assert TargetedVariance().weights(situation_of(some_belief(3)), mean, std).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_what_nobody_knows_is_worth_the_prior_standard_deviation() -> None:
+    line = Domain(np.zeros(1), np.ones(1))
+    belief = ExactGP.create(ExactGPSettings(), line)
+    now = Situation(("a",), {"a": np.array([[0.5]])}, {}, {}, belief, None, line, 1, None, 0)
+    worth = TargetedVariance().worth(now)
+    alone = worth.scores(belief, np.array([[0.5]])).value[0]
+    assert alone == pytest.approx(np.sqrt(belief.prior_variance), rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ["shared", "own", "fading"])
+@pytest.mark.parametrize("coordination", [Exact(), MaxSum(), Greedy()])
+def test_teams_agree_by_it_on_any_belief_and_never_on_less_than_in_turn(kind: str, coordination) -> None:
+    for seed in range(3):
+        belief = some_belief(seed, fades=kind == "fading")
+        if kind == "own":
+            belief = Views({f"r{n}": some_belief(seed, 6 + n) for n in range(3)}, "r0")
+        now = situation_of(belief, seed=seed, level=52.0)
+        acquisition = TargetedVariance(candidates=8)
+        points = decide(now, acquisition, coordination, InProcess()).points
+        assert set(points) == set(now.agents)
+        in_turn = Greedy().decide(now, acquisition).points
+        [chain] = chains(now.agents, now.positions, None)
+
+        def value(batch, now=now, chain=chain, acquisition=acquisition) -> float:
+            total = 0.0
+            for n, agent in enumerate(chain):
+                seen = now.seen_by(agent)
+                worth, ahead = acquisition.worth(seen), [batch[other] for other in chain[n + 1 :]]
+                total += reduction(seen.belief, worth, np.array([batch[agent], *ahead]))
+                total -= reduction(seen.belief, worth, np.array(ahead))
+            return total
+
+        assert value(points) >= value(in_turn) * (1.0 - 1e-6)
+
+
+def test_a_price_is_held_against_what_is_left_to_be_known() -> None:
+    belief = some_belief(0, 60)
+    spots = {f"r{n}": LATTICE[9 * n : 9 * n + 9] for n in range(3)}
+    for price, measures in ((1e-6, True), (5.0 * float(np.sqrt(belief.prior_variance)), False)):
+        now = Situation(tuple(spots), spots, {}, {}, belief, None, DOMAIN, 2, 9, 0, dict.fromkeys(spots, price))
+        assert bool(decide(now, TargetedVariance(), Exact(), InProcess()).points) is measures
+
+
+@given(st.integers(1, 3), st.integers(1, 400), st.integers(0, 100))
+@settings(max_examples=40, deadline=None)
+def test_planning_places_are_sites_spread_over_the_map(d: int, n_places: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    domain = Domain(np.zeros(d), rng.uniform(0.5, 3.0, d))
+    everywhere = planning_places(domain, None, n_places)
+    assert 1 <= len(everywhere) <= n_places
+    assert len(everywhere) > n_places / 2 - 1 or d > 1
+    sites = domain.from_unit(rng.random((300, d)))
+    chosen = planning_places(domain, sites, n_places)
+    assert len(chosen) <= max(n_places, 1)
+    assert len(np.unique(chosen, axis=0)) == len(chosen)
+    known = {tuple(site) for site in sites}
+    assert all(tuple(place) in known for place in chosen)
+
+
+def test_a_level_that_nobody_states_is_refused() -> None:
+    with pytest.raises(ConfigError, match="level"):
+        TargetedVariance(task="level").worth(situation_of(some_belief(0)))
+    with pytest.raises(ValueError, match="wanted no level, or the task 'level'"):
+        TargetedVariance(task="map", level=3.0)
