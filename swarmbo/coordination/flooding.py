@@ -7,20 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination.tables import Table, sizes_of, spread
-from swarmbo.coordination.updates import (
-    Edge,
-    OnePass,
-    Vector,
-    beliefs,
-    damped,
-    factor_messages,
-    largest_changes,
-    normalised,
-    variable_messages,
-)
+from swarmbo.coordination.updates import Edge, Flat, Kernels, Vector
 from swarmbo.graph import FactorGraph
-
-Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
 
 
 @dataclass(frozen=True)
@@ -31,15 +19,15 @@ class FactorGroup:
         places: Their places among the factors.
         tables: Their tables (n, d_1, …, d_a).
         spreads: Largest less smallest finite entry of each, the unit of a message's change.
-        spans: For each axis where its n messages lie among all messages.
+        starts: For each axis where its n messages begin among all messages; they lie end to end.
         scopes: For each axis the places of the n variables.
     """
 
     places: Int[np.ndarray, " n"]
     tables: Table
     spreads: Float[np.ndarray, " n"]
-    spans: tuple[slice, ...]
-    scopes: tuple[Int[np.ndarray, " n"], ...]
+    starts: Int[np.ndarray, " a"]
+    scopes: Int[np.ndarray, "a n"]
 
 
 @dataclass(frozen=True)
@@ -48,11 +36,13 @@ class VariableGroup:
 
     Args:
         places: Their places in the graph's order.
-        entries: Where the entries of their messages lie among all messages (n, degree, size).
+        starts: Where each of their messages begins among all messages (n, degree), in the graph's order of factors.
+        size: Number of values.
     """
 
     places: Int[np.ndarray, " n"]
-    entries: Int[np.ndarray, "n degree size"]
+    starts: Int[np.ndarray, "n degree"]
+    size: int
 
 
 class Flooding:
@@ -64,7 +54,7 @@ class Flooding:
     Args:
         graph: Scopes.
         tables: Checked tables, of the factors that are here; those of other graphs are left alone.
-        one_pass: The form of the factor update.
+        kernels: By which messages are renewed.
         variables: Those that are here; by default all.
         sizes: Number of values by variable; by default as tables of all factors have it.
     """
@@ -73,7 +63,7 @@ class Flooding:
         self,
         graph: FactorGraph,
         tables: Mapping[str, Table],
-        one_pass: OnePass,
+        kernels: Kernels,
         variables: Sequence[str] | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
@@ -82,7 +72,7 @@ class Flooding:
         self.variables = graph.variables if variables is None else tuple(variables)
         self.sizes = sizes_of(graph, tables) if sizes is None else sizes
         self.place = {variable: i for i, variable in enumerate(graph.variables)}
-        self._one_pass = one_pass
+        self._kernels = kernels
         by_shape: dict[tuple[int, ...], list[int]] = {}
         for i, factor in enumerate(self.factors):
             by_shape.setdefault(tables[factor].shape, []).append(i)
@@ -91,18 +81,16 @@ class Flooding:
         end = 0
         for shape, places in by_shape.items():
             names = [self.factors[i] for i in places]
-            spans: list[slice] = []
+            starts = np.empty(len(shape), dtype=np.int64)
             for axis, size in enumerate(shape):
-                spans.append(slice(end, end + len(names) * size))
+                starts[axis] = end
                 for factor in names:
                     self._start[factor, graph.scope(factor)[axis]] = end
                     end += size
             stacked = tables[names[0]][None] if len(names) == 1 else np.stack([tables[factor] for factor in names])
-            scopes = tuple(
-                np.array([self.place[graph.scope(factor)[axis]] for factor in names]) for axis in range(len(shape))
-            )
+            scopes = np.array([[self.place[x] for x in graph.scope(factor)] for factor in names]).T
             spreads = np.array([spread(tables[factor]) for factor in names])
-            self.factor_groups.append(FactorGroup(np.array(places), stacked, spreads, tuple(spans), scopes))
+            self.factor_groups.append(FactorGroup(np.array(places), stacked, spreads, starts, scopes))
         by_kind: dict[tuple[int, int], list[str]] = {}
         for x in self.variables:
             for f in graph.factors_of(x):
@@ -114,40 +102,30 @@ class Flooding:
         self.variable_groups = [
             VariableGroup(
                 np.array([self.place[x] for x in names]),
-                np.array([[self._start[f, x] for f in graph.factors_of(x)] for x in names])[:, :, None]
-                + np.arange(size),
+                np.array([[self._start[f, x] for f in graph.factors_of(x)] for x in names]),
+                size,
             )
             for (_, size), names in by_kind.items()
         ]
 
-    def from_variables(self, from_factors: Flat) -> Flat:
-        """The variables' messages, given the factors'."""
-        messages = np.empty(self.n_entries)
+    def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
+        """The variables' messages, given the factors'; and what each variable here would choose by itself.
+
+        That is the best value of its own belief, of equal ones the lowest index; 0 for variables elsewhere.
+        """
+        messages, chosen = np.empty(self.n_entries), np.zeros(len(self.graph.variables), dtype=np.int64)
         for group in self.variable_groups:
-            messages[group.entries] = variable_messages(from_factors[group.entries])
-        return messages
+            chosen[group.places] = self._kernels.variables(group.starts, group.size, from_factors, messages)
+        return messages, chosen
 
     def from_factors(self, previous: Flat, from_variables: Flat, damping: float) -> tuple[Flat, float]:
         """The factors' normalised and damped messages, and the largest change in units of the tables' spreads."""
         messages = np.empty(self.n_entries)
         largest = 0.0
         for group in self.factor_groups:
-            n = len(group.places)
-            incoming = [from_variables[span].reshape(n, -1) for span in group.spans]
-            renewed = factor_messages(group.tables, incoming, self._one_pass)
-            for span, outgoing in zip(group.spans, renewed, strict=True):
-                before = previous[span].reshape(n, -1)
-                new = damped(before, normalised(outgoing), damping)
-                largest = max(largest, float((largest_changes(before, new) / group.spreads).max()))
-                messages[span] = new.ravel()
+            arrays = group.starts, from_variables, previous, group.spreads, damping, messages
+            largest = max(largest, self._kernels.factors(group.tables, *arrays))
         return messages, largest
-
-    def choices(self, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
-        """For each variable here the best value of its own belief, of equal ones the lowest index; 0 for others."""
-        chosen = np.zeros(len(self.graph.variables), dtype=np.int64)
-        for group in self.variable_groups:
-            chosen[group.places] = beliefs(from_factors[group.entries]).argmax(axis=1)
-        return chosen
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
         """Entries of the factors here at a joint choice, in the graph's order of factors."""

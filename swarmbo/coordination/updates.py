@@ -1,9 +1,10 @@
 """The formulas of max-sum: messages of factors and of variables, many of equal shape at once; changes, damping."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
@@ -12,22 +13,38 @@ Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
 Vector = Float[np.ndarray, " n_values"]
 Messages = Float[np.ndarray, "n d"]
 
-# (tables (n, d, m), along (n, d), others (n, m)) -> max of tables + others over m, max of tables + along over d
-OnePass = Callable[[Table, Messages, Messages], tuple[Messages, Messages]]
+Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
 
 COMPILED_FROM = 2**24  # entries to be read in all, about 50 ms in NumPy; loading numba takes about a second, once
 
 
-def one_pass_for(n_entries: int) -> OnePass:
-    """The form to use when so many table entries are going to be read: both give the same bits."""
+class Kernels(NamedTuple):
+    """How messages are renewed: in NumPy or compiled, both to the same bits.
+
+    Args:
+        messages: Of factors of one shape, given those of their variables by axis (n, d_k): normalised, by axis.
+        factors: See :func:`renew_factors`.
+        variables: See :func:`renew_variables`.
+    """
+
+    messages: Callable[[Table, Sequence[Messages]], list[Messages]]
+    factors: Callable[
+        [Table, Int[np.ndarray, " a"], Flat, Flat, Float[np.ndarray, " n"], float, Flat],
+        float,
+    ]
+    variables: Callable[[Int[np.ndarray, "n degree"], int, Flat, Flat], Int[np.ndarray, " n"]]
+
+
+def kernels_for(n_entries: int) -> Kernels:
+    """What to use when so many table entries are going to be read."""
     if n_entries < COMPILED_FROM:
-        return numpy_one_pass
-    from swarmbo.coordination.factor_update_numba import numba_one_pass  # late: numba is slow to load
+        return NUMPY
+    from swarmbo.coordination.compiled_updates import COMPILED  # late: numba is slow to load
 
-    return numba_one_pass
+    return COMPILED
 
 
-def factor_messages(tables: Table, incoming: Sequence[Messages], one_pass: OnePass | None = None) -> list[Messages]:
+def factor_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
     """For every factor and each of its variables: the best the factor can do, given that variable's value.
 
     r_k(x_k) = max over the other variables of [F(x) + sum over j != k of q_j(x_j)] (Hoang et al. 2018, eq. of
@@ -37,26 +54,85 @@ def factor_messages(tables: Table, incoming: Sequence[Messages], one_pass: OnePa
     Args:
         tables: Tables of n factors, (n, d_1, …, d_a), in C order.
         incoming: For each axis k the variables' messages (n, d_k).
-        one_pass: The form of the inner pass; :func:`numpy_one_pass` by default.
 
     Returns:
         For each axis k the messages (n, d_k), not normalised.
     """
     n = len(tables)
-    one_pass = one_pass or numpy_one_pass
     outgoing: list[Messages] = []
     rest = tables
     for axis in range(len(incoming) - 1):
-        along = incoming[axis]
-        to_first, rest = one_pass(rest.reshape(n, along.shape[1], -1), along, _outer_sum(incoming[axis + 1 :]))
-        outgoing.append(to_first)
+        along, others = incoming[axis], _outer_sum(incoming[axis + 1 :])
+        rest = rest.reshape(n, along.shape[1], -1)
+        outgoing.append((rest + others[:, None, :]).max(axis=2))
+        rest = (rest + along[:, :, None]).max(axis=1)
     outgoing.append(rest.reshape(n, -1).copy())
     return outgoing
 
 
-def numpy_one_pass(tables: Table, along: Messages, others: Messages) -> tuple[Messages, Messages]:
-    """The plain form: two sums, two maxima."""
-    return (tables + others[:, None, :]).max(axis=2), (tables + along[:, :, None]).max(axis=1)
+def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
+    """The same, normalised."""
+    return [normalised(messages) for messages in factor_messages(tables, incoming)]
+
+
+def by_axis(entries: Flat, starts: Int[np.ndarray, " a"], tables: Table) -> list[Messages]:
+    """Of factors of one shape, whose messages lie end to end from ``starts`` on: the messages (n, d_k) by axis."""
+    n, *shape = tables.shape
+    ends = zip(starts.tolist(), shape, strict=True)
+    return [entries[start : start + n * size].reshape(n, size) for start, size in ends]
+
+
+def renew_factors(
+    tables: Table,
+    starts: Int[np.ndarray, " a"],
+    incoming: Flat,
+    previous: Flat,
+    spreads: Float[np.ndarray, " n"],
+    damping: float,
+    out: Flat,
+) -> float:
+    """Renew the messages of n factors of one shape.
+
+    Args:
+        tables: Theirs (n, d_1, …, d_a), in C order.
+        starts: For each axis where its n messages begin, in ``incoming``, ``previous`` and ``out``; they lie end to
+            end.
+        incoming: The variables' messages.
+        previous: The factors' last messages.
+        spreads: The unit of each factor's changes.
+        damping: Share of the last message in the new one.
+        out: The new messages are put here, normalised and damped.
+
+    Returns:
+        The largest change.
+    """
+    renewed = normalised_messages(tables, by_axis(incoming, starts, tables))
+    largest = 0.0
+    for before, new, place in zip(
+        by_axis(previous, starts, tables), renewed, by_axis(out, starts, tables), strict=True
+    ):
+        place[:] = damped(before, new, damping)
+        largest = max(largest, float((largest_changes(before, place) / spreads).max()))
+    return largest
+
+
+def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
+    """Renew the messages of n variables of one degree and size.
+
+    Args:
+        starts: Where the message of each factor to each variable begins, in the graph's order of factors.
+        size: Number of values.
+        incoming: The factors' messages.
+        out: The variables' messages are put here.
+
+    Returns:
+        The value that each would choose by itself: that of the largest sum of what factors say, of equal ones the
+        first.
+    """
+    entries = starts[:, :, None] + np.arange(size)
+    said = incoming[entries]
+    out[entries] = variable_messages(said)
+    return beliefs(said).argmax(axis=1)
 
 
 def variable_messages(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.ndarray, "n degree d"]:
@@ -115,9 +191,9 @@ def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, 
 
 
 def messages_of_factor(
-    graph: FactorGraph, factor: str, table: Table, from_variables: Mapping[Edge, Vector], one_pass: OnePass
+    graph: FactorGraph, factor: str, table: Table, from_variables: Mapping[Edge, Vector], kernels: Kernels
 ) -> dict[str, Vector]:
-    """One factor's messages by variable, not normalised.
+    """One factor's messages by variable, normalised.
 
     Args:
         graph: Scopes.
@@ -125,13 +201,13 @@ def messages_of_factor(
         table: Its table.
         from_variables: What its variables said. A message to a variable is final when all others have spoken; those
             that have not are taken to say zero.
-        one_pass: The form of the inner pass.
+        kernels: By which they are renewed.
     """
     incoming = [
         from_variables[factor, variable][None] if (factor, variable) in from_variables else np.zeros((1, size))
         for variable, size in zip(graph.scope(factor), table.shape, strict=True)
     ]
-    outgoing = factor_messages(table[None], incoming, one_pass)
+    outgoing = kernels.messages(table[None], incoming)
     return {variable: message[0] for variable, message in zip(graph.scope(factor), outgoing, strict=True)}
 
 
@@ -159,3 +235,6 @@ def _outer_sum(messages: Sequence[Messages]) -> Float[np.ndarray, "n joint"]:
     for message in messages[1:]:
         summed = (summed[:, :, None] + message[:, None, :]).reshape(len(summed), -1)
     return summed
+
+
+NUMPY = Kernels(normalised_messages, renew_factors, renew_variables)

@@ -219,14 +219,29 @@ class FactorGraph:
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
         """The connected parts, in the order of their first factors, each keeping the graph's order and owners."""
-        import networkx as nx  # late: takes a tenth of a second to import
-
-        parts = nx.connected_components(self.to_networkx())
-        part_of = {node: number for number, part in enumerate(parts) for node in part}
-        members: dict[int, list[str]] = {}
-        for factor in self.factors:
-            members.setdefault(part_of[factor], []).append(factor)
-        return (self,) if len(members) == 1 else tuple(self.of(factors) for factors in members.values())
+        scopes, factors_of = self._scope_by_factor, self._factors_by_variable
+        members: list[list[str]] = []
+        factors_seen: set[str] = set()
+        variables_seen: set[str] = set()
+        for start in self.factors:
+            if start in factors_seen:
+                continue
+            factors_seen.add(start)
+            found = [start]
+            for factor in found:  # grows while it is gone through
+                for variable in scopes[factor]:
+                    if variable not in variables_seen:
+                        variables_seen.add(variable)
+                        new = [other for other in factors_of[variable] if other not in factors_seen]
+                        factors_seen.update(new)
+                        found += new
+            members.append(found)
+        if len(members) == 1:
+            return (self,)
+        parts = tuple(self.of(factors) for factors in members)
+        for part in parts:
+            part.__dict__["components"] = (part,)  # what is cached: a connected part is not searched again
+        return parts
 
     def of(self, factors: Iterable[str]) -> "FactorGraph":
         """Some of the factors with their variables, in the graph's order and with its owners.

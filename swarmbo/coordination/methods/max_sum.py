@@ -17,10 +17,9 @@ from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import (
     Edge,
     Vector,
+    kernels_for,
     messages_of_factor,
     messages_of_variable,
-    normalised,
-    one_pass_for,
 )
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
@@ -77,25 +76,27 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
         If all these are forbidden, the decoded one is repaired.
         """
-        one_pass = one_pass_for(self.rounds * n_entries(view, tables))
-        flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, one_pass, view.variables, sizes)
+        kernels = kernels_for(self.rounds * n_entries(view, tables))
+        flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, kernels, view.variables, sizes)
         messages = np.zeros(flooding.n_entries)  # those of factors
-        choices = best = flooding.choices(messages)
+        from_variables, choices = flooding.from_variables(messages)
+        best = choices
         best_so_far, n_rounds = None, 0
         status: Status = "max_rounds"
         for n_rounds in range(1, self.rounds + 1):  # noqa: B007
-            from_variables, said = yield ToFactors(flooding, flooding.from_variables(messages), choices)
+            from_variables, said = yield ToFactors(flooding, from_variables, choices)
             values = flooding.values(said)
             messages, change = flooding.from_factors(messages, from_variables, self.damping)
             messages = yield ToVariables(flooding, messages)
-            before, choices = choices, flooding.choices(messages)
+            before = choices
+            from_variables, choices = flooding.from_variables(messages)
             moved = not np.array_equal(choices, before)
             verdict, best_so_far = yield Compare([values], best_so_far, change, moved, self.tolerance)
             best = before if verdict.best else best
             if verdict.stop:
                 status = "converged"
                 break
-        from_variables, said = yield ToFactors(flooding, flooding.from_variables(messages), choices)
+        from_variables, said = yield ToFactors(flooding, from_variables, choices)
         decoded = yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(messages))
         both = [flooding.values(said), _values(view, tables, decoded)]
         verdict, best_so_far = yield Compare(both, best_so_far, until_allowed=True)
@@ -158,7 +159,7 @@ def n_entries(view: LocalView, tables: Mapping[str, Table]) -> int:
 def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
     """Every message once, as soon as it is final; then the choices, from the root to the leaves."""
     graph, mail = view.graph, Mail()
-    one_pass = one_pass_for(2 * n_entries(view, tables))  # once to the root, once away from it
+    kernels = kernels_for(2 * n_entries(view, tables))  # once to the root, once away from it
     factors, variables = set(view.factors), set(view.variables)
     from_variables: dict[Edge, Vector] = {}
     from_factors: dict[Edge, Vector] = {}
@@ -179,9 +180,9 @@ def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, i
         needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
         yield from hear("variable", needed, from_variables)
         for f, recipients in answering:
-            outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables, one_pass), graph.owner(f)
+            outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables, kernels), graph.owner(f)
             for x in recipients:
-                mail.say(owner, graph.variable_owner(x), FromFactor(f, x, normalised(outgoing[x])))
+                mail.say(owner, graph.variable_owner(x), FromFactor(f, x, outgoing[x]))
     yield from hear("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
     yield from hear("variable", [(f, x) for f in view.factors for x in _writers(graph, f)], from_variables)
     yield from mail.close()

@@ -11,7 +11,7 @@ from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.tables import factor_values, total
-from swarmbo.coordination.updates import numpy_one_pass
+from swarmbo.coordination.updates import NUMPY
 from swarmbo.coordination.view import LocalView
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
@@ -110,13 +110,15 @@ def test_the_result_is_the_best_of_all_rounds_and_of_the_last_decoding() -> None
     better_last = 0
     for seed in range(30):
         tables = ring_tables(seed)
-        flooding = Flooding(RING, tables, numpy_one_pass)
+        flooding = Flooding(RING, tables, NUMPY)
         messages = np.zeros(flooding.n_entries)
-        values = [total(flooding.values(flooding.choices(messages)))]
+        from_variables, choices = flooding.from_variables(messages)
+        values = [total(flooding.values(choices))]
         for _ in range(3):
-            messages, _ = flooding.from_factors(messages, flooding.from_variables(messages), 0.5)
-            values.append(total(flooding.values(flooding.choices(messages))))
-        to_factors = flooding.by_edge(flooding.from_variables(messages))
+            messages, _ = flooding.from_factors(messages, from_variables, 0.5)
+            from_variables, choices = flooding.from_variables(messages)
+            values.append(total(flooding.values(choices)))
+        to_factors = flooding.by_edge(from_variables)
         part = Part(RING, 0, Routes(RING.agents))
         last = Central(part).run(decode(LocalView.of(part), tables, to_factors, flooding.by_edge(messages)))
         last_value = total(factor_values(RING, tables, last))
@@ -129,12 +131,14 @@ def test_it_does_not_stop_while_choices_still_change() -> None:
     stopped_later = 0
     for seed in range(20):
         tables = ring_tables(seed)
-        flooding = Flooding(RING, tables, numpy_one_pass)
+        flooding = Flooding(RING, tables, NUMPY)
         messages = np.zeros(flooding.n_entries)
-        choices = [flooding.choices(messages).tolist()]
+        from_variables, chosen = flooding.from_variables(messages)
+        choices = [chosen.tolist()]
         while len(choices) < 2 or choices[-1] != choices[-2]:
-            messages, _ = flooding.from_factors(messages, flooding.from_variables(messages), 0.5)
-            choices.append(flooding.choices(messages).tolist())
+            messages, _ = flooding.from_factors(messages, from_variables, 0.5)
+            from_variables, chosen = flooding.from_variables(messages)
+            choices.append(chosen.tolist())
         report = max_sum(RING, tables, tolerance=1e9).report  # any change of a message counts as none
         assert (report.status, report.rounds) == ("converged", len(choices) - 1)
         stopped_later += report.rounds > 2

@@ -10,13 +10,14 @@ from hypothesis.extra import numpy as hnp
 
 from swarmbo.coordination.updates import (
     COMPILED_FROM,
+    NUMPY,
+    Kernels,
     beliefs,
     damped,
     factor_messages,
+    kernels_for,
     largest_changes,
     normalised,
-    numpy_one_pass,
-    one_pass_for,
     variable_messages,
 )
 
@@ -52,17 +53,66 @@ def test_messages_are_the_formula(shape: tuple[int, ...], n: int, seed: int, for
         assert np.allclose(message, by_formula(tables, incoming, axis), atol=1e-12)
 
 
-@given(shapes, st.integers(1, 4), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0]))
-@settings(deadline=None)  # the first call compiles
-def test_compiled_and_plain_form_give_the_same_bits(
-    shape: tuple[int, ...], n: int, seed: int, forbidden: float
-) -> None:
+# Few values and many, just below and above what one step over a row takes: all of them are roads of their own.
+lengths = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33])
+any_shape = st.lists(lengths, min_size=1, max_size=5).map(tuple).filter(lambda shape: np.prod(shape) <= 20_000)
+
+
+def renewed_factors(
+    kernels: Kernels, shape: tuple[int, ...], n: int, seed: int, forbidden: float, damping: float
+) -> tuple[float, np.ndarray]:
     tables, incoming = problem(shape, n, seed, forbidden)
-    compiled = one_pass_for(COMPILED_FROM)
-    assert compiled is not numpy_one_pass
-    plain_messages = factor_messages(tables, incoming, numpy_one_pass)
-    for plain, fast in zip(plain_messages, factor_messages(tables, incoming, compiled), strict=True):
-        assert plain.tobytes() == fast.tobytes()
+    starts = np.cumsum([0, *(message.size for message in incoming)])[:-1]
+    rng = np.random.default_rng(seed)
+    previous = rng.normal(size=sum(message.size for message in incoming))
+    previous[rng.random(previous.shape) < forbidden / 2] = -np.inf
+    if damping:
+        previous[rng.random(previous.shape) < 0.2] = 0.0
+    flat, out = np.concatenate([message.ravel() for message in incoming]), np.full(previous.shape, np.nan)
+    change = kernels.factors(tables, starts, flat, previous, rng.uniform(0.5, 2.0, n), damping, out)
+    return change, out
+
+
+@given(
+    any_shape,
+    st.integers(1, 4),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 0.3, 1.0]),
+    st.sampled_from([0.0, 0.5]),
+)
+@settings(deadline=None)  # the first call compiles
+def test_compiled_and_plain_factors_give_the_same_bits(
+    shape: tuple[int, ...], n: int, seed: int, forbidden: float, damping: float
+) -> None:
+    compiled = kernels_for(COMPILED_FROM)
+    assert compiled is not NUMPY
+    plain, fast = (renewed_factors(kernels, shape, n, seed, forbidden, damping) for kernels in (NUMPY, compiled))
+    assert plain[0] == fast[0]
+    assert plain[1].tobytes() == fast[1].tobytes()
+
+
+@given(any_shape, st.integers(1, 3), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3]))
+@settings(deadline=None)
+def test_compiled_messages_are_the_formula(shape: tuple[int, ...], n: int, seed: int, forbidden: float) -> None:
+    tables, incoming = problem(shape, n, seed, forbidden)
+    for axis, message in enumerate(kernels_for(COMPILED_FROM).messages(tables, incoming)):
+        assert np.allclose(message, normalised(by_formula(tables, incoming, axis)), atol=1e-12)
+
+
+@given(st.integers(1, 5), st.integers(1, 6), lengths, st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 1.0]))
+@settings(deadline=None)
+def test_compiled_and_plain_variables_say_and_choose_the_same(
+    n: int, degree: int, size: int, seed: int, forbidden: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    said = rng.integers(-3, 3, n * degree * size) / 3.0  # with ties
+    said[rng.random(said.shape) < forbidden] = -np.inf
+    starts = rng.permutation(n * degree).reshape(n, degree) * size
+    told = {kernels: np.full(said.shape, np.nan) for kernels in (NUMPY, kernels_for(COMPILED_FROM))}
+    plain, fast = (kernels.variables(starts, size, said, out) for kernels, out in told.items())
+    assert plain.tolist() == fast.tolist()
+    plain, fast = (out.tobytes() for out in told.values())
+    assert plain == fast
 
 
 @given(shapes, st.integers(2, 5), st.integers(0, 2**32 - 1))
@@ -79,7 +129,7 @@ def test_a_factor_alone_gets_the_same_bits_as_in_a_group(shape: tuple[int, ...],
 def test_a_message_does_not_depend_on_what_its_recipient_said(n_entries: int) -> None:
     tables, incoming = problem((3, 4, 2), 2, 0, 0.1)
     changed = [incoming[0], np.full_like(incoming[1], 7.0), incoming[2]]
-    one, other = (factor_messages(tables, said, one_pass_for(n_entries))[1] for said in (incoming, changed))
+    one, other = (kernels_for(n_entries).messages(tables, said)[1] for said in (incoming, changed))
     assert one.tobytes() == other.tobytes()
 
 
