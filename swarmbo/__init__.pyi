@@ -69,6 +69,8 @@ from swarmbo.belief.structure import (
     ScreenedScopes as ScreenedScopes,
 )
 from swarmbo.coordination import (
+    DSA as DSA,
+    MGM as MGM,
     Exact as Exact,
     MaxSum as MaxSum,
     Solution as Solution,

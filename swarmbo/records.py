@@ -55,6 +55,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         value: Sum of the factors at the chosen assignment; None where no factors were used.
         gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown. Of ``exact`` it is
             0, and above that where agents in a field went back to what they would have chosen one after the other.
+            Of candidates it is a gap to the best of them.
         traffic: What crossed the links for it.
         primal_residual: How far the factors' own copies of variables were from their consensus at the end, in sides of
             the box, root mean square, in the worst part and run; None for methods without copies.
@@ -81,6 +82,11 @@ class SolveReport(msgspec.Struct, frozen=True):
     dual_residual: float | None = None
     polish_gain: float | None = None
     violated: tuple[str, ...] = ()
+
+    @property
+    def upper_bound(self) -> float | None:
+        """What no choice of the same tables exceeds, up to rounding; None where unknown, or the choice is forbidden."""
+        return None if self.gap is None or self.value is None else self.value + self.gap
 
     @property
     def messages(self) -> int:

@@ -20,11 +20,15 @@ class TableOutcome(NamedTuple):
         assignment: The index of each variable that it owns.
         status: How that was reached, like the next.
         rounds: Taken.
+        part: The index of the part.
+        bound: No choice of the part is worth more, up to rounding; None where that was not asked for.
     """
 
     assignment: dict[str, int]
     status: Status
     rounds: int
+    part: int = 0
+    bound: float | None = None
 
 
 class BoxOutcome(NamedTuple):
@@ -58,7 +62,7 @@ class Solution(msgspec.Struct, frozen=True):
         assignment: For each variable the index of its value, in the graph's order of variables.
         value: Sum of the tables at the assignment; -inf if it is a forbidden one.
         upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known. -inf: every one is
-            forbidden.
+            forbidden. It holds for these tables, so of candidates for them, not of all that lies between.
         report: Status, rounds, traffic and gap.
 
     Example:
@@ -117,16 +121,33 @@ def solution_of(
     values = factor_values(graph, tables, assignment)
     exact = all(outcome.status == "exact" for outcome in outcomes)
     open_ended = any(outcome.status == "max_rounds" for outcome in outcomes)
-    value, broken = total(values), violated(dict(zip(graph.factors, values.tolist(), strict=True)))
+    by_factor = dict(zip(graph.factors, values.tolist(), strict=True))
+    value, broken = total(values), violated(by_factor)
+    bound = value if exact else _bound_of(graph, by_factor, outcomes)
+    if bound is not None:
+        bound = max(bound, value)  # where rounding put it below
     report = SolveReport(
         status="infeasible" if broken else "exact" if exact else "max_rounds" if open_ended else "converged",
         rounds=max(outcome.rounds for outcome in outcomes),
         value=value,
-        gap=0.0 if exact and not broken else None,  # -inf less -inf is nothing
+        gap=None if broken or bound is None else bound - value,  # -inf less -inf is nothing
         traffic=traffic,
         violated=broken,
     )
-    return Solution(assignment, value, value if exact else None, report)
+    return Solution(assignment, value, bound, report)
+
+
+def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequence[TableOutcome]) -> float | None:
+    """The sum of what bounds the parts: a part that was solved exactly is its own bound."""
+    bounds: dict[int, float] = {}
+    for outcome in outcomes:
+        if outcome.bound is not None:
+            bounds[outcome.part] = outcome.bound  # all agents of a part have the same
+        elif outcome.status == "exact":
+            bounds[outcome.part] = total(np.array([values[f] for f in graph.components[outcome.part].factors]))
+        else:
+            return None
+    return sum(bounds.values())
 
 
 def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Traffic) -> Agreement:

@@ -94,6 +94,19 @@ class Choice(Message, frozen=True, tag="choice"):
     about: ClassVar = ("variable",)
 
 
+class Gain(Message, frozen=True, tag="gain"):
+    """What a variable's owner could gain by its best value, the others as they are.
+
+    ``broken`` factors fewer would be broken, and the sum of those that are not would rise by ``worth``.
+    """
+
+    variable: str
+    broken: int
+    worth: float
+
+    about: ClassVar = ("variable",)
+
+
 class Report(Message, frozen=True, tag="report"):
     """Up the spanning tree: values of the subtree's factors, largest change of a message, whether a choice moved."""
 
@@ -211,6 +224,7 @@ AnyMessage = (
     | Conditioned
     | Line
     | Choice
+    | Gain
     | Report
     | Verdict
     | FactorTable

@@ -52,11 +52,13 @@ class Part:
         graph: The part.
         index: Its place among the parts.
         routes: Who reaches whom.
+        seed: Of what its agents draw, which all can draw for themselves.
     """
 
     graph: FactorGraph
     index: int
     routes: Routes
+    seed: int = 0
 
     @cached_property
     def order(self) -> tuple[str, ...]:

@@ -188,7 +188,7 @@ class Coordination(Protocol):
     """Settings of a method that chooses from tables and runs on agents: ``MaxSum(…)`` and ``Exact(…)`` are two."""
 
     def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes
+        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int
     ) -> CommonPlan[Mapping[str, Table], TableOutcome]:
         """What every agent knows beforehand: scopes, owners, numbers of values, who relays to whom. No table."""
         ...
@@ -225,10 +225,11 @@ def solve_with_agents(
     tables: Mapping[str, ArrayLike],
     transport: Transport,
     decision: int = 0,
+    seed: int = 0,
 ) -> Solution:
     """Let one agent per owner agree by real messages, step by synchronous step.
 
-    Decisions, value and traffic are those of ``settings.solve(graph, tables, links)``, to the bit.
+    Decisions, value, bound and traffic are those of ``settings.solve(graph, tables, links, seed)``, to the bit.
 
     Args:
         settings: ``MaxSum(…)`` or ``Exact(…)``.
@@ -237,6 +238,7 @@ def solve_with_agents(
         transport: Opened for at least the graph's agents.
         decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
             is ignored.
+        seed: Of what agents draw.
 
     Returns:
         The joint choice; its report counts what crossed the links for it.
@@ -258,7 +260,7 @@ def solve_with_agents(
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
     """
     checked = checked_tables(graph, tables)
-    plan = settings.plan(graph, sizes_of(graph, checked), transport.routes)
+    plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
     agents = {
         name: Participant.of(name, plan, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
         for name in graph.agents

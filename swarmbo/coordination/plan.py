@@ -18,6 +18,7 @@ from swarmbo.coordination.agreement import (
     agreement_of,
     solution_of,
 )
+from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.drivers.central import Central, side_by_side
 from swarmbo.coordination.local_functions import LocalFunctions
@@ -28,7 +29,7 @@ from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.coordination.view import BoxView, LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
-from swarmbo.settings import Settings
+from swarmbo.settings import Count, Settings
 from swarmbo.transport import Routes
 
 if TYPE_CHECKING:
@@ -74,7 +75,18 @@ class Plan(Generic[Own, Out]):
 
 
 class TableMethod(Settings, frozen=True, tag_field="kind"):
-    """A way to choose from tables. A subclass says what one agent does: ``steps``."""
+    """A way to choose from tables. A subclass says what one agent does: ``steps``.
+
+    Args:
+        bound: What agents work out, when they have agreed, of how good any choice from the tables can be: the report's
+            ``upper_bound`` and ``gap``. ``"sum-of-maxima"``, ``"bounded-max-sum"`` or ``"mplp"``, from the loosest and
+            quickest to the tightest (``swarmbo.coordination.certificates``); None: nothing, but where a part is solved
+            exactly, its value is its bound.
+        bound_rounds: Of ``mplp``, >= 1; None: 20.
+    """
+
+    bound: Bound | None = None
+    bound_rounds: Count | None = None
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], /) -> Steps[TableOutcome]:
         """What whoever sees some factors and variables of a connected part does.
@@ -86,8 +98,16 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
 
+    def certified(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
+        """What :meth:`steps` comes out with, and then the part's bound, if one is asked for and not known already."""
+        outcome = (yield from self.steps(view, tables, sizes))._replace(part=view.part.index)
+        if self.bound is None or outcome.status == "exact":
+            return outcome
+        found = yield from upper_bound(view, tables, sizes, self.bound, self.bound_rounds or BOUND_ROUNDS)
+        return outcome._replace(bound=found)
+
     def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes
+        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
         """What every agent works out for itself.
 
@@ -95,15 +115,20 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             graph: Scopes and owners.
             sizes: Number of values by variable.
             routes: Who reaches whom.
+            seed: Of what agents draw, which all can draw for themselves.
 
         Raises:
             BudgetError: If an exact method would exceed its budget.
         """
-        parts = tuple(Part(part, i, routes) for i, part in enumerate(graph.components))
-        return Plan(parts, lambda view, tables: self.steps(view, tables, sizes))
+        parts = tuple(Part(part, i, routes, seed) for i, part in enumerate(graph.components))
+        return Plan(parts, lambda view, tables: self.certified(view, tables, sizes))
 
     def solve(
-        self, graph: FactorGraph, tables: Mapping[str, ArrayLike], links: "nx.Graph[Any] | None" = None
+        self,
+        graph: FactorGraph,
+        tables: Mapping[str, ArrayLike],
+        links: "nx.Graph[Any] | None" = None,
+        seed: int = 0,
     ) -> Solution:
         """Solve in this process, and report the traffic that the agents would have had.
 
@@ -111,6 +136,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             graph: Scopes and owners.
             tables: One array per factor, axes in scope order; -inf forbids a combination.
             links: Radio graph of the agents; None: everyone hears everyone.
+            seed: Of what agents draw, where the method has them draw.
 
         Returns:
             The best joint choice found: of forbidden ones that which fewest factors forbid. If it is forbidden, its
@@ -123,7 +149,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             TransportError: If agents that must talk are not connected by links.
         """
         checked = checked_tables(graph, tables)
-        plan = self.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links))
+        plan = self.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
         return solution_of(graph, checked, *plan.in_one_place(checked))
 
 

@@ -38,15 +38,21 @@ def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: 
     Returns:
         The index; of equally good ones the lowest.
     """
+    broken, worth = weighed(lines, weights)
+    best = broken == broken.min()
+    if present is not None and broken[present] > 0.0 and best.sum() > 1:
+        best[present] = False
+    return int(np.argmax(np.where(best, worth, -np.inf)))
+
+
+def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, Vector]:
+    """For each value of a variable what the factors count that it breaks, and the sum of those that it does not."""
     broken, worth = np.zeros(len(lines[0])), np.zeros(len(lines[0]))
     for line, weight in zip(lines, weights, strict=True):
         forbidden = line == -np.inf
         broken = broken + weight * forbidden
         worth = worth + np.where(forbidden, 0.0, line)
-    best = broken == broken.min()
-    if present is not None and broken[present] > 0.0 and best.sum() > 1:
-        best[present] = False
-    return int(np.argmax(np.where(best, worth, -np.inf)))
+    return broken, worth
 
 
 def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:

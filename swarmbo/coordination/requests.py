@@ -6,7 +6,7 @@ owns, and ``drivers.by_messages`` answers by what arrives. In one process it run
 a request stands for are made here, whoever sends or counts them; so both count the same traffic.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -210,7 +210,18 @@ class Look(NamedTuple):
     climbed: bool = False
 
 
-Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Compare | Look
+class Watch(NamedTuple):
+    """How far the bound of a part has come, for whoever watches in one process; answered by nothing, for it is said to
+    nobody.
+
+    Args:
+        bound: Works it out, for somebody who sees the whole part.
+    """
+
+    bound: Callable[[], float]
+
+
+Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Compare | Look | Watch
 Steps = Generator[Request, Any, Out]
 
 

@@ -25,7 +25,8 @@ from swarmbo.deciding.joint import NO_AGENTS
 from swarmbo.deciding.setup import JointBelief, Planner, Solver
 from swarmbo.errors import ConfigError
 from swarmbo.records import SolveReport
-from swarmbo.registry.own_code import checked_as, not_wanted
+from swarmbo.registry.own_code import checked_as, not_wanted, takes_named
+from swarmbo.rng import stream
 from swarmbo.transport import InProcess, Routes
 
 
@@ -51,12 +52,16 @@ def decide(
     if problem is None:
         return Decision({}, SolveReport(status="not_needed"))
     graph, tables, links = problem.graph, problem.tables, situation.links
+    seed = int(stream(situation.seed, "agreement", round=situation.round).integers(2**63))
     if transport.as_agents:
         if not isinstance(coordination, Coordination):
             raise ConfigError(NO_AGENTS.format(type(coordination).__name__), at="$.transport.as_agents")
-        solution = solve_with_agents(coordination, graph, tables, transport.open(graph.agents, links), situation.round)
+        opened = transport.open(graph.agents, links)
+        solution = solve_with_agents(coordination, graph, tables, opened, situation.round, seed)
     else:
-        solution = _checked_solution(coordination.solve(graph, tables, links), problem, coordination)
+        drawing = {"seed": seed} if takes_named(coordination.solve, "seed") else {}  # a user's own need not draw
+        solution = coordination.solve(graph, tables, links, **drawing)
+        solution = _checked_solution(solution, problem, coordination)
     points: dict[str, np.ndarray] = {}
     for agent, index in solution.assignment.items():
         point = problem.shortlists[agent][index]

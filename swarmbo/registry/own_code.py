@@ -140,6 +140,14 @@ def takes(method: Any, *given: str) -> bool:
     return True
 
 
+def takes_named(method: Any, name: str) -> bool:
+    """Whether a function, or a method of an object, has a parameter of this name, and says so."""
+    try:
+        return name in inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return False
+
+
 def takes_anything(maker: Any) -> bool:
     """Whether a class, or a function, has parameters; compiled code that does not tell may have."""
     try:

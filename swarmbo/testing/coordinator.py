@@ -126,8 +126,10 @@ def _check_choice(
     claim_equal(over.assignment, chosen, f"{where}: the assignment over links that relay", "the same")
     if isinstance(make(), Coordination):
         by_agents = solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
-        told = by_agents.assignment, by_agents.value
-        claim_equal(told, (over.assignment, over.value), f"{where}: what agents choose", "what solve() does")
+        told = by_agents.assignment, by_agents.value, by_agents.upper_bound
+        claim_equal(
+            told, (over.assignment, over.value, over.upper_bound), f"{where}: what agents choose", "what solve() does"
+        )
         _claim_same_traffic(by_agents.report, over.report, where)
 
 

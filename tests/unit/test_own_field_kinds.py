@@ -318,3 +318,28 @@ def test_junk_is_told_with_the_class_and_the_method_that_returned_it(settings, w
 def test_own_solver_without_agents_cannot_run_as_agents():
     with pytest.raises(ConfigError, match=r"\$\.transport\.as_agents: got true, but ByExact knows no agents"):
         team_of(coordination=ByExact(), transport=sb.InProcess(as_agents=True)).ask(PLACES)
+
+
+class Drawing:
+    """Takes what it draws from the seed of the decision, where `Choosing` takes none."""
+
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
+
+    def solve(self, graph, tables, links=None, *, seed=0):
+        self.seeds.append(seed)
+        return sb.DSA().solve(graph, tables, links, seed)
+
+
+def test_a_way_to_agree_of_your_own_is_given_the_decisions_seed_if_it_takes_one():
+    def seeds(team_seed):
+        own = Drawing()
+        team = sb.Team.for_field(["a", "b"], low=[0.0], high=[1.0], coordination=own, seed=team_seed)
+        for _ in range(2):
+            query = team.ask()
+            team.tell(query, dict.fromkeys(query.points, 1.0))
+        return own.seeds
+
+    first = seeds(3)
+    assert first == seeds(3)
+    assert len({*first, *seeds(4)}) == 4

@@ -21,6 +21,7 @@ from swarmbo.coordination.requests import (
     Steps,
     ToFactors,
     ToVariables,
+    Watch,
     looked,
 )
 from swarmbo.errors import TransportError
@@ -71,6 +72,8 @@ class ByMessages:
                 return looked([request])[0]
             case Compare():
                 return (yield from self._compare(request))
+            case Watch():
+                return None
 
     def _say(self, letters: Iterable[Letter]) -> None:
         for letter in letters:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,6 +23,7 @@ from swarmbo.coordination.requests import (
     Steps,
     ToFactors,
     ToVariables,
+    Watch,
     looked,
 )
 from swarmbo.coordination.view import BoxView
@@ -32,15 +33,28 @@ Out = TypeVar("Out")
 Count = tuple[int, int, int]  # messages, bytes, transmissions
 
 
+class Watcher(Protocol):
+    """Somebody who is told how far a part is; agents know nothing of it."""
+
+    def note_value(self, value: float, traffic: Traffic) -> None:
+        """The best joint choice so far."""
+        ...
+
+    def note_bound(self, bound: float, traffic: Traffic) -> None:
+        """What no choice exceeds, by what is known so far."""
+        ...
+
+
 class Central:
     """Answers what a method asks while it works on all factors of a part. All equal factors are served at once.
 
     Args:
         part: What everybody knows of it.
+        watcher: Is told how far the part is.
     """
 
-    def __init__(self, part: Part) -> None:
-        self.part, self.graph = part, part.graph
+    def __init__(self, part: Part, watcher: Watcher | None = None) -> None:
+        self.part, self.graph, self._watcher = part, part.graph, watcher
         self._n_messages = self._n_bytes = self._n_transmissions = 0
         self._counts: dict[Hashable, Count] = {}
         self._hops: dict[tuple[str, str], int] = {}
@@ -95,7 +109,14 @@ class Central:
                 return looked([request])[0]
             case Compare():
                 self._count_alike((Compare, len(request.values)), lambda: self._compared(request))
-                return request.judged(self.part)
+                verdict, best_so_far = request.judged(self.part)
+                if self._watcher is not None and best_so_far is not None:
+                    self._watcher.note_value(best_so_far[1], self.traffic)
+                return verdict, best_so_far
+            case Watch():
+                if self._watcher is not None:
+                    self._watcher.note_bound(request.bound(), self.traffic)
+                return None
 
     def _count_alike(self, what: Hashable, letters: Callable[[], Iterable[Letter]]) -> None:
         """Note messages that are as many and as long whenever the same is asked: they are made the first time only."""

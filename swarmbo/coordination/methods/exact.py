@@ -52,7 +52,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     table_budget: Count = 2**24
 
     def plan(
-        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes
+        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
         """What every agent works out for itself from the graph: the order and who joins what.
 
@@ -60,6 +60,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
             graph: Scopes and owners.
             sizes: Number of values by variable.
             routes: Who reaches whom; elimination takes the same steps over any.
+            seed: Not used: nothing is drawn.
 
         Raises:
             BudgetError: If a step's table would exceed the budget.

@@ -1,0 +1,203 @@
+"""Upper bounds against brute force."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.coordination.certificates import Bound
+from swarmbo.coordination.participant import solve_with_agents
+from swarmbo.errors import ConfigError
+from swarmbo.settings import convert
+from swarmbo.transport import InProcess
+
+Tables = dict[str, np.ndarray]
+BOUNDS: tuple[Bound, ...] = ("sum-of-maxima", "bounded-max-sum", "mplp")
+
+
+@st.composite
+def problems(draw: st.DrawFn, forest: bool = False) -> tuple[sb.FactorGraph, Tables]:
+    """Graphs with loops, of one to four variables a factor, some with forbidden combinations, some with many."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, k = draw(st.integers(1, 6)), draw(st.integers(1, 8))
+    forbidden, scale = draw(st.sampled_from([0.0, 0.0, 0.2, 0.6])), draw(st.sampled_from([1e-6, 1.0, 1e9]))
+    sizes = rng.integers(1, 4, size=n)
+    scopes: dict[str, list[str]] = {}
+    tables: Tables = {}
+    trees = nx.utils.UnionFind(range(n))
+    for j in range(k):
+        scope: list[int] = []
+        for v in rng.permutation(n)[: rng.integers(1, 5)].tolist():
+            if not forest or all(trees[v] != trees[u] for u in scope):
+                scope.append(v)
+        trees.union(*scope)
+        table = scale * rng.normal(size=[sizes[v] for v in scope])
+        scopes[f"f{j}"] = [f"x{v}" for v in scope]
+        tables[f"f{j}"] = np.where(rng.random(table.shape) < forbidden, -np.inf, table)
+    return sb.FactorGraph.from_scopes(scopes), tables
+
+
+def optimum(graph: sb.FactorGraph, tables: Tables) -> float:
+    sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
+    return max(
+        sum(float(tables[f][tuple(chosen[x] for x in graph.scope(f))]) for f in graph.factors)
+        for choice in itertools.product(*(range(sizes[x]) for x in graph.variables))
+        for chosen in [dict(zip(graph.variables, choice, strict=True))]
+    )
+
+
+def slack(tables: Tables) -> float:
+    finite = [np.abs(table[table > -np.inf]).max(initial=0.0) for table in tables.values()]
+    return 1e-9 * sum(map(float, finite))
+
+
+@given(problems(), st.sampled_from(BOUNDS), st.integers(1, 25))
+@settings(deadline=None, max_examples=300)
+def test_no_choice_exceeds_a_bound_with_loops_and_forbidden_combinations(
+    problem: tuple[sb.FactorGraph, Tables], bound: Bound, rounds: int
+) -> None:
+    graph, tables = problem
+    best = optimum(graph, tables)
+    solution = sb.MGM(rounds=2, bound=bound, bound_rounds=rounds).solve(graph, tables)
+    assert solution.upper_bound is not None
+    assert not np.isnan(solution.upper_bound)
+    assert solution.upper_bound >= best - slack(tables)
+    assert solution.upper_bound <= sum(float(table.max()) for table in tables.values()) + slack(tables)
+    if solution.value > -np.inf:
+        assert solution.report.gap == solution.upper_bound - solution.value >= 0.0
+        assert solution.report.upper_bound == pytest.approx(solution.upper_bound)
+    else:
+        assert solution.report.gap is None
+
+
+@given(problems(forest=True), st.sampled_from(["bounded-max-sum", "mplp"]))
+@settings(deadline=None, max_examples=150)
+def test_without_loops_bounds_are_the_optimum(problem: tuple[sb.FactorGraph, Tables], bound: Bound) -> None:
+    graph, tables = problem
+    best = optimum(graph, tables)
+    found = sb.DSA(rounds=1, bound=bound).solve(graph, tables).upper_bound
+    assert found == best or found == pytest.approx(best, abs=slack(tables))
+
+
+@given(problems(), st.sampled_from(BOUNDS), st.integers(1, 5))
+@settings(deadline=None, max_examples=60)
+def test_agents_come_to_the_same_bound_by_messages_and_count_them(
+    problem: tuple[sb.FactorGraph, Tables], bound: Bound, n_agents: int
+) -> None:
+    graph, tables = problem
+    owner = {name: f"agent {k % n_agents}" for k, name in enumerate([*graph.factors, *graph.variables])}
+    scopes = dict(zip(graph.factors, graph.scopes, strict=True))
+    graph = sb.FactorGraph.from_scopes(
+        scopes, {f: owner[f] for f in graph.factors}, {x: owner[x] for x in graph.variables}
+    )
+    method = sb.MaxSum(rounds=3, bound=bound, bound_rounds=4)
+    line = nx.path_graph([f"agent {k}" for k in range(n_agents)])
+    links = line if set(line) >= set(graph.agents) else None
+    central = method.solve(graph, tables, links)
+    agents = solve_with_agents(method, graph, tables, InProcess().open(graph.agents, links))
+    assert (agents.upper_bound, agents.report) == (central.upper_bound, central.report)
+    plain = sb.MaxSum(rounds=3).solve(graph, tables, links)
+    assert plain.assignment == central.assignment
+    is_loopy = not graph.is_forest
+    crosses = any(graph.owner(f) != graph.variable_owner(x) for f in graph.factors for x in graph.scope(f))
+    if is_loopy and crosses and len(graph.components) == 1:
+        assert central.report.messages > plain.report.messages
+
+
+@given(problems())
+@settings(deadline=None, max_examples=100)
+def test_mplp_falls_from_round_to_round_and_begins_below_the_sum_of_maxima(
+    problem: tuple[sb.FactorGraph, Tables],
+) -> None:
+    graph, tables = problem
+    bounds = [
+        sb.MGM(rounds=1, bound="mplp", bound_rounds=rounds).solve(graph, tables).upper_bound for rounds in (1, 2, 3, 8)
+    ]
+    first = sb.MGM(rounds=1, bound="sum-of-maxima").solve(graph, tables).upper_bound
+    for before, after in itertools.pairwise([first, *bounds]):
+        assert before is not None
+        assert after is not None
+        assert after <= before + slack(tables)
+
+
+def as_printed(graph: sb.FactorGraph, tables: Tables) -> float:
+    """Bounded max-sum as Rogers et al. 2011 have it: the optimum of the tree by minima, plus the weights of the cut."""
+    weights = nx.Graph()
+    for f in graph.factors:
+        for axis, x in enumerate(graph.scope(f)):
+            spread = float((tables[f].max(axis=axis) - tables[f].min(axis=axis)).max())
+            weights.add_edge(("f", f), ("x", x), weight=spread)
+    tree = nx.maximum_spanning_tree(weights)
+    scopes: dict[str, list[str]] = {}
+    cut: Tables = {}
+    for f in graph.factors:
+        gone = [axis for axis, x in enumerate(graph.scope(f)) if not tree.has_edge(("f", f), ("x", x))]
+        scopes[f] = [x for x in graph.scope(f) if tree.has_edge(("f", f), ("x", x))]
+        cut[f] = tables[f].min(axis=tuple(gone))
+    lost = weights.size(weight="weight") - tree.size(weight="weight")
+    return sb.exact(sb.FactorGraph.from_scopes(scopes), cut).value + lost
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_tree_cut_by_maxima_bounds_no_worse_than_as_printed(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scopes = {f"f{j}": [f"x{v}" for v in rng.permutation(6)[: rng.integers(2, 4)]] for j in range(8)}
+    graph = sb.FactorGraph.from_scopes(scopes)
+    tables = {f: rng.normal(size=[3] * len(scope)) for f, scope in scopes.items()}
+    found = sb.MGM(bound="bounded-max-sum").solve(graph, tables).upper_bound
+    assert found is not None
+    assert optimum(graph, tables) - 1e-9 <= found <= as_printed(graph, tables) + 1e-9
+
+
+def test_edges_that_forbid_are_not_cut_where_a_tree_can_keep_them() -> None:
+    """A ring of three: f and g forbid all but one value of y and z, h is soft and has by far the largest spread."""
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    hard = np.where(np.eye(3) > 0, 0.0, -np.inf)
+    tables = {"f": hard, "g": hard, "h": 1e6 * (1.0 - np.eye(3))}
+    for bound in ("bounded-max-sum", "mplp"):
+        found = sb.MGM(bound=bound).solve(graph, tables)
+        assert found.upper_bound is not None
+        assert np.isfinite(found.upper_bound)
+    # h cut by its maximum over one end gives 1e6; f or g cut would too, but then x, y and z need not be equal
+    assert sb.MGM(bound="bounded-max-sum").solve(graph, tables | {"h": np.eye(3)}).upper_bound == 1.0
+
+
+def test_where_values_die_out_one_after_the_other_mplp_proves_that_nothing_is_allowed() -> None:
+    """x < y < z < x on a ring: pairs allow something, all three together nothing."""
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    less = np.where(np.triu(np.ones((4, 4)), 1) > 0, 0.0, -np.inf)
+    solution = sb.MaxSum(bound="mplp").solve(graph, dict.fromkeys(graph.factors, less))
+    assert (solution.upper_bound, solution.report.gap, solution.report.status) == (-np.inf, None, "infeasible")
+
+
+def test_parts_add_up_and_those_that_are_solved_are_their_own_bound() -> None:
+    rng = np.random.default_rng(1)
+    ring = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
+    tables = {f: rng.normal(size=(3, 3)) for f in [*ring, "t", "u"]}
+    whole = sb.FactorGraph.from_scopes(ring | {"t": ["p", "q"], "u": ["q", "r"]})
+    method = sb.MaxSum(bound="mplp")
+    alone = method.solve(sb.FactorGraph.from_scopes(ring), {f: tables[f] for f in ring}).upper_bound
+    rest = {f: tables[f] for f in ("t", "u")}
+    tree = sb.exact(sb.FactorGraph.from_scopes({"t": ["p", "q"], "u": ["q", "r"]}), rest).value
+    assert alone is not None
+    assert method.solve(whole, tables).upper_bound == pytest.approx(alone + tree, abs=1e-12)
+    assert sb.MaxSum().solve(whole, tables).upper_bound is None
+
+
+def test_a_bound_is_asked_for_by_name() -> None:
+    assert convert({"kind": "max-sum", "bound": "mplp", "bound_rounds": 7}, sb.MaxSum).bound_rounds == 7
+    with pytest.raises(ConfigError, match=r"\$\.bound.*mplp"):
+        convert({"kind": "max-sum", "bound": "mplb"}, sb.MaxSum)
+
+
+def test_entries_as_large_as_tables_may_hold_stay_numbers() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    rng = np.random.default_rng(0)
+    tables = {f: 1e200 * rng.choice([-1.0, 1.0], size=(3, 3)) for f in graph.factors}
+    for bound in BOUNDS:
+        found = sb.MGM(bound=bound).solve(graph, tables).upper_bound
+        assert found is not None
+        assert optimum(graph, tables) <= found * (1.0 + 1e-12) <= 3.1e200

@@ -1,0 +1,169 @@
+"""DSA and MGM against what their authors prove, by brute force on small graphs."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.coordination.participant import solve_with_agents
+from swarmbo.errors import ConfigError
+from swarmbo.settings import convert
+from swarmbo.transport import InProcess
+
+Tables = dict[str, np.ndarray]
+
+
+@st.composite
+def loopy(draw: st.DrawFn, forbidden: float = 0.0) -> tuple[sb.FactorGraph, Tables]:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, k = draw(st.integers(2, 5)), draw(st.integers(1, 7))
+    sizes = {f"x{i}": int(rng.integers(1, 4)) for i in range(n)}
+    scopes = {f"f{j}": [f"x{i}" for i in rng.permutation(n)[: rng.integers(1, 5)]] for j in range(k)}
+    tables = {f: rng.normal(size=[sizes[x] for x in scope]) for f, scope in scopes.items()}
+    return sb.FactorGraph.from_scopes(scopes), {
+        f: np.where(rng.random(table.shape) < forbidden, -np.inf, table) for f, table in tables.items()
+    }
+
+
+def rank(graph: sb.FactorGraph, tables: Tables, chosen: dict[str, int]) -> tuple[int, float]:
+    """Fewer broken factors first, then the sum of the others."""
+    values = [float(tables[f][tuple(chosen[x] for x in graph.scope(f))]) for f in graph.factors]
+    return -sum(v == -np.inf for v in values), sum(v for v in values if v > -np.inf)
+
+
+def best_single_change(graph: sb.FactorGraph, tables: Tables, chosen: dict[str, int]) -> tuple[int, float]:
+    sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
+    changed = [chosen | {x: value} for x in graph.variables for value in range(sizes[x])]
+    return max(rank(graph, tables, other) for other in changed)
+
+
+@given(st.one_of(loopy(), loopy(0.3)), st.integers(0, 9))
+@settings(deadline=None)
+def test_mgm_never_gets_worse_and_ends_where_no_single_change_is_better(
+    problem: tuple[sb.FactorGraph, Tables], seed: int
+) -> None:
+    graph, tables = problem
+    before = (-len(graph.factors), -np.inf)
+    for rounds in (1, 2, 3, 5, 200):
+        solution = sb.MGM(rounds=rounds).solve(graph, tables, seed=seed)
+        now = rank(graph, tables, solution.assignment)
+        assert now[0] > before[0] or (now[0] == before[0] and now[1] >= before[1] - 1e-12)
+        before = now
+    assert solution.report.rounds < 200
+    broken, best = best_single_change(graph, tables, solution.assignment)
+    assert broken == before[0]
+    assert best == pytest.approx(before[1], abs=1e-9)
+
+
+@given(st.one_of(loopy(), loopy(0.3)), st.integers(0, 9))
+@settings(deadline=None)
+def test_where_dsa_a_says_that_it_converged_no_single_change_is_better_than_its_last_choice(
+    problem: tuple[sb.FactorGraph, Tables], seed: int
+) -> None:
+    graph, tables = problem
+    solution = sb.DSA(variant="A", rounds=300, probability=0.5, keep_best=False).solve(graph, tables, seed=seed)
+    kept = sb.DSA(variant="A", rounds=300, probability=0.5).solve(graph, tables, seed=seed)
+    assert kept.report.status in ("converged", "infeasible")
+    last = rank(graph, tables, solution.assignment)
+    assert best_single_change(graph, tables, solution.assignment) == pytest.approx(last, abs=1e-9)
+    assert rank(graph, tables, kept.assignment) >= (last[0], last[1] - 1e-9)  # the best of all rounds, and the last
+
+
+@pytest.mark.parametrize("variant", ["A", "B", "C"])
+def test_variables_on_their_own_are_at_their_best_after_one_round_with_probability_1(variant: str) -> None:
+    rng = np.random.default_rng(0)
+    graph = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}"] for i in range(20)})
+    tables = {f: rng.normal(size=6) for f in graph.factors}
+    solution = sb.DSA(variant=variant, probability=1.0, rounds=1, keep_best=False).solve(graph, tables)
+    assert solution.assignment == {f"x{i}": int(tables[f"f{i}"].argmax()) for i in range(20)}
+
+
+def test_with_probability_1_neighbours_that_start_alike_move_to_and_fro_for_ever() -> None:
+    """Two that want to differ: Zhang et al. 2005 draw because of this."""
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
+    apart = {"f": 1.0 - np.eye(2)}
+    reports = {sb.DSA(probability=1.0).solve(graph, apart, seed=seed).report.status for seed in range(20)}
+    assert reports == {"converged", "max_rounds"}
+    assert all(sb.DSA(probability=0.5).solve(graph, apart, seed=seed).value == 1.0 for seed in range(20))
+
+
+def test_a_value_as_good_is_taken_by_c_always_and_by_b_only_in_conflict() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]})
+    # whatever x does f is 0 where y is 0, so y stays at 0 and x has nothing to gain, nor a factor that could be better
+    tables = {"f": np.zeros((4, 2)), "g": np.array([5.0, 0.0])}
+
+    def moves(variant: str) -> int:
+        ends = [
+            sb.DSA(variant=variant, probability=1.0, rounds=rounds, keep_best=False)
+            .solve(graph, tables)
+            .assignment["x"]
+            for rounds in range(1, 8)
+        ]
+        return sum(a != b for a, b in itertools.pairwise(ends))
+
+    assert (moves("A"), moves("B"), moves("C")) == (0, 0, 6)
+    # each value of x makes one of two factors good and the other bad: always in conflict, never a gain
+    torn = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x"]})
+    swing = {"f": np.array([1.0, 0.0]), "g": np.array([0.0, 1.0])}
+    ends = [
+        sb.DSA(variant="B", probability=1.0, rounds=r, keep_best=False).solve(torn, swing).assignment["x"]
+        for r in (1, 2)
+    ]
+    assert ends[0] != ends[1]
+
+
+@pytest.mark.parametrize("method", [sb.DSA(), sb.MGM(), sb.DSA(keep_best=False, rounds=7)])
+def test_draws_are_the_seeds_and_agents_draw_alike(method: sb.DSA | sb.MGM) -> None:
+    rng = np.random.default_rng(3)
+    graph = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 9}"] for i in range(9)})
+    tables = {f: rng.normal(size=(5, 5)) for f in graph.factors}
+    ends: list[dict[str, int]] = []
+    for seed in range(4):
+        solution = method.solve(graph, tables, seed=seed)
+        by_agents = solve_with_agents(method, graph, tables, InProcess().open(graph.agents), seed=seed)
+        assert (by_agents.assignment, by_agents.report) == (solution.assignment, solution.report)
+        ends.append(solution.assignment)
+    assert any(end != ends[0] for end in ends)
+
+
+def test_a_forbidden_choice_is_left_for_any_that_is_allowed_however_poor() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["x"]})
+    tables = {"f": np.array([[-1e6, -1e6], [-np.inf, -np.inf]]), "g": np.array([0.0, 1e9])}
+    for method in (sb.DSA(), sb.MGM()):
+        for seed in range(8):
+            assert method.solve(graph, tables, seed=seed).assignment["x"] == 0
+
+
+@pytest.mark.parametrize("wrong", [{"probability": 0.0}, {"probability": 1.5}, {"variant": "D"}, {"rounds": 0}])
+def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=rf"\$\.{next(iter(wrong))}"):
+        convert({"kind": "dsa"} | wrong, sb.DSA)
+
+
+@pytest.mark.parametrize("kind", ["dsa", "mgm"])
+@pytest.mark.parametrize("as_agents", [False, True])
+def test_a_team_in_a_field_agrees_by_it_and_each_decision_draws_anew(kind: str, as_agents: bool) -> None:
+    def queries() -> list[list[list[float]]]:
+        team = sb.Team.for_field(
+            ["a", "b", "c"],
+            low=[0.0, 0.0],
+            high=[1.0, 1.0],
+            coordination={"kind": kind, "bound": "mplp"},
+            transport={"kind": "in-process", "as_agents": as_agents},
+            seed=4,
+        )
+        told: list[list[list[float]]] = []
+        for number in range(3):
+            query = team.ask()
+            told.append([list(map(float, place)) for place in query.points.values()])
+            report = team.last_report
+            assert report is not None
+            assert report.status in ("converged", "max_rounds", "exact", "sequential", "not_needed")
+            if report.gap is not None and report.value is not None:
+                assert report.upper_bound == report.value + report.gap
+            team.tell(query, {agent: float(number) for agent in query.points})
+        return told
+
+    assert queries() == queries()
