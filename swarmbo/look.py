@@ -5,15 +5,20 @@ rise evenly in lightness, so they also survive a grey print.
 """
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import matplotlib as mpl
+import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 from matplotlib.ticker import LogFormatterSciNotation
+from matplotlib.transforms import ScaledTranslation
 
 INK = "#20262e"
 MUTED = "#6b7580"
@@ -98,6 +103,73 @@ def cased(width: float, colour: str = "white") -> list[AbstractPathEffect]:
         colour: Its colour.
     """
     return [Stroke(linewidth=width, foreground=colour), Normal()]
+
+
+NO_GO: dict[str, Any] = {
+    "facecolor": "#f4f1ecd9",
+    "edgecolor": INK,
+    "hatch": "////",
+    "hatchcolor": "#8d857b",
+    "linewidth": 1.1,
+    "zorder": 1.6,
+}
+BASE: dict[str, Any] = {
+    "marker": "p",
+    "markersize": 12,
+    "markeredgecolor": "white",
+    "markeredgewidth": 1.4,
+    "linestyle": "none",
+    "clip_on": False,
+    "zorder": 3.5,
+}
+_BATTERY_POINTS = (16.0, 4.5)
+
+
+def draw_no_go(ax: Axes, rings: Sequence[Float[np.ndarray, "k 2"]]) -> Axes:
+    """Draw a region that is no-go.
+
+    Args:
+        ax: Where to draw.
+        rings: Its closed outlines, in the coordinates of the axes; a hole is a ring within another.
+    """
+    depth = [sum(Path(other).contains_point(ring[0]) for other in rings if other is not ring) for ring in rings]
+    whole = [_turned(ring, 1.0 if level % 2 == 0 else -1.0) for ring, level in zip(rings, depth, strict=True)]
+    outline = Path.make_compound_path(*(Path(np.vstack([ring, ring[:1]]), closed=True) for ring in whole))
+    ax.add_patch(PathPatch(outline, **NO_GO))
+    return ax
+
+
+def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k 2"]:
+    """A ring that runs anticlockwise (1) or clockwise (-1): what overlaps is filled, holes are not."""
+    x, y = ring.T
+    area = float(x @ np.roll(y, -1) - y @ np.roll(x, -1))
+    return ring if area * side >= 0 else ring[::-1]
+
+
+def draw_battery(ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str) -> Axes:
+    """Draw a battery under an agent, as full as it is.
+
+    Args:
+        ax: Where to draw.
+        place: Of the agent, in the coordinates of the axes.
+        share: What is left, 0 to 1.
+        colour: Of a battery that is not nearly empty.
+    """
+    figure, (width, height) = ax.get_figure(root=True), _BATTERY_POINTS
+    assert figure is not None
+    x, y = place.tolist()
+    at = ScaledTranslation(x, y, ax.transData)  # pyright: ignore[reportArgumentType]  as its manual has it
+    colour = VERMILLION if share < 0.2 else colour
+    for filled, face in ((1.0, "white"), (share, colour)):
+        box = Rectangle((-width / 2 / 72, -15 / 72), filled * width / 72, height / 72, facecolor=face, linewidth=0)
+        box.set_transform(figure.dpi_scale_trans + at)
+        box.set_zorder(7)
+        ax.add_patch(box)
+    frame = Rectangle((-width / 2 / 72, -15 / 72), width / 72, height / 72, fill=False, edgecolor=INK, linewidth=0.9)
+    frame.set_transform(figure.dpi_scale_trans + at)
+    frame.set_zorder(7.1)
+    ax.add_patch(frame)
+    return ax
 
 
 class Powers(LogFormatterSciNotation):

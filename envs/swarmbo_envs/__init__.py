@@ -15,6 +15,7 @@ import pettingzoo
 _ENTRY_POINTS = {
     "swarmbo/function-v0": "swarmbo_envs.function_v0",
     "swarmbo/robot_team-v0": "swarmbo_envs.robot_team_v0",
+    "swarmbo/robot_team-v1": "swarmbo_envs.robot_team_v1",
     "swarmbo/sensor_field-v0": "swarmbo_envs.sensor_field_v0",
     "swarmbo/wlan_power-v0": "swarmbo_envs.wlan_power_v0",
 }
@@ -30,8 +31,8 @@ def register_all() -> list[str]:
         The ids, for ``pettingzoo.make("parallel", id, ...)``.
 
     Example:
-        >>> register_all()
-        ['swarmbo/function-v0', 'swarmbo/robot_team-v0', 'swarmbo/sensor_field-v0', 'swarmbo/wlan_power-v0']
+        >>> register_all()[:3]
+        ['swarmbo/function-v0', 'swarmbo/robot_team-v0', 'swarmbo/robot_team-v1']
     """
     for env_id, module in _ENTRY_POINTS.items():
         if env_id not in pettingzoo.parallel_registry:

@@ -1,17 +1,21 @@
 """Who hears whom."""
 
+from collections.abc import Sequence
+
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
 
-def links_in_range(agents: list[str], positions: Float[np.ndarray, "n 2"], range_m: float) -> "nx.Graph[str]":
+def links_in_range(
+    agents: list[str], positions: Float[np.ndarray, "n 2"], range_m: float | Sequence[float]
+) -> "nx.Graph[str]":
     """The graph of agents that are within radio range of each other.
 
     Args:
         agents: Names, one per position.
         positions: In metres.
-        range_m: Largest distance at which two agents hear each other.
+        range_m: Largest distance at which two agents hear each other; or of each agent, and both must reach the other.
 
     Returns:
         All agents, with an edge per pair in range; the edge's ``distance`` is in metres.
@@ -20,6 +24,7 @@ def links_in_range(agents: list[str], positions: Float[np.ndarray, "n 2"], range
     graph.add_nodes_from(agents)
     offset = positions[:, None] - positions[None]
     distances = np.hypot(offset[..., 0], offset[..., 1])
-    for i, j in np.argwhere(np.triu(distances <= range_m, k=1)):
+    ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(agents))
+    for i, j in np.argwhere(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1)):
         graph.add_edge(agents[i], agents[j], distance=float(distances[i, j]))
     return graph

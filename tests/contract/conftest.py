@@ -21,6 +21,25 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "gp": {"field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}}, "max_sites": 100},
     },
+    "robot_team_v1": {
+        "lake, island and batteries": {
+            "field": {"gp": {"lengthscale_m": 400.0, "size_m": [900, 700]}},
+            "max_sites": 100,
+            "route_cells": 40,
+            "robots": 4,
+            "no_go": [{"corners": [[300, 0], [500, 0], [450, 500]]}, {"corners": [[600, 500], [800, 550], [650, 690]]}],
+            "battery_s": 400.0,
+            "separation_m": 20.0,
+            "wind": [0.5, -0.3],
+        },
+        "only": {
+            "field": {"csv": "", **_COLUMNS, "sites": "only"},
+            "round_time_s": 60.0,
+            "noise_std": 0.1,
+            "no_go": [{"corners": [[25, 25], [75, 25], [75, 85], [25, 85]]}],
+            "battery_s": 80.0,
+        },
+    },
     "sensor_field": {
         "moving gp": {**_ENERGY, "field": {"gp": {"size_m": [900, 700], "time": {}}}},
         "plume": {**_ENERGY, "field": {"plume": {}}, "task": "level", "level": 20.0, "battery_j": 2.0},
@@ -46,11 +65,12 @@ class SmallWorld:
     """A versioned module with the arguments of one of the small worlds; what is given more replaces them."""
 
     def __init__(self, name: str, which: str, folder: Path) -> None:
-        self.name = name
+        self.name, _, version = name.partition("_v")
+        self.version = version or "0"
         self.arguments = dict(WORLDS[name][which])
         if "csv" in self.arguments.get("field", {}):
             self.arguments["field"] = {**self.arguments["field"], "csv": str(_measured(folder))}
-        self._module = importlib.import_module(f"swarmbo_envs.{name}_v0")
+        self._module = importlib.import_module(f"swarmbo_envs.{self.name}_v{self.version}")
 
     def parallel_env(self, **more: Any) -> Any:
         return self._module.parallel_env(**{**self.arguments, **more})

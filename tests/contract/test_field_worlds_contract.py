@@ -15,7 +15,7 @@ from swarmbo.errors import StateVersionError
 
 from .conftest import WORLDS, SmallWorld, random_actions
 
-FIELDS = [(name, which) for name in ("robot_team", "sensor_field") for which in WORLDS[name]]
+FIELDS = [(name, which) for name in ("robot_team", "robot_team_v1", "sensor_field") for which in WORLDS[name]]
 
 
 @pytest.fixture(params=FIELDS, ids=" ".join)
@@ -159,12 +159,12 @@ def test_states_of_other_worlds_and_versions_are_refused(module):
 
 
 def test_registering_again_is_silent_and_make_builds_both_forms(module):
-    name, arguments = module.name, module.arguments
+    name, arguments, version = module.name, module.arguments, module.version
     assert swarmbo_envs.register_all() == swarmbo_envs.register_all()
-    assert f"swarmbo/{name}-v0" in swarmbo_envs.register_all()
-    parallel = pettingzoo.make("parallel", f"swarmbo/{name}-v0", **arguments, max_cycles=7)
+    assert f"swarmbo/{name}-v{version}" in swarmbo_envs.register_all()
+    parallel = pettingzoo.make("parallel", f"swarmbo/{name}-v{version}", **arguments, max_cycles=7)
     assert parallel.unwrapped.max_cycles == 7
-    aec = pettingzoo.make("aec", f"swarmbo/{name}-v0", **arguments)
+    aec = pettingzoo.make("aec", f"swarmbo/{name}-v{version}", **arguments)
     aec.reset(seed=0)
     assert aec.agents == parallel.possible_agents
-    assert parallel.metadata["name"] == str(parallel) == f"{name}_v0"
+    assert parallel.metadata["name"] == str(parallel) == f"{name}_v{version}"

@@ -125,6 +125,28 @@ def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Fl
     return np.array([x, y, wrap_angle(heading).item()])
 
 
+def ends_of_arcs(pose: Float[np.ndarray, " 3"], segments: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 2"]:
+    """Where a robot is at the end of each of several segments."""
+    turn = segments[:, 2] * segments[:, 0]
+    chord = segments[:, 1] * segments[:, 0] * np.sinc(turn / _FULL_TURN)
+    return pose[:2] + chord[:, None] * np.column_stack([np.cos(pose[2] + turn / 2), np.sin(pose[2] + turn / 2)])
+
+
+def poses_at(
+    pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], times: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, "k 3"]:
+    """Where a robot is on a path at times, in s from its beginning, rising; it stays at the end."""
+    out, here, begin = np.tile(pose, (len(times), 1)), pose, 0.0
+    for number, segment in enumerate(path):
+        end = begin + segment[0]
+        on = (times >= begin) if number == len(path) - 1 else (times >= begin) & (times < end)
+        part = np.tile(segment, (int(on.sum()), 1))
+        part[:, 0] = np.minimum(times[on] - begin, segment[0])
+        out[on, :2], out[on, 2] = ends_of_arcs(here, part), wrap_angle(here[2] + part[:, 0] * part[:, 2])
+        here, begin = advance(here, segment[None]), end
+    return out
+
+
 def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 2"]:
     """Points along a path, for drawing: its bends sampled, its straights by their ends."""
     points, here = [pose[:2]], pose

@@ -4,26 +4,29 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.markers import MarkerStyle
 from matplotlib.transforms import Affine2D
 
 from swarmbo import look
-from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.picture import FieldPicture, outline
+from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.world import World
 
 _ARROW = np.array([(1.0, 0.0), (-0.8, 0.7), (-0.4, 0.0), (-0.8, -0.7), (1.0, 0.0)])  # points along the heading
 
 
 def frame(
-    field: Field, episode: Episode, links: "nx.Graph[str]", max_cycles: int
+    world: World, episode: Episode, links: "nx.Graph[str]", max_cycles: int
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Draw the field, the robots with the paths they drove, their samples and the radio links.
 
+    Besides, where there are any, what is no-go, and batteries with the bases where they are loaded.
+
     Args:
-        field: What is measured.
+        world: What is measured, and where robots may drive.
         episode: Where the team stands.
         links: Who hears whom; its nodes are in the order of the robots.
         max_cycles: Rounds of the episode.
@@ -31,12 +34,34 @@ def frame(
     Returns:
         Red, green and blue from 0 to 255.
     """
+    field = world.field
     picture = FieldPicture(field)
+    _draw_no_go(picture.axes, world.ground, picture.to_axes)
+    charge = world.charge(episode)
+    if charge is not None:
+        _draw_bases(picture.axes, episode, picture.to_axes)
+        _draw_batteries(picture.axes, episode, charge, picture.to_axes)
     _draw_links(picture.axes, episode, links, picture.to_axes)
     _draw_robots(picture.axes, episode, picture.to_axes)
     good = episode.samples[:, 3][np.isfinite(episode.samples[:, 3])]
     best = f"best measured {good.max():.4g} {field.unit}".rstrip() if good.size else "nothing measured"
     return picture.finish(f"{field.name}\nround {episode.round} of {max_cycles}, {best}")
+
+
+def _draw_no_go(axes: Axes, ground: Ground, to_axes: Any) -> None:
+    for region in ground.regions:
+        look.draw_no_go(axes, [to_axes(ring) for ring in region.rings])
+
+
+def _draw_bases(axes: Axes, episode: Episode, to_axes: Any) -> None:
+    for robot, base in enumerate(episode.bases):
+        axes.plot(*to_axes(base[None])[0], color=look.agent_colour(robot), **look.BASE)
+
+
+def _draw_batteries(axes: Axes, episode: Episode, charge: Float[np.ndarray, " robots"], to_axes: Any) -> None:
+    """A bar under each robot, as full as its battery."""
+    for robot, (pose, share) in enumerate(zip(episode.poses, charge, strict=True)):
+        look.draw_battery(axes, to_axes(pose[None, :2])[0], float(share), look.agent_colour(robot))
 
 
 def _draw_links(axes: Axes, episode: Episode, links: "nx.Graph[str]", to_axes: Any) -> None:

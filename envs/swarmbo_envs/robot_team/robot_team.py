@@ -1,12 +1,13 @@
 """The robot team as a PettingZoo environment."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from swarmbo.errors import ConfigError
@@ -14,7 +15,9 @@ from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
 from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import seed_and_number
+from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.ground import Ground
 from swarmbo_envs.radio import links_in_range
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.observation import observation_box, observe
@@ -148,17 +151,27 @@ site nearest to that place) |
             **unknown,  # refused with the names that are near
         }
         settings = convert(given, RobotTeamSettings)
+        field_of_it = build_field(settings.field, settings.max_sites)
+        self._set_up(settings, field_of_it, Ground(field_of_it.low, field_of_it.high))
+
+    def _set_up(self, settings: RobotTeamSettings, field: Field, ground: Ground) -> None:
+        """Make the world: what every version does with its settings.
+
+        Args:
+            settings: Of the version.
+            field: What is measured, where it can be.
+            ground: Where robots may drive.
+        """
         super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
-        self.field = build_field(settings.field, settings.max_sites)
-        self._world = World(settings, self.field, self.possible_agents)
-        low, high = self.field.low, self.field.high
-        self._observation_spaces = {
-            agent: observation_box(self.field, settings.noise_std) for agent in self.possible_agents
-        }
+        self.field, self.ground = field, ground
+        self._world = World(settings, field, self.possible_agents, ground)
+        noise_std, has_battery = max(self._world.rules.noise_stds), self._world.rules.batteries is not None
+        box = observation_box(field, noise_std, with_battery=has_battery)
+        self._observation_spaces = {agent: copy.deepcopy(box) for agent in self.possible_agents}
         self._action_spaces = {
-            agent: gymnasium.spaces.Box(low, high, dtype=np.float64) for agent in self.possible_agents
+            agent: gymnasium.spaces.Box(field.low, field.high, dtype=np.float64) for agent in self.possible_agents
         }
-        self.state_space = observation_box(self.field, settings.noise_std, settings.robots)
+        self.state_space = observation_box(field, noise_std, settings.robots, with_battery=has_battery)
 
     @property
     def round_time_s(self) -> float:
@@ -167,11 +180,11 @@ site nearest to that place) |
 
     @property
     def radio_range_m(self) -> float:
-        """Largest distance at which two robots hear each other, m."""
-        return self._world.radio_range_m
+        """Largest distance at which any two robots hear each other, m."""
+        return max(self._world.radio_ranges_m)
 
     def _settings_changed(self) -> None:
-        self._world = World(self.settings, self.field, self.possible_agents)
+        self._world = World(self.settings, self.field, self.possible_agents, self.ground)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
         """Put the robots at their starts, where each measures at once.
@@ -213,9 +226,8 @@ site nearest to that place) |
         if not agents:
             return {}, {}, {}, {}, {}
         episode.round += 1
-        infos = {
-            agent: self._world.drive_and_measure(episode, robot, places[agent]) for robot, agent in enumerate(agents)
-        }
+        told = self._world.drive(episode, [places[agent] for agent in agents])
+        infos = dict(zip(agents, told, strict=True))
         rewards = {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
         over = episode.round >= self.max_cycles
         observations = self._observe(episode)
@@ -234,10 +246,37 @@ site nearest to that place) |
         Raises:
             ConfigError: If there is no such agent.
         """
-        episode = self._current()
+        return self.field.sites[self._world.reachable(self._current(), self._number_of(agent))]
+
+    def _number_of(self, agent: str) -> int:
         if agent not in self._observation_spaces:
             raise ConfigError(f"got {agent!r}; wanted one of {self.possible_agents}", at="$.agent")
-        return self.field.sites[self._world.reachable(episode, self.possible_agents.index(agent))]
+        return self.possible_agents.index(agent)
+
+    def travel_rounds(
+        self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
+    ) -> Int[np.ndarray, "n m"]:
+        """The least number of rounds in which an agent gets from each origin to each place, turns at origins left out.
+
+        Args:
+            agent: Its name.
+            origins: Places on the map, m.
+            places: Places on the map, m.
+
+        Returns:
+            0 where it is there already; ``np.iinfo(int).max // 4`` where there is no way.
+        """
+        origins, places = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
+        return self._world.travel_rounds(self._number_of(agent), origins, places)
+
+    def rounds_left(self, agent: str) -> int:
+        """Whole rounds that an agent can drive with what its battery has; ``np.iinfo(int).max // 4`` without one."""
+        return self._world.rounds_left(self._current(), self._number_of(agent))
+
+    def base(self, agent: str) -> Float[np.ndarray, " 2"] | None:
+        """Where an agent loads its battery; None if it has none."""
+        robot, episode = self._number_of(agent), self._current()
+        return None if self._world.rules.batteries is None else episode.bases[robot].copy()
 
     def sites(self) -> Float[np.ndarray, "k 2"]:
         """Every place that is offered for measuring at all: ``candidates`` of all agents, over all rounds."""
@@ -245,7 +284,7 @@ site nearest to that place) |
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Who is in radio range of whom now; edges carry their ``distance`` in metres."""
-        return links_in_range(self.possible_agents, self._current().poses[:, :2], self._world.radio_range_m)
+        return links_in_range(self.possible_agents, self._current().poses[:, :2], self._world.radio_ranges_m)
 
     def ground_truth(self) -> GroundTruth:
         """The noise-free field, for metrics and figures."""
@@ -255,7 +294,7 @@ site nearest to that place) |
 
     def state(self) -> Array:
         """The observations of all robots, one after the other."""
-        return observe(self._current(), self.max_cycles, self._observation_spaces[self.possible_agents[0]]).ravel()
+        return np.concatenate(list(self._observe(self._current()).values()))
 
     def get_state(self) -> dict[str, Any]:
         """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
@@ -277,7 +316,7 @@ site nearest to that place) |
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.robot_team.rendering import frame  # figures take a second to import
 
-        return frame(self.field, self._current(), self.interaction_graph(), self.max_cycles)
+        return frame(self._world, self._current(), self.interaction_graph(), self.max_cycles)
 
     def _text(self) -> str:
         from swarmbo_envs.robot_team.terminal import text_map
@@ -285,5 +324,6 @@ site nearest to that place) |
         return text_map(self.field, self._current(), self.max_cycles)
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
-        seen = observe(episode, self.max_cycles, self._observation_spaces[self.possible_agents[0]])
+        box, charge = self._observation_spaces[self.possible_agents[0]], self._world.charge(episode)
+        seen = observe(episode, self.max_cycles, box, charge)
         return dict(zip(self.possible_agents, seen, strict=True))

@@ -1,21 +1,58 @@
 """What a robot team is made of: counts, limits and noise."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from swarmbo.settings import Count, Distance, NoiseStd, Probability, Settings, require, within
+import numpy as np
+
+from swarmbo.settings import Count, Distance, NoiseStd, NonNegative, Probability, Settings, require, within
 
 Pair = tuple[float, float]
+Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
+TurnRate = Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")]
+Duration = Annotated[float, within(1e-6, 1e12, "a time", "s")]
+Number = TypeVar("Number")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What binds the robots, one number for each; by default what version 0 has.
+
+    Args:
+        speeds: m/s.
+        turn_rates: rad/s.
+        radio_ranges: m; None: what fits the map.
+        noise_stds: Of measurements.
+        is_noise_told: Whether robots say how noisy their sensor is.
+        batteries: Seconds of driving; None: without end.
+        bases: Where they load; None: where they started.
+        separation_m: How far from each other they stay.
+        wind: The current (east, north), m/s.
+    """
+
+    speeds: Sequence[float]
+    turn_rates: Sequence[float]
+    radio_ranges: Sequence[float] | None
+    noise_stds: Sequence[float]
+    is_noise_told: bool = False
+    batteries: Sequence[float] | None = None
+    bases: Sequence[Pair] | None = None
+    separation_m: float = 0.0
+    wind: Pair = (0.0, 0.0)
 
 
 class RobotTeamSettings(Settings, frozen=True):
     """The arguments of the robot team; RobotTeam describes them."""
 
+    version: ClassVar[int] = 0
+
     robots: Annotated[int, within(1, 256)] = 4
     field: dict[str, Any] | None = None
     starts: list[Pair] | None = None
-    speed_m_s: Annotated[float, within(1e-6, 1e12, "a speed", "m/s")] = 5.0
-    turn_rate_rad_s: Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")] = 0.5
-    round_time_s: Annotated[float, within(1e-6, 1e12, "a time", "s")] | None = None
+    speed_m_s: Speed = 5.0
+    turn_rate_rad_s: TurnRate = 0.5
+    round_time_s: Duration | None = None
     radio_range_m: Distance | None = None
     noise_std: NoiseStd = 0.0
     failure_rate: Probability = 0.0
@@ -32,3 +69,84 @@ class RobotTeamSettings(Settings, frozen=True):
             lambda starts: starts is None or len(starts) == self.robots,
             f"one [x, y] per robot: {self.robots}",
         )
+
+    def rules(self) -> Rules:
+        """What binds each robot."""
+        return Rules(
+            speeds=each(self.speed_m_s, self.robots),
+            turn_rates=each(self.turn_rate_rad_s, self.robots),
+            radio_ranges=None if self.radio_range_m is None else each(self.radio_range_m, self.robots),
+            noise_stds=each(self.noise_std, self.robots),
+        )
+
+
+class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
+    """The arguments of the robot team in its version 1; RobotTeamV1 describes them."""
+
+    version: ClassVar[int] = 1
+
+    speed_m_s: Speed | list[Speed] = 5.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    turn_rate_rad_s: TurnRate | list[TurnRate] = 0.5  # pyright: ignore[reportIncompatibleVariableOverride]
+    radio_range_m: Distance | list[Distance] | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    noise_std: NoiseStd | list[NoiseStd] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]
+    battery_s: Duration | list[Duration] | None = None
+    bases: list[Pair] | None = None
+    separation_m: NonNegative = 0.0
+    wind: Pair = (0.0, 0.0)
+    no_go: list[dict[str, Any]] | None = None
+    clearance_m: NonNegative = 0.0
+    route_cells: Annotated[int, within(8, 512)] = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("speed_m_s", "turn_rate_rad_s", "radio_range_m", "noise_std", "battery_s"):
+            require(
+                self,
+                name,
+                lambda value: not isinstance(value, list) or len(value) == self.robots,
+                f"a number, or one for each of {self.robots} robots",
+            )
+        require(
+            self,
+            "bases",
+            lambda bases: bases is None or len(bases) in (1, self.robots),
+            f"one [x, y], or one for each of {self.robots} robots",
+        )
+        slowest = min(each(self.speed_m_s, self.robots))
+        require(
+            self,
+            "wind",
+            lambda wind: bool(np.hypot(*wind) < 0.95 * slowest),
+            f"[east, north] in m/s, less than 95 % of the slowest robot's speed, {slowest:g} m/s",
+        )
+        require(
+            self,
+            "separation_m",
+            lambda value: value == 0.0 or self.bases is None or len(self.bases) == self.robots,
+            "0 where robots share a base",
+        )
+
+    def rules(self) -> Rules:
+        """What binds each robot."""
+        bases = None if self.bases is None else self.bases * (self.robots if len(self.bases) == 1 else 1)
+        return Rules(
+            speeds=each(self.speed_m_s, self.robots),
+            turn_rates=each(self.turn_rate_rad_s, self.robots),
+            radio_ranges=None if self.radio_range_m is None else each(self.radio_range_m, self.robots),
+            noise_stds=each(self.noise_std, self.robots),
+            is_noise_told=isinstance(self.noise_std, list),
+            batteries=None if self.battery_s is None else each(self.battery_s, self.robots),
+            bases=bases,
+            separation_m=self.separation_m,
+            wind=self.wind,
+        )
+
+
+def each(value: Number | list[Number], robots: int) -> tuple[Number, ...]:
+    """One number for each robot, of what is one for all or one for each.
+
+    Example:
+        >>> each(5.0, 3), each([1.0, 2.0], 2)
+        ((5.0, 5.0, 5.0), (1.0, 2.0))
+    """
+    return tuple(value) if isinstance(value, list) else (value,) * robots

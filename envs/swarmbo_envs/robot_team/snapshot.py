@@ -25,6 +25,8 @@ def to_state(episode: Episode, world: World) -> dict[str, Any]:
         "trail_ends": np.cumsum([len(trail) for trail in episode.trails]),
         "trails": np.concatenate(episode.trails),
     }
+    if world.settings.version > 0:
+        arrays |= {"batteries": episode.batteries, "bases": episode.bases}
     return saved_state.to_state(episode, _VERSION, world.description(), arrays)
 
 
@@ -47,6 +49,10 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
     samples = saved.array("samples", "f", (robots * (plain.round + 1), 4))
     ends = saved.array("trail_ends", "i", (robots,))
     trails = saved.array("trails", "f", (int(ends[-1]), 2))
+    batteries, bases = np.full(robots, np.inf), poses[:, :2].copy()
+    if world.settings.version > 0:
+        batteries, bases = saved.array("batteries", "f", (robots,)), saved.array("bases", "f", (robots, 2))
+        saved.hold(bool((batteries >= 0.0).all() and np.isfinite(bases).all()), "batteries >= 0, and bases")
     saved.hold(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
     saved.hold(
         bool((samples[:, 0] == np.tile(np.arange(robots), plain.round + 1)).all()), "one sample per robot and round"
@@ -59,4 +65,6 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
         measured=measured,
         trails=np.split(trails, ends[:-1]),
         samples=samples,
+        batteries=batteries,
+        bases=bases,
     )

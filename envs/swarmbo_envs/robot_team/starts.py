@@ -12,7 +12,8 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
     """The starts that the settings ask for; None to draw them.
 
     Args:
-        settings: Of the team.
+        settings: Of the team. Robots with bases and no starts start there, or at the free sites nearest to a base
+            that they share.
         field: What is measured; if only at sites, every start moves to the nearest free one.
 
     Raises:
@@ -20,6 +21,11 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
     """
     if (settings.starts is None or field.sites_only) and settings.robots > len(field.sites):
         raise ConfigError(f"got {settings.robots}; wanted at most one per site: {len(field.sites)}", at="$.robots")
+    bases = settings.rules().bases
+    if settings.starts is None and bases is not None:
+        places = np.array(bases, dtype=float)
+        is_distinct = len(np.unique(places, axis=0)) == len(places)
+        return places if is_distinct and not field.sites_only else nearest_free_sites(places, field.sites)
     if settings.starts is None:
         return None
     starts = np.array(settings.starts, dtype=float)

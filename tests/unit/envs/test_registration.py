@@ -9,7 +9,8 @@ from pettingzoo.test import api_test, parallel_api_test
 
 import swarmbo_envs
 
-IDS = [f"swarmbo/{name}-v0" for name in ("function", "robot_team", "sensor_field", "wlan_power")]
+NAMES = ("function-v0", "robot_team-v0", "robot_team-v1", "sensor_field-v0", "wlan_power-v0")
+IDS = [f"swarmbo/{name}" for name in NAMES]
 
 
 def test_a_fresh_interpreter_knows_every_world_in_both_forms_once_the_package_is_imported():

@@ -1,0 +1,5 @@
+"""Where robots may drive: regions that are no-go, lines of sight between them, and the quickest ways around."""
+
+from swarmbo_envs.ground.grid import Ground as Ground
+from swarmbo_envs.ground.regions import Region as Region, read_regions as read_regions
+from swarmbo_envs.ground.ways import Ways as Ways

@@ -1,0 +1,150 @@
+"""The map as cells that are free or not, and the parts of it that hang together."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.ndimage import label
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs.ground.regions import Region
+
+_NODE_OFF_CORNER = 0.05  # sides of a cell: how far from a corner ways bend, so that they do not touch it
+_MOST_NODES = 3000  # all pairs of them are looked at
+
+
+class Ground:
+    """A rectangular map in nearly square cells, of which those that a no-go region touches are blocked.
+
+    Whatever keeps out of blocked cells keeps out of the regions, by at least the clearance. Of parts that do not hang
+    together only those count that hold an anchor, or without anchors the largest one: the others are blocked too.
+
+    Args:
+        low: South-west corner, m.
+        high: North-east corner.
+        regions: What is no-go.
+        cells: Cells along the longer side.
+        clearance_m: How far to keep from the regions, by each axis.
+        anchors: Places (k, 2) that must be free, by their path in the settings.
+
+    Raises:
+        ConfigError: If nothing is left, an anchor is blocked, or regions have too many corners to plan around.
+
+    Example:
+        >>> pond = Region([np.array([[40.0, 0.0], [60.0, 0.0], [60.0, 70.0], [40.0, 70.0]])])
+        >>> ground = Ground(np.zeros(2), np.array([100.0, 100.0]), [pond], cells=50)
+        >>> ground.is_free(np.array([[50.0, 50.0], [50.0, 90.0]])).tolist()
+        [False, True]
+        >>> ground.sees(np.array([[10.0, 10.0]]), np.array([[90.0, 10.0]])).tolist()
+        [False]
+    """
+
+    def __init__(
+        self,
+        low: Float[np.ndarray, " 2"],
+        high: Float[np.ndarray, " 2"],
+        regions: Sequence[Region] = (),
+        cells: int = 128,
+        clearance_m: float = 0.0,
+        anchors: Mapping[str, Float[np.ndarray, " 2"]] | None = None,
+    ) -> None:
+        self.low, self.high, self.regions = low, high, tuple(regions)
+        size = high - low
+        self.shape = np.maximum(2, np.ceil(cells * size / size.max() - 1e-9)).astype(int)  # columns and rows
+        self.cell = size / self.shape
+        blocked = np.zeros(tuple(self.shape[::-1]), dtype=bool)
+        for number, region in enumerate(regions):
+            touched = region.touched(low, self.cell, blocked.shape, clearance_m)
+            if not touched.any():
+                (west, south), (east, north) = low, high
+                got = f"got region {number + 1} of {len(regions)} beside the map"
+                wanted = f"some of it in x {west:g} to {east:g} m, y {south:g} to {north:g} m"
+                raise ConfigError(f"{got}; wanted {wanted}", at="$.no_go")
+            blocked |= touched
+        self.blocked = blocked
+        if blocked.all():
+            raise ConfigError("got regions that cover the whole map; wanted some room to drive", at="$.no_go")
+        parts = np.asarray(label(~blocked)[0])  # from 1; 0 where blocked
+        kept = [int(np.bincount(parts.ravel())[1:].argmax()) + 1]
+        if anchors:
+            for at, place in anchors.items():
+                if not self.is_free(place[None])[0]:
+                    raise ConfigError(f"got {place.tolist()} in a no-go region, or too near to one", at=at)
+            column, row = self._cells_of(np.array(list(anchors.values()))).T
+            kept = parts[row, column].tolist()
+        self.parts: Int[np.ndarray, "rows columns"] = np.where(np.isin(parts, kept), parts, 0)
+        self.blocked = self.parts == 0
+        if len(self.nodes) > _MOST_NODES:
+            raise ConfigError(
+                f"got regions with {len(self.nodes):,} corners on a grid of {self.shape[0]} x {self.shape[1]} cells; "
+                f"wanted at most {_MOST_NODES:,}: take fewer cells",
+                at="$.route_cells",
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is blocked."""
+        return not self.regions
+
+    @property
+    def digest(self) -> str:
+        """Of what is blocked."""
+        return hashlib.sha256(np.packbits(self.blocked).tobytes() + str(self.blocked.shape).encode()).hexdigest()
+
+    def part_of(self, places: Float[np.ndarray, "k 2"]) -> Int[np.ndarray, " k"]:
+        """Which part each place lies in; 0 if it touches a blocked cell."""
+        column, row = self._cells_of(places).T
+        return np.where(self.is_free(places), self.parts[row, column], 0)
+
+    def is_free(self, places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+        """Which places touch no blocked cell."""
+        return np.ones(len(places), dtype=bool) if self.is_open else self.sees(places, places)
+
+    def sees(self, starts: Float[np.ndarray, "k 2"], ends: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+        """Which straight ways, each from a start to its end, touch no blocked cell."""
+        if self.is_open:
+            return np.ones(len(starts), dtype=bool)
+        from swarmbo_envs.ground.sight import free_segments  # numba takes a second to import
+
+        return free_segments(_plain(starts), _plain(ends), self.blocked, self.grid)
+
+    def is_free_around(self, place: Float[np.ndarray, " 2"], reach_m: float) -> bool:
+        """Whether no cell is blocked that the square about a place touches."""
+        if self.is_open:
+            return True
+        (west, south), (east, north) = self._cells_of(np.stack([place - reach_m, place + reach_m]))
+        return not self.blocked[max(0, south - 1) : north + 2, max(0, west - 1) : east + 2].any()
+
+    @property
+    def grid(self) -> tuple[float, float, float, float]:
+        """Where the cells lie: the south-west corner, and the width and height of a cell."""
+        return float(self.low[0]), float(self.low[1]), float(self.cell[0]), float(self.cell[1])
+
+    @cached_property
+    def nodes(self) -> Float[np.ndarray, "n 2"]:
+        """Where ways may bend: beside the corners of blocked cells that jut out, a little off them."""
+        b = self.blocked
+        corners = {(-1, -1): b[:-1, :-1], (1, -1): b[:-1, 1:], (-1, 1): b[1:, :-1], (1, 1): b[1:, 1:]}
+        found: list[Float[np.ndarray, "k 2"]] = []
+        for (x, y), here in corners.items():
+            beside = corners[(-x, y)] | corners[(x, -y)]
+            row, column = np.nonzero(here & ~beside & ~corners[(-x, -y)])
+            corner = np.column_stack([column + 1.0, row + 1.0])
+            found.append(corner - _NODE_OFF_CORNER * np.array([x, y]))
+        return self.low + np.concatenate(found) * self.cell
+
+    @cached_property
+    def visible(self) -> Bool[np.ndarray, "n n"]:
+        """Which nodes see each other."""
+        from swarmbo_envs.ground.sight import sights
+
+        return sights(self.nodes, self.nodes, self.blocked, self.grid)
+
+    def _cells_of(self, places: Float[np.ndarray, "k 2"]) -> Int[np.ndarray, "k 2"]:
+        return np.clip(np.floor((places - self.low) / self.cell), 0, self.shape - 1).astype(int)
+
+
+def _plain(places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
+    return np.ascontiguousarray(places, dtype=float)

@@ -1,0 +1,326 @@
+"""Regions that are no-go: corners, GeoJSON files and rasters, read, and laid over the cells of a map."""
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import contourpy
+import numpy as np
+from jaxtyping import Bool, Float
+from matplotlib.path import Path as Outline
+
+from swarmbo.boundary.extras import needed
+from swarmbo.errors import ConfigError
+from swarmbo.settings import Settings, convert, require
+from swarmbo_envs.fields.projection import LocalProjection
+
+Pair = tuple[float, float]
+Edges = tuple[float, float, float, float]  # west, south, east, north
+_MOST_CORNERS = 100_000
+_MOST_PIXELS = 10**8
+
+
+class CornersSettings(Settings, frozen=True):
+    """A polygon.
+
+    Args:
+        corners: At least 3 [x, y] in turn, m on the map; the last is joined to the first.
+    """
+
+    corners: list[Pair]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self,
+            "corners",
+            lambda corners: len(corners) >= 3 and bool(np.isfinite(corners).all()),
+            "at least 3 [x, y] of finite numbers",
+        )
+
+
+class GeoJSONSettings(Settings, frozen=True):
+    """The polygons of a GeoJSON file, with their holes.
+
+    Args:
+        geojson: Path of the file; relative to the current directory.
+        coordinates: ``degrees`` (longitude and latitude, as the format has it) or ``metres`` on the map. Default:
+            degrees where the field was projected from degrees, else metres.
+    """
+
+    geojson: str
+    coordinates: Literal["degrees", "metres"] | None = None
+
+
+class RasterSettings(Settings, frozen=True):
+    """A raster over the map, its first row in the north: a ``.npy`` array, or a GeoTIFF (needs the extra ``geo``).
+
+    What is no-go: true cells of booleans, cells that are NaN, and those of the nodata value. Beyond the raster nothing
+    is.
+
+    Args:
+        raster: Path of the file; relative to the current directory.
+        nodata: The value of cells that are no-go. Default: the file's own, if it has one.
+        extent: West, south, east and north edge, m on the map. Default: what a GeoTIFF says, and else those of the map.
+    """
+
+    raster: str
+    nodata: float | None = None
+    extent: Edges | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self,
+            "extent",
+            _are_edges,
+            "[west, south, east, north] of finite numbers, west below east and south below north",
+        )
+
+
+def _are_edges(edges: Edges | None) -> bool:
+    return edges is None or (bool(np.isfinite(edges).all()) and edges[0] < edges[2] and edges[1] < edges[3])
+
+
+RegionSettings = CornersSettings | GeoJSONSettings | RasterSettings
+_KINDS: dict[str, type[RegionSettings]] = {
+    "corners": CornersSettings,
+    "geojson": GeoJSONSettings,
+    "raster": RasterSettings,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """What lies within an odd number of rings, or in marked cells of a raster.
+
+    Args:
+        rings: Closed outlines (k, 2), m; a hole is a ring within another.
+        marked: Cells of a raster, the first row in the south; None: the region is that of the rings, which else are for
+            pictures.
+        edges: West, south, east and north edge of the raster, m.
+    """
+
+    rings: Sequence[Float[np.ndarray, "k 2"]]
+    marked: Bool[np.ndarray, "rows columns"] | None = None
+    edges: Edges = (0.0, 0.0, 0.0, 0.0)
+
+    def touched(
+        self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
+    ) -> Bool[np.ndarray, "rows columns"]:
+        """The cells of a map that the region, or what is nearer to it than the clearance by each axis, touches.
+
+        Args:
+            low: South-west corner of the map, m.
+            cell: Width and height of a cell.
+            shape: Rows and columns.
+            clearance_m: >= 0.
+        """
+        return (
+            self._by_rings(low, cell, shape, clearance_m)
+            if self.marked is None
+            else self._by_marks(self.marked, low, cell, shape, clearance_m)
+        )
+
+    def holds(self, places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+        """Which places lie in the region; of those on its border either may be said."""
+        if self.marked is not None:
+            west, south, east, north = self.edges
+            rows, columns = self.marked.shape
+            column = np.floor((places[:, 0] - west) / (east - west) * columns).astype(int)
+            row = np.floor((places[:, 1] - south) / (north - south) * rows).astype(int)
+            inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
+            return inside & self.marked[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)]
+        within = np.zeros(len(places), dtype=bool)
+        for ring in self.rings:
+            within ^= Outline(ring).contains_points(places)
+        return within
+
+    def _by_rings(
+        self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
+    ) -> Bool[np.ndarray, "rows columns"]:
+        """A cell is touched if an edge comes near it, or if its middle lies within."""
+        from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
+
+        rows, columns = shape
+        middles = np.stack(np.meshgrid(np.arange(columns) + 0.5, np.arange(rows) + 0.5), axis=-1).reshape(-1, 2)
+        touched = self.holds(low + middles * cell).reshape(rows, columns)
+        for ring in self.rings:
+            units = (ring - low) / cell
+            mark_segments(units, np.roll(units, -1, axis=0).copy(), clearance_m / cell, touched)
+        return touched
+
+    def _by_marks(
+        self,
+        marked: Bool[np.ndarray, "rows columns"],
+        low: Float[np.ndarray, " 2"],
+        cell: Float[np.ndarray, " 2"],
+        shape: tuple[int, ...],
+        clearance_m: float,
+    ) -> Bool[np.ndarray, "rows columns"]:
+        """A cell is touched if one of the raster's marked cells overlaps it; sums over the raster tell."""
+        west, south, east, north = self.edges
+        sums = np.zeros((marked.shape[0] + 1, marked.shape[1] + 1), dtype=np.int64)
+        sums[1:, 1:] = marked.cumsum(axis=0).cumsum(axis=1)
+        ends: list[tuple[np.ndarray, np.ndarray]] = []
+        for axis, (first, last, n_own) in enumerate(((west, east, marked.shape[1]), (south, north, marked.shape[0]))):
+            edges = low[axis] + np.arange(shape[1 - axis] + 1) * cell[axis]
+            scale = n_own / (last - first)
+            begin = np.floor((edges[:-1] - clearance_m - first) * scale - 1e-9)
+            end = np.ceil((edges[1:] + clearance_m - first) * scale + 1e-9)
+            ends.append((np.clip(begin, 0, n_own).astype(int), np.clip(end, 0, n_own).astype(int)))
+        (x0, x1), (y0, y1) = ends
+        within = sums[np.ix_(y1, x1)] - sums[np.ix_(y0, x1)] - sums[np.ix_(y1, x0)] + sums[np.ix_(y0, x0)]
+        return within > 0
+
+
+def read_regions(
+    tables: Sequence[Mapping[str, Any]] | None,
+    low: Float[np.ndarray, " 2"],
+    high: Float[np.ndarray, " 2"],
+    projection: LocalProjection | None = None,
+    at: str = "$.no_go",
+) -> list[Region]:
+    """The regions that tables describe, each of a kind told by the key it has.
+
+    Args:
+        tables: As in a scenario file: ``{corners = [[x, y], ...]}``, ``{geojson = FILE}`` or ``{raster = FILE}``.
+        low: South-west corner of the map, m.
+        high: North-east corner.
+        projection: How longitudes and latitudes become the map, where the field has one.
+        at: Path of the tables, for messages.
+
+    Raises:
+        ConfigError: If a table, or the file that it names, cannot be used.
+        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
+
+    Example:
+        >>> lake = {"corners": [[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]]}
+        >>> region, = read_regions([lake], np.zeros(2), np.full(2, 10.0))
+        >>> region.holds(np.array([[1.0, 1.0], [8.0, 8.0]])).tolist()
+        [True, False]
+    """
+    found: list[Region] = []
+    for number, table in enumerate(tables or ()):
+        here = f"{at}[{number}]"
+        kinds = [key for key in _KINDS if key in table]
+        if len(kinds) != 1:
+            got = ", ".join(map(repr, table)) or "an empty table"
+            raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, _KINDS))}", at=here)
+        settings = convert(dict(table), _KINDS[kinds[0]], at=here)
+        if isinstance(settings, CornersSettings):
+            found.append(Region([np.array(settings.corners, dtype=float)]))
+        elif isinstance(settings, GeoJSONSettings):
+            found += _of_geojson(settings, projection, here)
+        else:
+            found.append(_of_raster(settings, low, high, here))
+    if sum(len(ring) for region in found if region.marked is None for ring in region.rings) > _MOST_CORNERS:
+        raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at=at)
+    return found
+
+
+def _of_geojson(settings: GeoJSONSettings, projection: LocalProjection | None, at: str) -> list[Region]:
+    at = f"{at}.geojson"
+    try:
+        data = json.loads(Path(settings.geojson).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"got {settings.geojson!r}, which cannot be read ({error}); wanted GeoJSON", at=at) from None
+    in_degrees = settings.coordinates == "degrees" or (settings.coordinates is None and projection is not None)
+    if in_degrees and projection is None:
+        raise ConfigError("got degrees on a map in metres; wanted coordinates = 'metres', or a field in degrees", at=at)
+    found: list[Region] = []
+    for polygon in _polygons(data, at):
+        try:
+            rings = [np.array([corner[:2] for corner in ring], dtype=float).reshape(-1, 2) for ring in polygon]
+        except (TypeError, ValueError, IndexError):
+            rings = [np.empty((0, 2))]
+        if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
+            raise ConfigError(f"got {settings.geojson!r} with a polygon that has no rings of 3 or more numbers", at=at)
+        found.append(Region([projection.metres(ring) if in_degrees and projection else ring for ring in rings]))
+    if not found:
+        raise ConfigError(f"got {settings.geojson!r} without polygons; wanted at least one", at=at)
+    return found
+
+
+def _polygons(data: Any, at: str) -> Iterator[Any]:
+    """The coordinates of all polygons in a piece of GeoJSON."""
+    kind = data.get("type") if isinstance(data, dict) else None
+    if kind == "FeatureCollection":
+        for feature in data.get("features", ()):
+            yield from _polygons(feature, at)
+    elif kind == "Feature":
+        if data.get("geometry") is not None:
+            yield from _polygons(data["geometry"], at)
+    elif kind == "GeometryCollection":
+        for geometry in data.get("geometries", ()):
+            yield from _polygons(geometry, at)
+    elif kind == "Polygon":
+        yield data.get("coordinates", ())
+    elif kind == "MultiPolygon":
+        yield from data.get("coordinates", ())
+    elif kind not in ("Point", "MultiPoint", "LineString", "MultiLineString"):
+        raise ConfigError(f"got a GeoJSON object of type {kind!r}; wanted polygons, features or collections", at=at)
+
+
+def _of_raster(
+    settings: RasterSettings, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], at: str
+) -> Region:
+    path = settings.raster
+    is_tiff = path.lower().endswith((".tif", ".tiff"))
+    if not is_tiff and not path.lower().endswith(".npy"):
+        raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
+    values, masked, told = _read_tiff(settings, at) if is_tiff else _read_array(path, f"{at}.raster")
+    marked = values if values.dtype.kind == "b" else masked
+    if values.dtype.kind == "f":
+        marked = marked | np.isnan(values)
+    if settings.nodata is not None:
+        marked = marked | (values == settings.nodata)
+    edges = settings.extent or told or (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+    marked = np.ascontiguousarray(marked[::-1])  # south row first
+    return Region(_outlines(marked, edges), marked, edges)
+
+
+def _read_array(path: str, at: str) -> tuple[np.ndarray, np.ndarray, Edges | None]:
+    """Values, which of them the file says are none, and its edges, of which an array says nothing."""
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a .npy array", at=at) from None
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "buif" or not values.size:
+        raise ConfigError(f"got {path!r}; wanted one array of rows and columns, of booleans or numbers", at=at)
+    return values, np.zeros(values.shape, dtype=bool), None
+
+
+def _read_tiff(settings: RasterSettings, at: str) -> tuple[np.ndarray, np.ndarray, Edges | None]:
+    """The same of the first band of a GeoTIFF."""
+    path, here = settings.raster, f"{at}.raster"
+    rasterio = needed("rasterio", "geo", "a GeoTIFF of no-go regions", here)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of files that say nothing of where they lie
+            with rasterio.open(path) as file:
+                if file.width * file.height > _MOST_PIXELS:
+                    got = f"got {file.width} x {file.height} pixels"
+                    raise ConfigError(f"{got}; wanted at most {_MOST_PIXELS:,}", at=here)
+                is_placed, is_north_up = not file.transform.is_identity, file.transform.is_rectilinear
+                in_degrees, bounds = file.crs is not None and file.crs.is_geographic, file.bounds
+                values, masked = file.read(1), file.read_masks(1) == 0
+    except rasterio.errors.RasterioError as error:
+        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF", at=here) from None
+    if settings.extent is None and is_placed and (in_degrees or not is_north_up or bounds.bottom > bounds.top):
+        got = "in degrees" if in_degrees else "that is turned"
+        raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
+    return values, masked, (bounds.left, bounds.bottom, bounds.right, bounds.top) if is_placed else None
+
+
+def _outlines(marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> list[Float[np.ndarray, "k 2"]]:
+    """Lines around the marked cells of a raster, half a cell within them at their corners."""
+    west, south, east, north = edges
+    rows, columns = marked.shape
+    xs = west + (np.arange(-1, columns + 1) + 0.5) * (east - west) / columns
+    ys = south + (np.arange(-1, rows + 1) + 0.5) * (north - south) / rows
+    lines = contourpy.contour_generator(xs, ys, np.pad(marked, 1).astype(float)).lines(0.5)
+    return [np.asarray(line) for line in lines]

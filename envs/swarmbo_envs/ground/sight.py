@@ -1,0 +1,208 @@
+"""Loops over lines of sight on a grid of cells, compiled: they are asked for by the hundred thousand.
+
+A segment touches a cell if any point of it lies in the closed square, give or take ``_SLACK`` of a cell. So part of a
+segment never touches more cells than the whole, and what touches no blocked cell stays out of all of them.
+"""
+
+import numba
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+_SLACK = 1e-9
+_THERE = 1e-7  # sides of a cell: who is as near as that is there, and need not turn to it
+_FULL_TURN = 2 * np.pi
+
+Grid = tuple[float, float, float, float]  # x and y of the south-west corner, then width and height of a cell
+
+
+@numba.njit(cache=True)
+def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]:
+    """The shares of a segment's way from p to q between which a coordinate lies from low to high; none if reversed."""
+    if p == q:
+        return (0.0, 1.0) if low <= p <= high else (1.0, 0.0)
+    one, other = (low - p) / (q - p), (high - p) / (q - p)
+    return max(0.0, min(one, other)), min(1.0, max(one, other))
+
+
+@numba.njit(cache=True)
+def mark_segments(
+    starts: Float[np.ndarray, "k 2"],
+    ends: Float[np.ndarray, "k 2"],
+    around: Float[np.ndarray, " 2"],
+    cells: Bool[np.ndarray, "rows columns"],
+) -> None:
+    """Set the cells that lie within a distance of segments, by each axis; all in sides of a cell from the corner."""
+    rows, columns = cells.shape
+    for k in range(len(starts)):
+        px, py, qx, qy = starts[k, 0], starts[k, 1], ends[k, 0], ends[k, 1]
+        first = max(0, int(np.floor(min(px, qx) - around[0] - _SLACK)))
+        last = min(columns - 1, int(np.floor(max(px, qx) + around[0] + _SLACK)))
+        for column in range(first, last + 1):
+            enter, leave = _clipped(px, qx, column - around[0] - _SLACK, column + 1 + around[0] + _SLACK)
+            if enter > leave:
+                continue
+            one, other = py + enter * (qy - py), py + leave * (qy - py)
+            low = max(0, int(np.floor(min(one, other) - around[1] - _SLACK)))
+            high = min(rows - 1, int(np.floor(max(one, other) + around[1] + _SLACK)))
+            for row in range(low, high + 1):
+                cells[row, column] = True
+
+
+@numba.njit(cache=True)
+def _is_free(px: float, py: float, qx: float, qy: float, blocked: Bool[np.ndarray, "rows columns"], grid: Grid) -> bool:
+    """Whether a segment (m) touches no blocked cell; what lies beyond the edge counts as the edge."""
+    west, south, width, height = grid
+    px, py, qx, qy = (px - west) / width, (py - south) / height, (qx - west) / width, (qy - south) / height
+    rows, columns = blocked.shape
+    first = min(max(int(np.floor(min(px, qx) - _SLACK)), 0), columns - 1)
+    last = min(max(int(np.floor(max(px, qx) + _SLACK)), 0), columns - 1)
+    for column in range(first, last + 1):
+        enter, leave = _clipped(px, qx, column - _SLACK, column + 1 + _SLACK)
+        if enter > leave:  # beyond the edge
+            enter, leave = 0.0, 1.0
+        one, other = py + enter * (qy - py), py + leave * (qy - py)
+        low = min(max(int(np.floor(min(one, other) - _SLACK)), 0), rows - 1)
+        high = min(max(int(np.floor(max(one, other) + _SLACK)), 0), rows - 1)
+        for row in range(low, high + 1):
+            if blocked[row, column]:
+                return False
+    return True
+
+
+@numba.njit(cache=True)
+def free_segments(
+    starts: Float[np.ndarray, "k 2"],
+    ends: Float[np.ndarray, "k 2"],
+    blocked: Bool[np.ndarray, "rows columns"],
+    grid: Grid,
+) -> Bool[np.ndarray, " k"]:
+    """Which segments (m) touch no blocked cell."""
+    out = np.empty(len(starts), dtype=np.bool_)
+    for k in range(len(starts)):
+        out[k] = _is_free(starts[k, 0], starts[k, 1], ends[k, 0], ends[k, 1], blocked, grid)
+    return out
+
+
+@numba.njit(cache=True)
+def _turn(from_heading: float, to_heading: float) -> float:
+    """The angle between two headings; 0 where one of them is not known."""
+    if np.isnan(from_heading) or np.isnan(to_heading):
+        return 0.0
+    gap = (to_heading - from_heading) % _FULL_TURN
+    return min(gap, _FULL_TURN - gap)
+
+
+@numba.njit(cache=True)
+def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) -> float:
+    """Time of a straight course over ground, held against the current."""
+    distance = np.hypot(dx, dy)
+    if distance == 0.0:
+        return 0.0
+    along, across = (wind_x * dx + wind_y * dy) / distance, (wind_x * dy - wind_y * dx) / distance
+    return distance / (along + np.sqrt(speed * speed - across * across))
+
+
+@numba.njit(cache=True)
+def times_of(
+    starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], speed: float, wind: Float[np.ndarray, " 2"]
+) -> Float[np.ndarray, "n m"]:
+    """Times of straight courses from each start to each end, whatever is between."""
+    out = np.empty((len(starts), len(ends)))
+    for i in range(len(starts)):
+        for j in range(len(ends)):
+            out[i, j] = _straight(ends[j, 0] - starts[i, 0], ends[j, 1] - starts[i, 1], speed, wind[0], wind[1])
+    return out
+
+
+@numba.njit(cache=True)
+def sights(
+    starts: Float[np.ndarray, "n 2"],
+    ends: Float[np.ndarray, "m 2"],
+    blocked: Bool[np.ndarray, "rows columns"],
+    grid: Grid,
+) -> Bool[np.ndarray, "n m"]:
+    """Which ends are seen from which starts."""
+    out = np.empty((len(starts), len(ends)), dtype=np.bool_)
+    for i in range(len(starts)):
+        for j in range(len(ends)):
+            out[i, j] = _is_free(starts[i, 0], starts[i, 1], ends[j, 0], ends[j, 1], blocked, grid)
+    return out
+
+
+@numba.njit(cache=True)
+def arrivals(
+    places: Float[np.ndarray, "m 2"],
+    nodes: Float[np.ndarray, "n 2"],
+    times: Float[np.ndarray, " n"],
+    headings: Float[np.ndarray, " n"],
+    motor: tuple[float, float, float, float],
+    blocked: Bool[np.ndarray, "rows columns"],
+    grid: Grid,
+) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """When a robot that is at nodes at known times, in known headings, gets to places by the last straight course.
+
+    Args:
+        places: Where to (m, 2).
+        nodes: Where from (n, 2).
+        times: When it is at each node at the earliest, s; infinite where never.
+        headings: Its heading there; NaN: it need not turn.
+        motor: Speed, turn rate, and the current's two components.
+        blocked: Cells that must not be touched.
+        grid: Where they lie.
+
+    Returns:
+        When (m,), by which node (m,), -1 where it never gets there, and the heading on arrival (m,).
+    """
+    speed, rate, wind_x, wind_y = motor
+    when, by, heading = np.full(len(places), np.inf), np.full(len(places), -1), np.full(len(places), np.nan)
+    for k in range(len(places)):
+        x, y = places[k, 0], places[k, 1]
+        for n in range(len(nodes)):
+            if times[n] >= when[k]:
+                continue
+            dx, dy = x - nodes[n, 0], y - nodes[n, 1]
+            course = headings[n] if np.hypot(dx, dy) <= _THERE * grid[2] else np.arctan2(dy, dx)
+            time = times[n] + _turn(headings[n], course) / rate + _straight(dx, dy, speed, wind_x, wind_y)
+            if time < when[k] and _is_free(nodes[n, 0], nodes[n, 1], x, y, blocked, grid):
+                when[k], by[k], heading[k] = time, n, course
+    return when, by, heading
+
+
+@numba.njit(cache=True)
+def returns(
+    poses: Float[np.ndarray, "m 3"],
+    nodes: Float[np.ndarray, "n 2"],
+    left: Float[np.ndarray, " n"],
+    courses: Float[np.ndarray, " n"],
+    motor: tuple[float, float, float, float],
+    blocked: Bool[np.ndarray, "rows columns"],
+    grid: Grid,
+) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
+    """How long a robot needs from poses to where nodes lead, by the first straight course to one of them.
+
+    Args:
+        poses: Where it is, with its heading; NaN: it need not turn.
+        nodes: Where it may go first (n, 2).
+        left: What is left from each node on, once it has turned there; infinite where nothing leads on.
+        courses: The heading in which it leaves each node; NaN: it need not turn.
+        motor: As of ``arrivals``, and so are the others.
+        blocked: Cells that must not be touched.
+        grid: Where they lie.
+
+    Returns:
+        How long (m,), and by which node (m,); -1 where there is no way.
+    """
+    speed, rate, wind_x, wind_y = motor
+    best, by = np.full(len(poses), np.inf), np.full(len(poses), -1)
+    for k in range(len(poses)):
+        x, y = poses[k, 0], poses[k, 1]
+        for n in range(len(nodes)):
+            if left[n] >= best[k]:
+                continue
+            dx, dy = nodes[n, 0] - x, nodes[n, 1] - y
+            course = poses[k, 2] if np.hypot(dx, dy) <= _THERE * grid[2] else np.arctan2(dy, dx)
+            turns = _turn(poses[k, 2], course) + _turn(course, courses[n])
+            time = left[n] + turns / rate + _straight(dx, dy, speed, wind_x, wind_y)
+            if time < best[k] and _is_free(x, y, nodes[n, 0], nodes[n, 1], blocked, grid):
+                best[k], by[k] = time, n
+    return best, by

@@ -1,0 +1,229 @@
+"""The quickest ways of a robot around what is blocked: straight courses between bends, with turns on the spot."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.sparse.csgraph import shortest_path
+
+from swarmbo_envs.ground.grid import Ground
+
+_NOWHERE = -9999  # scipy's mark for no predecessor
+
+
+@dataclass(frozen=True, eq=False)
+class Fan:
+    """Ways from one pose to all bends: the first node is the pose itself.
+
+    Args:
+        nodes: Where ways bend (n + 1, 2).
+        times: When the robot is there, s; infinite where it never is.
+        headings: In which heading; NaN: it need not turn on.
+        parents: The bend before each; -1 of the pose.
+    """
+
+    nodes: Float[np.ndarray, "n 2"]
+    times: Float[np.ndarray, " n"]
+    headings: Float[np.ndarray, " n"]
+    parents: Int[np.ndarray, " n"]
+
+
+@dataclass(frozen=True, eq=False)
+class Homeward:
+    """Ways from all bends to one place, the first node.
+
+    Args:
+        nodes: Where ways bend (n + 1, 2).
+        left: How long from each on, s, once the robot has turned there; infinite where there is no way.
+        courses: The heading in which it leaves; NaN: it stays.
+        following: The bend after each; -1 of the place itself.
+    """
+
+    nodes: Float[np.ndarray, "n 2"]
+    left: Float[np.ndarray, " n"]
+    courses: Float[np.ndarray, " n"]
+    following: Int[np.ndarray, " n"]
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """What a robot of one speed can do on a ground.
+
+    It turns on the spot and drives straight courses over ground, held against the current: along a course the current
+    helps or hinders, and what it pushes aside takes speed. Shortest paths on the graph of bends that see each other are
+    scipy's. Turns count in times, but not in the choice between bends.
+
+    What is left of a way never takes longer than the way said: who stops in the middle and looks again finds the rest
+    of it, or better.
+
+    Args:
+        ground: Where it drives.
+        speed_m_s: Through the water, or on land.
+        turn_rate_rad_s: On the spot.
+        wind: The current (east, north), m/s, slower than the robot.
+    """
+
+    ground: Ground
+    speed_m_s: float
+    turn_rate_rad_s: float
+    wind: tuple[float, float] = (0.0, 0.0)
+
+    def straight_times(
+        self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]
+    ) -> Float[np.ndarray, "n m"]:
+        """Times of straight courses, whatever is between."""
+        from swarmbo_envs.ground.sight import times_of  # numba takes a second to import
+
+        return times_of(_plain(starts), _plain(ends), self.speed_m_s, np.array(self.wind))
+
+    def fan(self, pose: Float[np.ndarray, " 3"]) -> Fan:
+        """The ways from a pose to all bends."""
+        own, here = self.ground.nodes, _plain(pose[None, :2])
+        first = self._seen_times(here, own)[0]
+        # over the first bend a, then along scipy's ways
+        total = first[:, None] + self._between[0] if len(own) else np.zeros((0, 0))
+        via = total.argmin(axis=0) if len(own) else np.zeros(0, dtype=int)
+        least = total[via, np.arange(len(own))]
+        nodes = np.concatenate([here, own])
+        times, headings = np.full(len(nodes), np.inf), np.full(len(nodes), np.nan)
+        parents = np.full(len(nodes), -1)
+        times[0], headings[0] = 0.0, pose[2]
+        for node in np.argsort(least, kind="stable"):
+            if not np.isfinite(least[node]):
+                break
+            before = self._between[1][via[node], node]
+            parent = 0 if node == via[node] or before == _NOWHERE else int(before) + 1
+            self._go_on(nodes, times, headings, parents, parent, int(node) + 1)
+        return Fan(nodes, times, headings, parents)
+
+    def arrivals(
+        self, fan: Fan, places: Float[np.ndarray, "m 2"]
+    ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """When the robot gets from the pose of a fan to places, over which bend, and in which heading."""
+        from swarmbo_envs.ground.sight import arrivals
+
+        ground = self.ground
+        return arrivals(_plain(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
+
+    def bends(self, fan: Fan, last: int) -> list[Float[np.ndarray, " 2"]]:
+        """Where the way to a bend bends, that one included, the pose left out."""
+        out: list[Float[np.ndarray, " 2"]] = []
+        while last > 0:
+            out.append(fan.nodes[last])
+            last = int(fan.parents[last])
+        return out[::-1]
+
+    def homeward(self, place: Float[np.ndarray, " 2"]) -> Homeward:
+        """The ways from all bends to a place."""
+        own, home = self.ground.nodes, _plain(place[None])
+        last = self._seen_times(own, home)[:, 0]
+        total = self._between[0] + last if len(own) else np.zeros((0, 0))
+        via = total.argmin(axis=1) if len(own) else np.zeros(0, dtype=int)
+        least = total[np.arange(len(own)), via]
+        nodes = np.concatenate([home, own])
+        left, courses = np.full(len(nodes), np.inf), np.full(len(nodes), np.nan)
+        following = np.full(len(nodes), -1)
+        left[0] = 0.0
+        for node in np.argsort(least, kind="stable"):
+            if not np.isfinite(least[node]):
+                break
+            after = 0 if node == via[node] else self._after(int(node), int(via[node])) + 1
+            offset = nodes[after] - nodes[node + 1]
+            courses[node + 1] = course = float(np.arctan2(offset[1], offset[0]))
+            turn = 0.0 if after == 0 else turn_between(course, float(courses[after]))
+            straight = self.straight_times(nodes[node + 1][None], nodes[after][None])[0, 0]
+            left[node + 1], following[node + 1] = straight + turn / self.turn_rate_rad_s + left[after], after
+        return Homeward(nodes, left, courses, following)
+
+    def returns(
+        self, homeward: Homeward, poses: Float[np.ndarray, "m 3"]
+    ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
+        """How long from poses to the place, and over which bend first."""
+        from swarmbo_envs.ground.sight import returns
+
+        ground, found = self.ground, homeward
+        return returns(_plain(poses), found.nodes, found.left, found.courses, self._motor, ground.blocked, ground.grid)
+
+    def times_between(
+        self, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
+    ) -> Float[np.ndarray, "n m"]:
+        """Times of the quickest ways, without turns; infinite where there is none."""
+        best = self._seen_times(origins, places)
+        if not len(self.ground.nodes):
+            return best
+        nodes = self.ground.nodes
+        out, back = self._seen_times(origins, nodes), self._seen_times(nodes, places)
+        through = _least_sums(out, self._between[0])
+        return np.minimum(best, _least_sums(through, back))
+
+    @property
+    def _motor(self) -> tuple[float, float, float, float]:
+        return self.speed_m_s, self.turn_rate_rad_s, float(self.wind[0]), float(self.wind[1])
+
+    @cached_property
+    def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:
+        """Least times between all bends, without turns, and the bend before the last on each way."""
+        nodes = self.ground.nodes
+        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), np.inf)
+        found = shortest_path(np.where(np.isfinite(graph), graph, 0.0), method="D", return_predecessors=True)
+        return found[0], found[1]
+
+    @cached_property
+    def _reversed(self) -> Int[np.ndarray, "n n"]:
+        """The bend before the last on each way of the graph with all courses turned about."""
+        if not any(self.wind):
+            return self._between[1]
+        nodes = self.ground.nodes
+        graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), 0.0).T
+        return shortest_path(graph, method="D", return_predecessors=True)[1]
+
+    def _after(self, node: int, last: int) -> int:
+        """The bend after one, on the way to another."""
+        before = int(self._reversed[last, node])
+        return last if before == _NOWHERE else before
+
+    def _seen_times(self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "n m"]:
+        """Times of straight courses; infinite where something is between."""
+        times = self.straight_times(starts, ends)
+        if self.ground.is_open:
+            return times
+        from swarmbo_envs.ground.sight import sights
+
+        return np.where(sights(_plain(starts), _plain(ends), self.ground.blocked, self.ground.grid), times, np.inf)
+
+    def _go_on(
+        self,
+        nodes: Float[np.ndarray, "n 2"],
+        times: Float[np.ndarray, " n"],
+        headings: Float[np.ndarray, " n"],
+        parents: Int[np.ndarray, " n"],
+        parent: int,
+        node: int,
+    ) -> None:
+        offset = nodes[node] - nodes[parent]
+        course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[parent])
+        straight = self.straight_times(nodes[parent][None], nodes[node][None])[0, 0]
+        turn = turn_between(headings[parent], course)
+        times[node] = times[parent] + turn / self.turn_rate_rad_s + straight
+        headings[node], parents[node] = course, parent
+
+
+def turn_between(heading: float, course: float) -> float:
+    """The angle from one heading to another, 0 to pi; 0 where one is not known."""
+    if np.isnan(heading) or np.isnan(course):
+        return 0.0
+    gap = float(np.mod(course - heading, 2 * np.pi))
+    return min(gap, 2 * np.pi - gap)
+
+
+def _least_sums(A: Float[np.ndarray, "n k"], B: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "n m"]:
+    """The least A[i, k] + B[k, j] over k."""
+    out = np.full((len(A), B.shape[1]), np.inf)
+    for k in range(len(B)):
+        np.minimum(out, A[:, k, None] + B[k], out=out)
+    return out
+
+
+def _plain(places: Float[np.ndarray, "k c"]) -> Float[np.ndarray, "k c"]:
+    return np.ascontiguousarray(places, dtype=float)

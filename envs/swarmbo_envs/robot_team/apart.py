@@ -1,0 +1,85 @@
+"""How robots keep apart while they drive: who drives later makes way, and staying is always possible.
+
+Paths are compared at moments of the round. Between two of them a pair comes nearer by at most what both drive in half
+the time between, so that much is added to the separation, and it holds at every moment.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from swarmbo_envs.robot_team.motion import poses_at
+
+_MOMENTS = 512  # of a round
+
+
+@dataclass(frozen=True, eq=False)
+class Spacing:
+    """How near robots may come.
+
+    Args:
+        separation_m: At every moment, > 0.
+        speeds: The largest over ground of each, m/s.
+        round_time_s: Of a round.
+    """
+
+    separation_m: float
+    speeds: Sequence[float]
+    round_time_s: float
+
+    @property
+    def moments(self) -> Float[np.ndarray, " k"]:
+        """When paths are compared, s."""
+        return np.linspace(0.0, self.round_time_s, _MOMENTS + 1)
+
+    def least(self, robot: int) -> Float[np.ndarray, " robots"]:
+        """How far a robot is from each other one at every such moment, m; nothing from itself."""
+        both = self.speeds[robot] + np.array(self.speeds)
+        out = self.separation_m + both * self.round_time_s / _MOMENTS / 2.0
+        out[robot] = 0.0
+        return out
+
+    def standing(self, places: Float[np.ndarray, "robots 2"]) -> Float[np.ndarray, "robots k 2"]:
+        """Where robots are at all moments, if they stay."""
+        return np.repeat(places[:, None], _MOMENTS + 1, axis=1)
+
+    def driving(self, pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 3"]:
+        """The poses of a robot on a path at all moments."""
+        return poses_at(pose, path, self.moments)
+
+    def stops(
+        self,
+        robot: int,
+        own: Float[np.ndarray, "k 2"],
+        others: Float[np.ndarray, "robots k 2"],
+        bases: Float[np.ndarray, "robots 2"] | None,
+    ) -> Iterator[int]:
+        """Moments at which a robot may end its drive and stay, the last first; the first moment is always one.
+
+        Args:
+            robot: Its number.
+            own: Where it would be.
+            others: Where all are: those before it where they drive, those after it where they stand.
+            bases: Where others must be able to load; it does not stay near them.
+        """
+        least = self._squared(robot)[:, None]
+        near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
+        end = int(near.argmax()) if near.any() else len(own)  # it must have stopped before
+        for moment in range(end - 1, 0, -1):
+            standing = others[:, moment:] if bases is None else np.column_stack([others[:, moment:], bases[:, None]])
+            if not (((standing - own[moment]) ** 2).sum(axis=2) < least).any():
+                yield moment
+        yield 0
+
+    def is_clear(
+        self, robot: int, places: Float[np.ndarray, "k 2"], others: Float[np.ndarray, "robots 2"]
+    ) -> Bool[np.ndarray, " k"]:
+        """Which places are far enough from where the others stand."""
+        return (((places[:, None] - others) ** 2).sum(axis=2) >= self._squared(robot)).all(axis=1)
+
+    def _squared(self, robot: int) -> Float[np.ndarray, " robots"]:
+        squared = self.least(robot) ** 2
+        squared[robot] = -np.inf
+        return squared

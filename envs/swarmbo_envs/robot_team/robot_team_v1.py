@@ -1,0 +1,157 @@
+"""The robot team with what robots meet outside: regions that are no-go, batteries, currents, and one another."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import ConfigError
+from swarmbo.settings import convert
+from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.ground import Ground, read_regions
+from swarmbo_envs.robot_team.robot_team import RobotTeam
+from swarmbo_envs.robot_team.settings import RobotTeamV1Settings
+
+_PLACES_FOR_MAXIMUM = 400  # along the longer side
+
+
+class RobotTeamV1(RobotTeam):
+    """A ``RobotTeam`` in a world like those that robots meet; without the arguments below it is one to the bit.
+
+    **Regions that are no-go.** No robot is ever in one, nor on its way: the map is laid out in cells, those that a
+    region touches are blocked, and robots drive round them. They turn on the spot and drive straight courses from bend
+    to bend, by the shortest paths on the graph of bends that see each other; in the open they drive arcs, as those of
+    ``RobotTeam`` do. An action in a region, or where there is no way, is taken as the nearest site. The truth is that
+    of what can be measured.
+
+    **Unlike robots.** ``speed_m_s``, ``turn_rate_rad_s``, ``radio_range_m``, ``noise_std`` and ``battery_s`` take one
+    number, or a list of one for each robot. Where sensors are unlike, infos tell the noise of each measurement. Two
+    robots hear each other where both ranges allow.
+
+    **Batteries.** ``candidates`` has only places from which a robot gets home. One that is asked for more goes home,
+    and at its base it is full again. Turning and driving take battery, standing does not.
+
+    **Separation.** Robots drive in the order of their numbers, and who would come too near to one before it, or to
+    where one after it stands, stops on the way, and measures there.
+
+    **Current.** Robots hold their course against it; it makes ways longer one way and shorter the other.
+
+    | ``infos[agent]`` also has | type | meaning |
+    |---|---|---|
+    | ``noise_std`` | float | of the measurement, where sensors are unlike |
+    | ``battery`` | float | share of the battery that is left, where there are batteries |
+
+    With batteries, observations end with the share that is left: Box (6,).
+
+    Args:
+        battery_s: Time that a robot can turn and drive on one load, 1e-6 to 1e12 s. Default: no end.
+        bases: Where robots load: one [x, y] in m for all, or one for each. Default: where each starts. Without
+            ``starts`` robots start at their bases, or if they share one at the free sites nearest to it.
+        separation_m: How near two robots may come at any moment, >= 0. They keep a little more, as each looks for the
+            others at 513 moments of a round.
+        wind: The current (east, north) in m/s, below 95 % of the slowest robot's speed.
+        no_go: Tables ``{corners = [[x, y], ...]}`` in m on the map, ``{geojson = FILE, coordinates = "degrees" |
+            "metres"}``, or ``{raster = FILE, nodata = NUMBER, extent = [west, south, east, north]}`` with a ``.npy``
+            array (true cells, NaN and nodata are no-go; first row in the north) or a GeoTIFF (extra ``geo``).
+        clearance_m: How far robots keep from these regions besides, >= 0.
+        route_cells: Cells along the map's longer side, 8 to 512, by which ways are found: passages narrower than two
+            cells may be shut.
+        **others: As of ``RobotTeam``.
+
+    Raises:
+        ConfigError: If an argument is wrong; the message has its path, as in ``$.no_go[0].geojson``.
+        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
+
+    Example:
+        >>> from swarmbo_envs import robot_team_v1
+        >>> lake = {"corners": [[3000, 3000], [6000, 3000], [6000, 8000], [3000, 8000]]}
+        >>> env = robot_team_v1.parallel_env(robots=1, starts=[[2500, 5000]], no_go=[lake], speed_m_s=[8.0])
+        >>> observations, infos = env.reset(seed=0)
+        >>> env.travel_rounds("robot_0", [[2500, 5000]], [[2500, 6000], [6500, 5000], [5000, 5000]]).tolist()[0][:2]
+        [1, 5]
+        >>> _, _, _, _, infos = env.step({"robot_0": np.array([6500.0, 5000.0])})
+        >>> infos["robot_0"]["reached"], env.ground.is_free(infos["robot_0"]["location"][None]).tolist()
+        (False, [True])
+
+    Version history:
+        * v1: no-go regions, unlike robots, batteries, separation and a current (0.1.0).
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {**RobotTeam.metadata, "name": "robot_team_v1"}
+
+    def __init__(
+        self,
+        *,
+        battery_s: Any = None,
+        bases: Any = None,
+        separation_m: float = 0.0,
+        wind: Any = (0.0, 0.0),
+        no_go: list[Mapping[str, Any]] | None = None,
+        clearance_m: float = 0.0,
+        route_cells: int = 128,
+        **others: Any,
+    ) -> None:
+        given = {
+            "battery_s": battery_s,
+            "bases": bases,
+            "separation_m": separation_m,
+            "wind": wind,
+            "no_go": no_go,
+            "clearance_m": clearance_m,
+            "route_cells": route_cells,
+            **others,
+        }
+        settings = convert(_plain(given), RobotTeamV1Settings)
+        field = build_field(settings.field, settings.max_sites)
+        anchors = {
+            f"$.{name}[{n}]": np.array(place, dtype=float)
+            for name, places in (("starts", settings.starts), ("bases", settings.bases))
+            for n, place in enumerate(places or ())
+        }
+        for at, place in anchors.items():
+            if not ((place >= field.low) & (place <= field.high)).all():
+                raise ConfigError(f"got {place.tolist()}; wanted a place on the map", at=at)
+        regions = read_regions(settings.no_go, field.low, field.high, field.projection)
+        ground = Ground(field.low, field.high, regions, settings.route_cells, settings.clearance_m, anchors)
+        self._set_up(settings, _measurable(field, ground), ground)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of numpy, however deep, as Python's own."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _measurable(field: Field, ground: Ground) -> Field:
+    """A field of which only what is free counts: its sites, the points of its truth, and its maximum."""
+    if ground.is_open:
+        return field
+    sites, points = (X[ground.part_of(X) > 0] for X in (field.sites, field.points))
+    if not len(sites):
+        raise ConfigError("got regions that leave no site to measure; wanted at least one", at="$.no_go")
+    points = points if len(points) else sites
+    best = field.argmax
+    if field.sites_only or not ground.part_of(best[None])[0]:
+        best = sites[field.value(sites).argmax()] if field.sites_only else _highest(field, ground, sites)
+    maximum, minimum = float(field.value(best[None])[0]), float(field.value(sites).min())
+    return replace(field, sites=sites, points=points, maximum=maximum, argmax=best, minimum=minimum)
+
+
+def _highest(field: Field, ground: Ground, sites: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " 2"]:
+    """The best free place of a lattice over the map, then of ever finer ones about the best so far."""
+    best, half = (field.low + field.high) / 2, (field.high - field.low) / 2
+    found = sites[field.value(sites).argmax()]
+    steps = np.linspace(-1.0, 1.0, _PLACES_FOR_MAXIMUM + 1)
+    for _ in range(3):
+        offsets = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
+        places = np.clip(best + offsets * half, field.low, field.high)
+        places = np.vstack([found, places[ground.part_of(places) > 0]])
+        found = best = places[field.value(places).argmax()]
+        half, steps = half * 4 / _PLACES_FOR_MAXIMUM, np.linspace(-1.0, 1.0, 41)
+    return found

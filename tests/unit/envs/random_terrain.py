@@ -1,0 +1,132 @@
+"""Random worlds for robots, and what must hold in each: checked by code that shares none with the worlds."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import reject, strategies as st
+from matplotlib.path import Path
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs import robot_team_v1
+
+FIELD = {"elevation": "jacksboro", "window": [0, 0, 10, 11]}
+SIZE = robot_team_v1.parallel_env(field=FIELD).field.high
+
+
+@st.composite
+def _stars(draw):
+    """A polygon about a centre, with corners at random distances."""
+    x, y = draw(st.floats(0.1, 0.9)) * SIZE[0], draw(st.floats(0.1, 0.9)) * SIZE[1]
+    radii = draw(st.lists(st.floats(20.0, 180.0), min_size=3, max_size=8))
+    turns = np.arange(len(radii)) * 2 * np.pi / len(radii) + draw(st.floats(0.0, 3.0))
+    corners = np.array([x, y]) + np.array(radii)[:, None] * np.column_stack([np.cos(turns), np.sin(turns)])
+    return {"corners": corners.tolist()}
+
+
+@st.composite
+def terrains(draw):
+    """Arguments of a world; some of them are refused, as there is no room."""
+    robots = draw(st.integers(1, 4))
+    each = st.lists(st.floats(2.0, 12.0), min_size=robots, max_size=robots)
+    return {
+        "field": FIELD,
+        "max_sites": 120,
+        "robots": robots,
+        "no_go": draw(st.lists(_stars(), max_size=4)),
+        "route_cells": draw(st.sampled_from([24, 48, 64])),
+        "speed_m_s": draw(each),
+        "turn_rate_rad_s": draw(st.sampled_from([0.1, 0.5, 3.0])),
+        "round_time_s": draw(st.sampled_from([20.0, 60.0])),
+        "battery_s": draw(st.none() | st.sampled_from([80.0, 200.0, 500.0])),
+        "separation_m": draw(st.sampled_from([0.0, 5.0, 60.0])),
+        "wind": draw(st.sampled_from([(0.0, 0.0), (1.0, 0.5), (-1.5, 0.3)])),
+        "max_cycles": 5,
+    }
+
+
+class Witness:
+    """A world whose every drive is integrated step by step beside it.
+
+    Args:
+        arguments: Of the world.
+        seed: Of the episode; nothing is done where there is no room for it.
+    """
+
+    def __init__(self, arguments, seed):
+        try:
+            self.env = robot_team_v1.parallel_env(**arguments)
+            self.seen = self.env.reset(seed=seed)
+        except ConfigError:
+            reject()
+        self.arguments = arguments
+        self._world = self.env._world
+        self._outlines = [Path(region["corners"]) for region in arguments["no_go"]]
+        self._driven = {}
+        kept = self._world._kept_apart
+
+        def note(episode, robot, path, tracks):
+            self._driven[robot] = kept(episode, robot, path, tracks)
+            return self._driven[robot]
+
+        self._world._kept_apart = note
+
+    def step(self, actions):
+        """One round, after which everything is checked."""
+        before = self.env._current().poses.copy()
+        ends = {robot: len(trail) for robot, trail in enumerate(self.env._current().trails)}
+        batteries = self.env._current().batteries.copy()
+        told = self.env.step(actions)
+        self._check_no_go(ends)
+        self._check_separation(before)
+        self._check_batteries(batteries, told[4])
+        return told
+
+    def _check_no_go(self, ends):
+        episode = self.env._current()
+        for robot, trail in enumerate(episode.trails):
+            driven = trail[max(0, ends[robot] - 1) :]
+            shares = np.linspace(0.0, 1.0, 200)[:, None]
+            pieces = [a + shares * (b - a) for a, b in pairwise(driven)]
+            places = np.concatenate([*pieces, episode.poses[robot, None, :2]])
+            for outline in self._outlines:
+                inside = outline.contains_points(places)
+                assert not inside.any(), (robot, places[inside][:3])
+            assert ((places >= -1e-6) & (places <= SIZE + 1e-6)).all()
+
+    def _check_separation(self, before):
+        least = self.arguments["separation_m"]
+        if not least or len(before) < 2:
+            return
+        time = self._world.round_time_s
+        tracks = [_integrated(pose, self._driven[robot], time) for robot, pose in enumerate(before)]
+        for one in range(len(tracks)):
+            np.testing.assert_allclose(tracks[one][-1], self.env._current().poses[one, :2], atol=1e-2)
+            for other in range(one):
+                assert np.hypot(*(tracks[one] - tracks[other]).T).min() >= least - 1e-2  # the integration's own error
+
+    def _check_batteries(self, before, infos):
+        if self.arguments["battery_s"] is None:
+            return
+        episode = self.env._current()
+        for robot, info in enumerate(infos.values()):
+            is_home = (episode.poses[robot, :2] == episode.bases[robot]).all()
+            assert info["battery"] > 0.0 or is_home
+            assert info["battery"] == (1.0 if is_home else episode.batteries[robot] / self.arguments["battery_s"])
+            speed = self.arguments["speed_m_s"][robot] + np.hypot(*self.arguments["wind"])
+            if not is_home:
+                assert before[robot] - episode.batteries[robot] >= info["distance"] / speed - 1e-6
+
+
+def _integrated(pose, path, time):
+    """Where a robot is at many moments of a round, by the unicycle's equations of motion and the midpoint rule."""
+    times, here, headings = [np.zeros(1)], [np.array(pose[:2])[None]], pose[2]
+    for duration, speed, rate in path:
+        dt = duration / 400
+        middles = headings + rate * dt * (np.arange(400) + 0.5)
+        steps = speed * dt * np.column_stack([np.cos(middles), np.sin(middles)])
+        here.append(here[-1][-1] + np.cumsum(steps, axis=0))
+        times.append(times[-1][-1] + dt * np.arange(1, 401))
+        headings += rate * duration
+    t, places = np.concatenate(times), np.concatenate(here)
+    moments = np.linspace(0.0, time, 4000)
+    return np.column_stack([np.interp(moments, t, places[:, axis]) for axis in range(2)])

@@ -1,0 +1,204 @@
+"""Ways around what is blocked: against closed forms, dense samples and steps on a grid."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from matplotlib.path import Path
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import dijkstra
+
+from swarmbo.errors import ConfigError, MissingPackageError
+from swarmbo_envs.fields.projection import LocalProjection
+from swarmbo_envs.ground import Ground, Ways, read_regions
+from swarmbo_envs.robot_team.driving import Driver
+from swarmbo_envs.robot_team.motion import Unicycle, advance, cut
+
+LOW, HIGH = np.zeros(2), np.array([120.0, 100.0])
+SQUARE = {"corners": [[40.0, 20.0], [80.0, 20.0], [80.0, 70.0], [40.0, 70.0]]}
+ELL = {"corners": [[20, 20], [100, 20], [100, 80], [90, 80], [90, 30], [20, 30]]}
+
+
+def ground(*tables, cells=120, **more):
+    return Ground(LOW, HIGH, read_regions(tables, LOW, HIGH), cells, **more)
+
+
+def test_the_way_round_a_square_is_that_by_its_corners():
+    ways = Ways(ground(SQUARE), 2.0, 1.0)
+    origin, place = np.array([[10.0, 40.0]]), np.array([[110.0, 30.0]])
+    below = np.hypot(30, 20) + 40 + np.hypot(30, 10)
+    assert ways.times_between(origin, place)[0, 0] == pytest.approx(below / 2.0, rel=0.03)
+    assert ways.times_between(origin, place)[0, 0] >= below / 2.0
+    assert ways.times_between(origin, origin + 5.0)[0, 0] == pytest.approx(np.hypot(5, 5) / 2.0)
+
+
+def test_ways_are_no_longer_than_steps_on_the_grid_and_no_shorter_than_they_can_be():
+    """Steps to the eight neighbours of a cell take up to 8.3 % more than the straight way in the open."""
+    free = ground(ELL, SQUARE, cells=60)
+    rows, columns = free.blocked.shape
+    number = np.arange(rows * columns).reshape(rows, columns)
+    edges = []
+    for dy, dx in ((0, 1), (1, 0), (1, 1), (1, -1)):
+        here = np.s_[: rows - dy, max(0, -dx) : columns - max(0, dx)]
+        there = np.s_[dy:, max(0, dx) : columns + min(0, dx)]
+        ok = ~free.blocked[here] & ~free.blocked[there]
+        if dx and dy:
+            ok &= ~free.blocked[dy:, max(0, -dx) : columns - max(0, dx)] & ~free.blocked[: rows - dy, there[1]]
+        length = float(np.hypot(dx * free.cell[0], dy * free.cell[1]))
+        edges.append(np.column_stack([number[here][ok], number[there][ok], np.full(ok.sum(), length)]))
+    i, j, d = np.concatenate(edges).T
+    middles = np.stack(np.meshgrid(np.arange(columns) + 0.5, np.arange(rows) + 0.5), axis=-1) * free.cell
+    some = np.flatnonzero(~free.blocked.ravel())[::97]
+    steps = dijkstra(coo_array((d, (i.astype(int), j.astype(int))), shape=(rows * columns,) * 2), False, some)[:, some]
+    places = middles.reshape(-1, 2)[some]
+    own = Ways(free, 1.0, 1.0).times_between(places, places)
+    # a bend lies a twentieth of a cell off the corner, where steps go by the middles of cells
+    assert (own <= steps * 1.001 + 1e-9).all()
+    assert (own >= steps / 1.083 - 4 * free.cell.max()).all()
+    assert (own >= np.hypot(*(places[:, None] - places).transpose(2, 0, 1)) - 1e-9).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4))
+def test_what_is_seen_is_free_all_along(ends):
+    free = ground(ELL, SQUARE, cells=40)
+    a, b = np.array(ends[:2]) * HIGH, np.array(ends[2:]) * HIGH
+    along = a + np.linspace(0, 1, 5000)[:, None] * (b - a)
+    cells = np.clip(np.floor(along / free.cell), 0, free.shape - 1).astype(int)
+    hits = free.blocked[cells[:, 1], cells[:, 0]].any()
+    seen = free.sees(a[None], b[None])[0]
+    assert not (seen and hits)
+    if not seen:  # then a blocked cell is touched, if perhaps by a corner between two samples
+        near = np.concatenate([along + shift for shift in ((-0.1, -0.1), (0.1, 0.1), (-0.1, 0.1), (0.1, -0.1))])
+        columns, rows = np.clip(np.floor(near / free.cell), 0, free.shape - 1).astype(int).T
+        assert free.blocked[rows, columns].any()
+
+
+WINDS = st.sampled_from([(0.0, 0.0), (0.8, -0.4)])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.tuples(*[st.floats(0.02, 0.98)] * 4), st.floats(-3.0, 3.0), st.floats(0.0, 1.0), WINDS)
+def test_who_stops_on_the_way_home_finds_the_rest_of_it_or_better(ends, heading, share, wind):
+    free = ground(ELL, SQUARE)
+    start, base = np.array(ends[:2]) * HIGH, np.array(ends[2:]) * HIGH
+    if not free.part_of(np.stack([start, base])).all():
+        return
+    driver = Driver(Unicycle(2.0, 0.5, LOW, HIGH), free, wind)
+    home, pose = driver.homeward(base), np.array([*start, heading])
+    path, whole = driver.path_home(home, pose), driver.home_times(home, pose[None])[0]
+    assert path[:, 0].sum() == pytest.approx(whole)
+    np.testing.assert_allclose(advance(pose, path)[:2], base, atol=1e-6)
+    rest = driver.home_times(home, advance(pose, cut(path, share * whole))[None])[0]
+    assert rest <= (1 - share) * whole + 1e-6
+
+
+def test_arrivals_are_those_of_the_paths_that_are_driven():
+    free, rng = ground(ELL, SQUARE), np.random.default_rng(0)
+    driver = Driver(Unicycle(2.0, 0.5, LOW, HIGH), free)
+    pose = np.array([85.0, 50.0, 1.0])  # within the ell, beside the square
+    places = rng.uniform(LOW, HIGH, size=(60, 2))
+    places = places[free.part_of(places) > 0]
+    for place, (when, heading) in zip(places, driver.arrivals(pose, places), strict=True):
+        path = driver.path(pose, place)
+        there = advance(pose, path)
+        np.testing.assert_allclose([path[:, 0].sum(), *there[:2]], [when, *place], atol=1e-6)
+        assert np.cos(there[2] - heading) == pytest.approx(1.0)
+
+
+def test_a_current_helps_one_way_and_hinders_the_other():
+    ways = Ways(ground(), 2.0, 1.0, (1.0, 0.0))
+    west, east, north = np.array([[10.0, 50.0]]), np.array([[70.0, 50.0]]), np.array([[10.0, 90.0]])
+    assert ways.times_between(west, east)[0, 0] == pytest.approx(60 / 3)
+    assert ways.times_between(east, west)[0, 0] == pytest.approx(60 / 1)
+    assert ways.times_between(west, north)[0, 0] == pytest.approx(40 / np.sqrt(3))
+
+
+def test_there_is_no_way_into_what_is_shut_in():
+    ring = [[30, 30], [70, 30], [70, 70], [30, 70]], [[40, 40], [60, 40], [60, 60], [40, 60]]
+    wall = [{"corners": [*ring[0], ring[0][0], ring[1][0], *ring[1][::-1]]}]
+    inside, outside = np.array([[50.0, 50.0]]), np.array([[10.0, 10.0]])
+    largest, both = ground(*wall), ground(*wall, anchors={"$.starts[0]": inside[0], "$.starts[1]": outside[0]})
+    assert largest.part_of(np.vstack([inside, outside])).tolist() == [0, 1]
+    assert len(set(both.part_of(np.vstack([inside, outside])).tolist()) - {0}) == 2
+    assert np.isinf(Ways(both, 1.0, 1.0).times_between(inside, outside)).all()
+    with pytest.raises(ConfigError, match=r"\$\.starts\[0\]: got \[35\.0, 35\.0\] in a no-go region"):
+        ground(*wall, anchors={"$.starts[0]": np.array([35.0, 35.0])})
+
+
+def test_the_clearance_keeps_ways_off():
+    place = np.array([[35.0, 45.0], [30.0, 45.0]])
+    assert ground(SQUARE).is_free(place).all()
+    assert ground(SQUARE, clearance_m=8.0).is_free(place).tolist() == [False, True]
+
+
+def test_geojson_has_holes_and_may_be_in_degrees(tmp_path):
+    outer, hole = [[40, 20], [80, 20], [80, 70], [40, 70], [40, 20]], [[50, 30], [70, 30], [70, 60], [50, 60], [50, 30]]
+    feature = {"type": "Feature", "properties": {}, "geometry": {"type": "Polygon", "coordinates": [outer, hole]}}
+    file = tmp_path / "lake.geojson"
+    file.write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
+    region = read_regions([{"geojson": str(file)}], LOW, HIGH)[0]
+    assert region.holds(np.array([[45.0, 45.0], [60.0, 45.0], [10.0, 10.0]])).tolist() == [True, False, False]
+    projection = LocalProjection(9.0, 0.0, 0.0)
+    corners = projection.degrees(np.array(outer, dtype=float)).tolist()
+    file.write_text(json.dumps({"type": "Polygon", "coordinates": [corners]}))
+    found = read_regions([{"geojson": str(file)}], LOW, HIGH, projection)[0]
+    np.testing.assert_allclose(found.rings[0], outer, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["booleans", "nan", "nodata"])
+def test_rasters_block_what_their_cells_cover(tmp_path, kind):
+    """As a polygon of the same cells does."""
+    marked = np.zeros((10, 12), dtype=bool)
+    marked[3:8, 4:8] = True  # from the north: y from 20 to 70
+    values = {"booleans": marked, "nan": np.where(marked, np.nan, 1.0), "nodata": np.where(marked, -9999, 7)}[kind]
+    np.save(tmp_path / "mask.npy", values)
+    table = {"raster": str(tmp_path / "mask.npy"), **({"nodata": -9999} if kind == "nodata" else {})}
+    np.testing.assert_array_equal(ground(table).blocked, ground(SQUARE).blocked)
+    moved = {**table, "extent": [0.0, 0.0, 60.0, 50.0]}
+    half = {"corners": [[20.0, 10.0], [40.0, 10.0], [40.0, 35.0], [20.0, 35.0]]}
+    np.testing.assert_array_equal(ground(moved).blocked, ground(half).blocked)
+    inside = Path(np.array(SQUARE["corners"])).contains_points(np.array([[60.0, 40.0]]))
+    assert read_regions([table], LOW, HIGH)[0].holds(np.array([[60.0, 40.0]])).tolist() == inside.tolist()
+
+
+def test_a_geotiff_lies_where_it_says(tmp_path):
+    rasterio = pytest.importorskip("rasterio")
+    values = np.ones((10, 12), dtype=np.float32)
+    values[3:8, 4:8] = -1.0
+    path = str(tmp_path / "map.tif")
+    profile = {"driver": "GTiff", "height": 10, "width": 12, "count": 1, "dtype": "float32", "nodata": -1.0}
+    here, there = rasterio.Affine(10, 0, 0, 0, -10, 100), rasterio.Affine(0.1, 0, 9, 0, -0.1, 49)
+    with rasterio.open(path, "w", transform=here, crs="EPSG:32633", **profile) as file:
+        file.write(values, 1)
+    np.testing.assert_array_equal(ground({"raster": path}).blocked, ground(SQUARE).blocked)
+    with rasterio.open(path, "w", transform=there, crs="EPSG:4326", **profile) as file:
+        file.write(values, 1)
+    with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.extent: got a raster in degrees; wanted its extent"):
+        ground({"raster": path})
+    assert ground({"raster": path, "extent": [0, 0, 120, 100]}).blocked.sum() == ground(SQUARE).blocked.sum()
+
+
+def test_a_geotiff_without_the_extra_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "rasterio", None)
+    with pytest.raises(MissingPackageError, match=r"a GeoTIFF of no-go regions needs .* pip install swarmbo\[geo\]"):
+        read_regions([{"raster": str(tmp_path / "map.tif")}], LOW, HIGH)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, r"\$\.no_go\[0\]: got an empty table; wanted exactly one of the keys"),
+        ({"corners": [[0, 0], [1, 1]]}, r"\$\.no_go\[0\]\.corners: got .*; wanted at least 3"),
+        ({"geojson": "nowhere.geojson"}, r"\$\.no_go\[0\]\.geojson: got 'nowhere.geojson', which cannot be read"),
+        ({"raster": "map.png"}, r"\$\.no_go\[0\]\.raster: got 'map.png'; wanted a \.npy array or a GeoTIFF"),
+        ({"raster": "nowhere.npy"}, r"\$\.no_go\[0\]\.raster: got 'nowhere.npy', which cannot be read"),
+        ({"raster": "a.npy", "extent": [1, 0, 0, 1]}, r"\$\.no_go\[0\]\.extent: got .*; wanted \[west, south"),
+        ({"corners": [[500, 500], [600, 500], [600, 600]]}, r"\$\.no_go: got region 1 of 1 beside the map"),
+        ({"corners": [[-1, -1], [200, -1], [200, 200], [-1, 200]]}, r"\$\.no_go: got regions that cover the whole map"),
+    ],
+)
+def test_what_is_no_region_is_refused_in_one_line(table, message):
+    with pytest.raises(ConfigError, match=message):
+        ground(table)

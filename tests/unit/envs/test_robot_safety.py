@@ -1,0 +1,80 @@
+"""No robot is ever in a no-go region, nearer to another than the separation, or out of battery away from its base."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+
+import swarmbo as sb
+
+from .random_terrain import Witness, terrains
+
+FEW = settings(
+    deadline=None, max_examples=100, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)  # a smaller example takes minutes to find
+MANY = settings(FEW, max_examples=1000)
+TEAMS = settings(FEW, max_examples=12)
+
+
+def drive_at_random(arguments, seed):
+    world = Witness(arguments, seed)
+    generator = np.random.default_rng(seed)
+    boxes = {agent: world.env.action_space(agent) for agent in world.env.agents}
+    while world.env.agents:
+        world.step({agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()})
+
+
+def drive_as_a_team(arguments, seed):
+    world = Witness({**arguments, "max_cycles": 4}, seed)
+    kind = ("exact", "greedy", "lawn-mower", "random")[seed % 4]
+    team = sb.Team.for_env(world.env, coordination=kind, seed=seed)
+    observations, infos = world.seen
+    while world.env.agents:
+        told = world.step(team.act(observations, infos))
+        team.observe(*told)
+        observations, infos = told[0], told[4]
+
+
+@FEW
+@given(terrains(), st.integers(0, 10**6))
+def test_robots_that_are_sent_anywhere_keep_safe(arguments, seed):
+    drive_at_random(arguments, seed)
+
+
+@TEAMS
+@given(terrains(), st.integers(0, 10**6))
+def test_teams_keep_safe(arguments, seed):
+    drive_as_a_team(arguments, seed)
+
+
+@pytest.mark.thorough
+@settings(FEW, max_examples=25)
+@given(terrains(), st.integers(0, 10**6))
+def test_every_candidate_is_reached_and_leaves_the_way_home(arguments, seed):
+    """Where robots need not make way for one another."""
+    world = Witness({**arguments, "separation_m": 0.0}, seed)
+    generator, env = np.random.default_rng(seed), world.env
+    for _ in range(3):
+        offered = {agent: env.candidates(agent) for agent in env.agents}
+        sent = {a: X[generator.integers(len(X))] if len(X) else env.state()[:2] for a, X in offered.items()}
+        told = world.step(sent)
+        assert all(told[4][agent]["reached"] for agent, X in offered.items() if len(X))
+    for _ in range(40):  # whoever turns back now gets home
+        if not env.agents or env.base("robot_0") is None:
+            return
+        env.max_cycles = 100
+        world.step({agent: env.base(agent) for agent in env.agents})
+    assert all((env.base(agent) == env._current().poses[n, :2]).all() for n, agent in enumerate(env.agents))
+
+
+@pytest.mark.slow
+@MANY
+@given(terrains(), st.integers(0, 10**6))
+def test_robots_keep_safe_in_a_thousand_worlds(arguments, seed):
+    drive_at_random(arguments, seed)
+
+
+@pytest.mark.slow
+@settings(FEW, max_examples=100)
+@given(terrains(), st.integers(0, 10**6))
+def test_teams_keep_safe_in_a_hundred_worlds(arguments, seed):
+    drive_as_a_team(arguments, seed)

@@ -1,0 +1,177 @@
+"""What version 1 of the robot team adds, and that without it it is version 0."""
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import data_equivalence
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo_envs import robot_team_v0, robot_team_v1
+
+PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}  # 2.2 by 2.7 km
+WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}
+NEVER = np.iinfo(int).max // 4
+
+
+def make(**arguments):
+    return robot_team_v1.parallel_env(**{"field": PLAIN, **arguments})
+
+
+def at(env, *places):
+    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"noise_std": 2.0, "failure_rate": 0.3, "travel_cost": 0.1, "round_time_s": 70.0}]
+)
+def test_without_what_it_adds_it_is_version_0(more):
+    old, new = robot_team_v0.parallel_env(field=PLAIN, **more), make(**more)
+    assert data_equivalence(old.reset(seed=1), new.reset(seed=1))
+    rng = np.random.default_rng(0)
+    while old.agents:
+        actions = {agent: rng.uniform(old.field.low, old.field.high) for agent in old.agents}
+        assert all(np.array_equal(old.candidates(agent), new.candidates(agent)) for agent in old.agents)
+        assert data_equivalence(old.step(actions), new.step(actions))
+
+
+def test_robots_may_be_unlike():
+    env = make(
+        robots=2,
+        starts=[[100, 100], [100, 1500]],
+        speed_m_s=[2.0, 8.0],
+        turn_rate_rad_s=[3.0, 0.3],
+        noise_std=[0.0, 5.0],
+        radio_range_m=[2000.0, 1450.0],
+        round_time_s=60.0,
+    )
+    _, infos = env.reset(seed=0)
+    assert [info["noise_std"] for info in infos.values()] == [0.0, 5.0]
+    truth = env.ground_truth().value(np.array([info["location"] for info in infos.values()]))
+    errors = np.array([info["measurement"] for info in infos.values()]) - truth
+    assert errors[0] == 0.0
+    assert 0.0 < abs(errors[1]) < 30.0
+    assert env.interaction_graph().number_of_edges() == 1
+    _, _, _, _, infos = env.step(at(env, [2000, 100], [2000, 1500]))
+    assert infos["robot_0"]["distance"] <= 120.001 < infos["robot_1"]["distance"] <= 480.001
+    env.step(at(env, [100, 100], [100, 2300]))
+    apart = np.hypot(*(env.state()[:2] - env.state()[5:7]))
+    assert 1450 < apart < 2000  # the shorter of both ranges
+    assert env.interaction_graph().number_of_edges() == 0
+
+
+def test_robots_drive_round_a_wall_and_planners_know_how_long_it_takes():
+    env = make(robots=1, starts=[[800, 1500]], no_go=[WALL], round_time_s=100.0)
+    env.reset(seed=0)
+    goal = np.array([1200.0, 1500.0])
+    expected = env.travel_rounds("robot_0", [[800, 1500], [800, 1500], [1200, 1500]], [[1200, 1500], [1000, 1000]])
+    assert expected[0, 0] == np.ceil((np.hypot(100, 1200) * 2 + 200) / 500)
+    assert expected[2, 0] == 0
+    assert (expected[:, 1] == NEVER).all()
+    rounds = 0
+    while not env.step(at(env, goal))[4]["robot_0"]["reached"]:
+        rounds += 1
+    assert rounds + 1 == expected[0, 0]
+    np.testing.assert_array_equal(env.state()[:2], goal)
+
+
+def test_who_is_sent_into_a_region_goes_to_the_nearest_site():
+    env = make(robots=1, starts=[[800, 1500]], no_go=[WALL])
+    env.reset(seed=0)
+    info = env.step(at(env, [950, 1500]))[4]["robot_0"]
+    sites = env.sites()
+    assert not info["reached"]
+    np.testing.assert_array_equal(info["location"], sites[((sites - [950, 1500]) ** 2).sum(axis=1).argmin()])
+    assert not ((sites[:, 0] > 900) & (sites[:, 0] < 1100) & (sites[:, 1] > 300)).any()
+
+
+def test_the_truth_is_that_of_what_can_be_measured():
+    plain = make().ground_truth()
+    x, y = plain.argmax
+    shut = make(no_go=[{"corners": [[x - 300, y - 300], [x + 300, y - 300], [x + 300, y + 300], [x - 300, y + 300]]}])
+    truth = shut.ground_truth()
+    assert truth.maximum < plain.maximum
+    assert np.abs(truth.argmax - plain.argmax).max() >= 300
+    assert truth.value(truth.argmax[None])[0] == truth.maximum
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 300)] * 2), axis=-1).reshape(-1, 2) * shut.field.high
+    assert truth.maximum >= truth.value(grid[shut.ground.is_free(grid)]).max() - 0.5
+    assert shut.ground.is_free(truth.points).all()
+
+
+def test_a_robot_goes_home_in_time_and_is_full_there():
+    env = make(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
+    observations, infos = env.reset(seed=0)
+    assert (infos["robot_0"]["battery"], observations["robot_0"][5], env.rounds_left("robot_0")) == (1.0, 1.0, 5)
+    np.testing.assert_array_equal(env.base("robot_0"), [200, 200])
+    shares, places = [], []
+    for _ in range(8):
+        observations, _, _, _, infos = env.step(at(env, [2000, 2500]))
+        shares.append(infos["robot_0"]["battery"])
+        places.append(infos["robot_0"]["location"])
+        assert observations["robot_0"][5] == shares[-1]
+    assert shares[0] == pytest.approx(0.8)
+    home = next(n for n, place in enumerate(places) if (place == [200, 200]).all())
+    assert home >= 3
+    assert shares[home] == 1.0
+    assert min(shares) > 0.0
+    endless = make()
+    endless.reset(seed=0)
+    assert (endless.base("robot_0"), endless.rounds_left("robot_0")) == (None, NEVER)
+
+
+def test_robots_start_at_their_bases_unless_told_otherwise():
+    both = make(robots=2, bases=[[300, 300], [900, 900]], battery_s=500.0)
+    assert [info["location"].tolist() for info in both.reset(seed=0)[1].values()] == [[300, 300], [900, 900]]
+    shared = make(robots=3, bases=[[300, 300]], battery_s=500.0)
+    starts = np.array([info["location"] for info in shared.reset(seed=0)[1].values()])
+    assert len(np.unique(starts, axis=0)) == 3
+    assert np.hypot(*(starts - 300).T).max() < 200
+    assert all((shared.base(agent) == 300).all() for agent in shared.agents)
+
+
+def test_who_drives_later_makes_way():
+    env = make(robots=2, starts=[[500, 1000], [1500, 1000]], separation_m=100.0, round_time_s=300.0)
+    env.reset(seed=0)
+    infos = env.step(at(env, [1350, 1000], [600, 1000]))[4]
+    assert infos["robot_0"]["reached"]
+    assert not infos["robot_1"]["reached"]
+    assert np.hypot(*(infos["robot_0"]["location"] - infos["robot_1"]["location"])) >= 100.0
+
+
+def test_a_team_measures_with_it_all():
+    env = make(robots=3, no_go=[WALL], battery_s=[400.0, 300.0, 500.0], noise_std=[1.0, 2.0, 3.0], max_cycles=5)
+    team = sb.Team.for_env(env, seed=0)
+    observations, infos = env.reset(seed=0)
+    while env.agents:
+        told = env.step(team.act(observations, infos))
+        assert all(info["reached"] for info in told[4].values())
+        team.observe(*told)
+        observations, infos = told[0], told[4]
+    assert team.n_data == 18
+    assert set(team.history.noise_std[:, 1:][np.isfinite(team.history.noise_std[:, 1:])]) == {1.0, 2.0, 3.0}
+    assert env.ground.is_free(np.array([team.recommend().location])).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"speed_m_s": [1.0, 2.0]}, r"\$\.speed_m_s: got \[1\.0, 2\.0\]; wanted a number, or one for each of 4 robots"),
+        ({"speed_m_s": [1.0, 0.0, 1.0, 1.0]}, r"\$\.speed_m_s"),
+        ({"wind": [5.0, 0.0]}, r"\$\.wind: .*less than 95 % of the slowest robot's speed, 5 m/s"),
+        ({"bases": [[1, 1], [2, 2]]}, r"\$\.bases: .*one \[x, y\], or one for each of 4 robots"),
+        ({"bases": [[1, 1]], "separation_m": 5.0}, r"\$\.separation_m: got 5\.0; wanted 0 where robots share a base"),
+        ({"bases": [[1, 99999]]}, r"\$\.bases\[0\]: got \[1\.0, 99999\.0\]; wanted a place on the map"),
+        ({"robots": 1, "starts": [[1000, 1000]], "no_go": [WALL]}, r"\$\.starts\[0\]: got .* in a no-go region"),
+        (
+            {"robots": 1, "starts": [[100, 100]], "bases": [[2000, 2000]], "battery_s": 60.0},
+            r"\$\.battery_s: got 60 s for robot_0, which starts .* s from its base; wanted enough to get there",
+        ),
+        (
+            {"robots": 2, "starts": [[100, 100], [150, 100]], "separation_m": 60.0},
+            r"\$\.separation_m: got 60 m and starts nearer than that; wanted starts at least 6\d",
+        ),
+        ({"separation": 3}, r"unknown key 'separation'; did you mean 'separation_m'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        make(**arguments)
