@@ -214,9 +214,27 @@ def _check_offers(env: Any) -> None:
     places = {"sites()": world.sites} if hasattr(world, "sites") else {}
     if hasattr(world, "candidates"):
         places |= {f"candidates({agent!r})": lambda agent=agent: world.candidates(agent) for agent in env.agents}
+    if hasattr(world, "travel_rounds"):
+        _check_travel(env, box)
     for name, told in places.items():
         X = np.asarray(told(), dtype=float)
         claim(X.ndim == 2 and X.shape[1] == box.n_dims, f"shape of {name}", X.shape, f"(k, {box.n_dims})")
         u = box.to_unit(X)
         inside = ((u >= -1e-6) & (u <= 1.0 + 1e-6)).all()
         claim(inside, name, X, f"places from {box.low.tolist()} to {box.high.tolist()}")
+
+
+def _check_travel(env: Any, box: Domain) -> None:
+    """What it tells planners of ways, batteries and bases."""
+    world, X = env.unwrapped, box.from_unit(np.random.default_rng(2).uniform(size=(3, box.n_dims)))
+    for agent in env.agents:
+        name, rounds = f"travel_rounds({agent!r}, origins, places)", np.asarray(world.travel_rounds(agent, X, X[:2]))
+        is_whole = rounds.shape == (3, 2) and rounds.dtype.kind == "i" and bool((rounds >= 0).all())
+        claim(is_whole, name, rounds, "one whole number >= 0 for each origin (n) and place (m)")
+        there = [rounds[n, n] in (0, np.iinfo(int).max // 4) for n in range(2)]
+        claim(all(there), f"{name} from a place to itself", rounds, "0, or np.iinfo(int).max // 4 where nobody can be")
+        if hasattr(world, "rounds_left"):
+            left = world.rounds_left(agent)
+            claim(isinstance(left, int) and left >= 0, f"rounds_left({agent!r})", left, "a whole number >= 0")
+        base = world.base(agent) if hasattr(world, "base") else None
+        claim(base is None or np.shape(base) == (box.n_dims,), f"base({agent!r})", base, "a place, or None")

@@ -207,6 +207,14 @@ BROKEN = {
         {"candidates": lambda self, agent: np.array([1.0, 5.0])},
         r"shape of candidates\('probe_0'\): got \(2,\); wanted \(k, 1\)",
     ),
+    "half rounds": (
+        {"travel_rounds": lambda self, agent, origins, places: np.full((len(origins), len(places)), 0.5)},
+        r"travel_rounds\('probe_0', origins, places\): got .*; wanted one whole number >= 0",
+    ),
+    "never at rest": (
+        {"travel_rounds": lambda self, agent, origins, places: np.ones((len(origins), len(places)), dtype=int)},
+        r"travel_rounds\('probe_0', origins, places\) from a place to itself: got .*; wanted 0",
+    ),
     "candidates outside": (
         {"candidates": lambda self, agent: np.array([[-1.0]])},
         r"candidates\('probe_0'\): got .*; wanted places from \[0.0\] to \[10.0\]",
