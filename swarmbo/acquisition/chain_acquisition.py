@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.chain import chains
 from swarmbo.acquisition.in_turn import choose_in_turn
-from swarmbo.acquisition.local_problem import LocalProblem
+from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat, shares_factor
@@ -139,15 +139,12 @@ class ChainAcquisition(Acquisition, frozen=True):
         scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
         owners = {f"w_{agent}": agent for agent in places}
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
-        tables = {
-            factor: local_acquisition(
-                beliefs[scope[0]],
-                [shortlists[agent] for agent in scope],
-                worths[scope[0]],
-                situation.prices.get(scope[0], 0.0),
-            )
-            for factor, scope in scopes.items()
-        }
+
+        def table(factor: str) -> np.ndarray:
+            agent, *_ = scope = scopes[factor]
+            options = [shortlists[other] for other in scope]
+            return local_acquisition(beliefs[agent], options, worths[agent], situation.prices.get(agent, 0.0))
+
         safeguard = Safeguard(
             chains=tuple(groups),
             order=order,
@@ -157,7 +154,7 @@ class ChainAcquisition(Acquisition, frozen=True):
             in_turn=in_turn,
             shared=not isinstance(valued.belief, Views),
         )
-        return LocalProblem(graph, tables, shortlists, safeguard)
+        return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
     def _territories(
         self, situation: Situation, claims: Mapping[str, Float[np.ndarray, " d"]]

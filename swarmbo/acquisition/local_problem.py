@@ -1,6 +1,6 @@
 """What agents in a field agree on by messages: local functions as tables over shortlists of places."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +8,37 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.graph import FactorGraph
+
+
+class TablesOnDemand(Mapping[str, np.ndarray]):
+    """A table for each factor, made when it is first looked at: who owns some of them makes no others.
+
+    Args:
+        factors: Their names.
+        make: The table of a factor.
+
+    Example:
+        >>> tables = TablesOnDemand(["w_a", "w_b"], lambda factor: np.zeros(len(factor)))
+        >>> len(tables), tables["w_b"].tolist()
+        (2, [0.0, 0.0, 0.0])
+    """
+
+    def __init__(self, factors: Sequence[str], make: Callable[[str], np.ndarray]) -> None:
+        self._factors, self._make = tuple(factors), make
+        self._made: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, factor: str) -> np.ndarray:
+        if factor not in self._made:
+            if factor not in self._factors:
+                raise KeyError(factor)
+            self._made[factor] = self._make(factor)
+        return self._made[factor]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._factors)
+
+    def __len__(self) -> int:
+        return len(self._factors)
 
 
 @dataclass(frozen=True)
@@ -24,7 +55,7 @@ class LocalProblem:
     """
 
     graph: FactorGraph
-    tables: dict[str, np.ndarray]
+    tables: Mapping[str, np.ndarray]
     shortlists: dict[str, Float[np.ndarray, "s d"]]
     safeguard: Safeguard | None = None
 

@@ -8,13 +8,16 @@ import msgspec
 import networkx as nx
 from numpy.typing import ArrayLike
 
-from swarmbo.agent.rows import OwnRows
+from swarmbo.agent.begun import Begun, Deciding
+from swarmbo.agent.reports import Offer, offers_of
+from swarmbo.agent.rows import UNASKED, OwnRows
 from swarmbo.agent.stages import Staged, Stages, require_own
 from swarmbo.agent.told import Owned
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.messages import Codec, Message
 from swarmbo.coordination.participant import Participant, read
+from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.setup import Setup, settings_again
 from swarmbo.deciding.told import Noise
@@ -23,36 +26,25 @@ from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
+from swarmbo.worlds import Offers
 
-STATE_VERSION = 2  # 2: rounds by that name
-
-
-class Deciding(msgspec.Struct, frozen=True):
-    """Decisions that are being made: where they began, and what has arrived since. All else follows from that.
-
-    Args:
-        count: How many, one after the other.
-        said: What the agent was told before.
-        heard: Who sent what, in the order of arrival.
-        is_under_way: Whether anything was said yet: then it is not said again.
-    """
-
-    count: int
-    said: OwnRows
-    heard: tuple[tuple[str, bytes], ...] = ()
-    is_under_way: bool = False
+STATE_VERSION = 2  # 2: rounds by that name, and fields
 
 
 class Agent:
-    """One agent of a function: it owns some factors and variables.
+    """One agent: of a function it owns some factors and variables, in a field the place where it measures.
 
     What it uses is what it alone was told, what everybody knows beforehand (the problem, the settings, the seed, the
     links), and what has arrived by message. All agents of a problem decide in step, and come to the decisions of a
     ``Team`` with the same settings, to the bit.
 
-    With outcomes by factor it is told those of its own factors and tells them to nobody; it fits its factors by itself.
-    With totals the first agent is told each total. Before a decision agents tell one another what came, and where
-    variables stood; totals are told then, outcomes by factor are not.
+    Of a function with outcomes by factor it is told those of its own factors and tells them to nobody; it fits its
+    factors by itself. With totals the first agent is told each total. Before a decision agents tell one another what
+    came, and where variables stood; totals are told then, outcomes by factor are not.
+
+    In a field it is told what it measured itself. Before a decision agents tell one another what they measured and
+    where they can go; from that each works out by itself what all believe and would choose in turn, and makes the one
+    table that is its own.
 
     ``tick`` it with what arrives until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
     puts one into a process of its own.
@@ -100,10 +92,6 @@ class Agent:
         patience: float = math.inf,
         **settings: Any,
     ) -> None:
-        if problem.is_field:
-            raise ConfigError(
-                "got a field; wanted a function: in a field agents have beliefs of their own with 'fused'"
-            )
         self._setup = setup = Setup.of(problem, **settings)
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
@@ -114,10 +102,11 @@ class Agent:
         self.factors, self.variables = self._owned.factors, self._owned.variables
         self.sent: dict[str, Traffic] = {}
         self.report: SolveReport | None = None
-        self._log, self._learner, self._own = Logbook.empty(problem), FunctionLearner(setup), OwnRows()
+        self._log, self._own = Logbook.empty(problem), OwnRows()
+        self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
         self._words: dict[str, dict[str, float] | None] = {}
         self._early: list[Envelope] = []
-        self._begun: tuple[Deciding, Logbook, FunctionLearner] | None = None
+        self._begun: Begun | None = None
         self._steps: Staged[None] | None = None
         self._participant = Participant[Any](name)
         self._routes = Routes(problem.agents, links)
@@ -133,36 +122,59 @@ class Agent:
         return self._log
 
     @overload
-    def ask(self, count: None = None) -> str: ...
+    def ask(
+        self,
+        count: None = None,
+        *,
+        candidates: ArrayLike | None = None,
+        price: float = 0.0,
+        position: ArrayLike | None = None,
+    ) -> str: ...
 
     @overload
-    def ask(self, count: int) -> list[str]: ...
+    def ask(
+        self,
+        count: int,
+        *,
+        candidates: ArrayLike | None = None,
+        price: float = 0.0,
+        position: ArrayLike | None = None,
+    ) -> list[str]: ...
 
-    def ask(self, count: int | None = None) -> str | list[str]:
+    def ask(
+        self,
+        count: int | None = None,
+        *,
+        candidates: ArrayLike | None = None,
+        price: float = 0.0,
+        position: ArrayLike | None = None,
+    ) -> str | list[str]:
         """Begin to decide what to evaluate next, or a batch of points one after the other.
 
         Args:
             count: How many, >= 1; None for one that is not in a list.
+            candidates: In a field, the places (k, d) that it could measure itself, k >= 0; with none it sits the round
+                out. By default 512 random ones in the box.
+            price: In a field, what a measurement costs it, in the unit of the outcome, >= 0: one that is not worth it
+                is declined. Who pays nothing measures in any case.
+            position: In a field, where it stands (d,), if not where it measured last.
 
         Returns:
             The query's id.
 
         Raises:
-            ConfigError: If it is deciding, or the count is not at least 1.
+            ConfigError: If it is deciding, the count is not at least 1, the price is no finite number >= 0, or what
+                only a field has is given for a function.
+            ShapeError: If places are no finite numbers of the box's dimensions.
         """
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count")
+        offer = self._owned.offer(candidates, price, position)
         check_links(self.links)
-        self._routes = Routes(self.problem.agents, self.links)
-        heard = tuple((envelope.sender, envelope.payload) for envelope in self._early)
-        self._begun = Deciding(number, self._own, heard), self._log, self._learner
-        self._own, self.sent, self.report = self._own.said(self._log), {}, None
         names = self._log.next_ids(number)
         self._words = dict.fromkeys(names)
-        self._steps = self._decided(number)
-        self._participant = self._new_participant()
-        self._advance(None)
+        self._begin(number, offer)
         return names[0] if count is None else names
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
@@ -182,12 +194,10 @@ class Agent:
                 waits for has arrived for longer than its patience.
         """
         labelled = [(read(envelope)[0].decision, envelope) for envelope in inbox]
-        last = self._log.asked if self._steps is None else self._participant.decision
+        last = self._participant.decision
         fresh = [envelope for decision, envelope in labelled if decision > last or self._steps is not None]
         if self._begun is not None:
-            begun, log, learner = self._begun
-            heard = (*begun.heard, *((envelope.sender, envelope.payload) for envelope in fresh))
-            self._begun = msgspec.structs.replace(begun, heard=heard, is_under_way=True), log, learner
+            self._begun = self._begun.hearing(fresh)
         self._early += fresh
         said: list[Envelope] = []
         while self._steps is not None:
@@ -200,6 +210,9 @@ class Agent:
 
     def word(self, query: object = None) -> dict[str, float] | None:
         """The values of its own variables, as decided; None while that is not decided.
+
+        In a field these are the coordinates of where it measures; there are none where it sits the round out or
+        declines.
 
         Args:
             query: Of what was asked last, its id; by default the last of them.
@@ -219,16 +232,18 @@ class Agent:
         *,
         failed: bool = False,
         point: Mapping[str, float] | None = None,
+        location: ArrayLike | None = None,
         noise_std: Noise = None,
     ) -> None:
         """Learn what came of a query, of its own factors, all at once or some now and others later.
 
         Args:
-            query: Its id.
+            query: Its id; in a field None for what it measured unasked, such as where it starts.
             outcome: A table of its own factors' outcomes, or a number if it owns one; with totals the first agent is
-                told the total. None, NaN, infinite or beyond 1e60 means failed.
+                told the total. In a field what it measured. None, NaN, infinite or beyond 1e60 means failed.
             failed: Whether what is not told failed.
-            point: Where its own variables really stood, if not as decided.
+            point: Of a function: where its own variables really stood, if not as decided.
+            location: In a field: where it really measured (d,), if not as decided.
             noise_std: Standard deviation of the noise of what is told, >= 0: a number, or a table of factors; None
                 where it is not known.
 
@@ -236,13 +251,25 @@ class Agent:
             UnknownQueryError: If no such query is pending, or it does not wait for a factor.
             ConfigError: If a factor or a variable is not its own, a total is told to another than the first agent, or a
                 value is not in bounds.
-            ShapeError: If an outcome is no number.
+            ShapeError: If an outcome is no number, or a location is no place in or near the box.
         """
-        query_id = query_name(query)
         own = self._own
-        row = self._owned.told(
-            self._log, query_id, own.told.get(query_id), outcome, point, noise_std, failed=failed, order=own.count
-        )
+        if self.problem.is_field:
+            if point is not None:
+                raise ConfigError("got a point; in a field tell location = place", at="$.point")
+            query_id = UNASKED if query is None else query_name(query)
+            before = own.told.get(query_id)
+            row = self._owned.measured(
+                self._log, query_id, before, outcome, location, noise_std, failed=failed, order=own.count
+            )
+        else:
+            if location is not None:
+                raise ConfigError("got a location; of a function tell point = {variable: value}", at="$.location")
+            query_id = query_name(query)
+            before = own.told.get(query_id)
+            row = self._owned.told(
+                self._log, query_id, before, outcome, point, noise_std, failed=failed, order=own.count
+            )
         self._own = own.with_told(query_id, row)
 
     def attach(
@@ -251,15 +278,18 @@ class Agent:
         outcomes: ArrayLike,
         *,
         rounds: ArrayLike | float | None = None,
+        agents: str | Sequence[str] | None = None,
         noise_std: ArrayLike | float | None = None,
     ) -> None:
         """Learn evaluations that were never asked for. All agents are told of the same ones, each what it knows.
 
         Args:
-            points: Joint points (t, n), physical; of an agent's own variables only they are looked at.
+            points: Joint points (t, n), physical; of an agent's own variables only they are looked at. In a field
+                places (t, d), or (t, d + 1) with the round last; an agent looks at those only that are its own.
             outcomes: Of its own factors (t, k), in the order of ``factors``; or totals (t,), of which the first agent's
-                count. Entries that are not finite, or beyond 1e60, count as failed.
+                count; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
             rounds: The round of each (t,), or one for all; by default the present one.
+            agents: In a field who made all of them, or each (t,); by default the first agent. They tell the others.
             noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of
                 outcomes; NaN where it is not known.
 
@@ -269,19 +299,22 @@ class Agent:
         """
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before evaluations are attached")
-        self._own = self._own.with_attached(
-            self._owned.attached(points, outcomes, rounds, noise_std, present=self._log.round, order=self._own.count)
-        )
+        present, order = self._log.round - 1, self._own.count
+        if isinstance(self._learner, FieldLearner):
+            fades = self._learner.belief.has_time
+            rows = self._owned.surveyed(points, outcomes, rounds, agents, noise_std, present, order, fades=fades)
+        elif agents is not None:
+            raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
+        else:
+            rows = self._owned.attached(points, outcomes, rounds, noise_std, present=present, order=order)
+        self._own = self._own.with_attached(rows)
 
     def state_dict(self) -> dict[str, Any]:
         """All of the agent, as ``{"json": plain data, "arrays": {name: array}}``; also while it is deciding."""
-        log, learner = self._log, self._learner
-        begun = None
-        if self._begun is not None:
-            begun, log, learner = self._begun
+        begun, links = self._begun, self.links
+        log, learner = (self._log, self._learner) if begun is None else (begun.log, begun.learner)
         plain_log, arrays = log.to_state()
         learned, more = learner.to_state()
-        links = self.links
         plain = {
             "version": STATE_VERSION,
             "name": self.name,
@@ -292,8 +325,9 @@ class Agent:
             "log": plain_log,
             "own": msgspec.to_builtins(self._own),
             "words": self._words,
+            "turn": self._participant.decision,
             "early": [[letter.sender, msgspec.to_builtins(letter.payload)] for letter in self._early],
-            "begun": msgspec.to_builtins(begun),
+            "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
             **learned,
         }
         return {"json": plain, "arrays": arrays | more}
@@ -340,21 +374,36 @@ class Agent:
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
         if begun is not None:
             made._own, made._early = begun.said, made._letters(begun.heard)
-            made.ask(begun.count)
+            made._participant = Participant[Any](made.name, begun.turn)
+            made._words = dict.fromkeys(plain["words"])
+            made._begin(begun.count, begun.offer)
             if begun.is_under_way:
                 made.tick(0.0)
                 made._participant.since = None  # the clock is another
         else:
             made._early = made._letters(msgspec.convert(plain["early"], tuple[tuple[str, bytes], ...]))
             made._words = dict(plain["words"])
+            made._participant = Participant[Any](made.name, plain["turn"])
         made._own = later
         return made
 
     def _letters(self, heard: tuple[tuple[str, bytes], ...]) -> list[Envelope]:
         return [Envelope(sender, self.name, payload) for sender, payload in heard]
 
-    def _new_participant(self) -> Participant[Any]:
-        return Participant[Any](self.name, self._log.asked + 1, patience=self.patience)
+    def _begin(self, count: int, offer: Offer) -> None:
+        """Begin so many decisions."""
+        self._routes = Routes(self.problem.agents, self.links)
+        heard = tuple((envelope.sender, envelope.payload) for envelope in self._early)
+        deciding = Deciding(count, self._own, offer, self._participant.decision, heard)
+        self._begun = Begun(deciding, self._log, self._learner)
+        self._own, self.sent, self.report = self._own.said(self._log), {}, None
+        self._steps = self._decided(deciding)
+        self._participant = self._next_participant()
+        self._advance(None)
+
+    def _next_participant(self) -> Participant[Any]:
+        """Of the next decision: all agents number them alike."""
+        return Participant[Any](self.name, self._participant.decision + 1, patience=self.patience)
 
     def _due(self) -> list[Envelope]:
         """Early messages whose decision has begun."""
@@ -370,9 +419,11 @@ class Agent:
         except StopIteration:
             self._steps = self._begun = None
         except Exception:  # nothing is decided, and nothing that it was told is lost
-            assert self._begun is not None
-            begun, self._log, self._learner = self._begun
-            self._own, self._words, self._steps, self._begun = begun.said.then(self._own), {}, None, None
+            begun = self._begun
+            assert begun is not None
+            self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
+            self._participant = Participant[Any](self.name, begun.deciding.turn)
+            self._words, self._steps, self._begun = {}, None, None
             raise
         else:
             self._participant.begin(stage.programs(self._counted(stage.purpose)))
@@ -388,17 +439,24 @@ class Agent:
 
         return post
 
-    def _decided(self, count: int) -> Staged[None]:
-        """What it does in so many decisions."""
-        assert self._begun is not None
-        stages = Stages(self.name, self._setup, self._routes, self.links)
-        self._log = yield from stages.news(self._log, self._begun[0].said)
-        for i in range(count):
+    def _decided(self, deciding: Deciding) -> Staged[None]:
+        """What it does in some decisions."""
+        stages, problem, given = Stages(self.name, self._setup, self._routes, self.links), self.problem, None
+        if isinstance(self._learner, FieldLearner):
+            told = yield from stages.reports(self._log, self._learner, deciding.said, deciding.offer)
+            self._log, self._learner, given = told
+        else:
+            self._log = yield from stages.news(self._log, deciding.said)
+        for i in range(deciding.count):
             if i:
-                self._participant = self._new_participant()
-            self._learner, choice = yield from stages.decided(self._log, self._learner)
+                self._participant = self._next_participant()
+            offers = Offers(links=self.links)
+            if given is not None:
+                offers = offers_of(given, problem, self._setup.seed, self._log.round, self.links)
+            self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
-            point = self.problem.named(choice.point)
-            self._words = {**self._words, query_id: {variable: point[variable] for variable in self.variables}}
+            point = problem.named(choice.point)
+            word = {variable: point[variable] for variable in self.variables if variable in point}
+            self._words = {**self._words, query_id: word}
             took = sum(self.sent.values(), Traffic())
             self.report = msgspec.structs.replace(choice.report, value=None, gap=None, traffic=took)

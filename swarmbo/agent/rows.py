@@ -19,6 +19,8 @@ from swarmbo.problem import Problem
 
 UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
 
+UNASKED = ""  # in the place of a query: what an agent in a field measured unasked, such as where it starts
+
 _AWAITED, _CAME, _FAILED = 0.0, 1.0, 2.0
 _NOT_KNOWN = -1.0  # noise of an outcome that came
 

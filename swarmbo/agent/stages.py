@@ -8,28 +8,34 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.agent.reports import Offer, Reports
 from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.baselines import Random, Sobol
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
+from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import N_STARTS, as_seen, composed, evaluated, means_of
-from swarmbo.coordination.agreement import Agreement, BoxOutcome
+from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
-from swarmbo.coordination.messages import Key, Message
+from swarmbo.coordination.messages import Key, Message, Reports as SaidToAll
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.participant import ContinuousCoordination
-from swarmbo.coordination.requests import AllReduce
+from swarmbo.coordination.participant import ContinuousCoordination, Coordination
+from swarmbo.coordination.requests import AllReduce, answered
 from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Gather, Rank, Ranking, Whole
-from swarmbo.deciding.setup import Maximiser, Setup
+from swarmbo.deciding.places import Choose
+from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.logbook import Logbook
-from swarmbo.records import SolveReport
+from swarmbo.records import SolveReport, Traffic
 from swarmbo.transport import Routes
+from swarmbo.worlds import Offers
 
 Out = TypeVar("Out")
+L = TypeVar("L", FieldLearner, FunctionLearner)
 Program = Generator[tuple[Key, ...], dict[Key, Message], Out]
 
 
@@ -59,8 +65,23 @@ class Stages:
     routes: Routes
     links: "nx.Graph[str] | None"
 
+    def reports(
+        self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer
+    ) -> Staged[tuple[Logbook, FieldLearner, Mapping[str, Offer]]]:
+        """What all in a field know once each has told all others what it measured, and where it can go.
+
+        Args:
+            log: What was known.
+            learner: What was made of it.
+            own: What this agent was told since the last decision.
+            offer: Where this agent can go.
+        """
+        reports = Reports(self.setup.problem, self.name, own, offer)
+        heard: list[Mapping[str, bytes]] = yield Stage("reports", lambda post: [self._told_all(reports.said(), post)])
+        return reports.merged(log, learner, heard[0])
+
     def news(self, log: Logbook, own: OwnRows) -> Staged[Logbook]:
-        """What all were told since the last decision, in one logbook.
+        """What all who set variables of a function were told since the last decision, in one logbook.
 
         Args:
             log: What was known then.
@@ -71,28 +92,30 @@ class Stages:
             return log
         return exchange.merged((yield from self._sum("news", exchange.numbers())))
 
-    def decided(self, log: Logbook, learner: FunctionLearner) -> Staged[tuple[FunctionLearner, Choice]]:
+    def decided(self, log: Logbook, learner: L, offers: Offers) -> Staged[tuple[L, Choice]]:
         """The next joint point, as it is decided by anybody; what others know is asked by message.
 
         Args:
             log: What is known.
             learner: What was made of it before.
+            offers: What there is to choose from.
         """
-        steps, answer = learner.steps(log, self.links), None
-        while True:
-            try:
-                request = steps.send(answer)
-            except StopIteration as finished:
-                return finished.value
-            match request:
-                case Rank():
-                    answer = yield from self._ranked(request)
-                case Gather():
-                    answer = yield from self._gathered(request)
-                case Whole():
-                    answer = yield from self._whole("best", request.point)
-                case Agree():
-                    answer = yield from self._agreed(request)
+        return answered(learner.steps(log, offers), self._answer)
+
+    def _answer(self, request: Any) -> Staged[Any]:
+        match request:
+            case Rank():
+                return (yield from self._ranked(request))
+            case Gather():
+                return (yield from self._gathered(request))
+            case Whole():
+                return (yield from self._whole("best", request.point))
+            case Agree():
+                return (yield from self._agreed(request))
+            case Choose():
+                return (yield from self._chosen(request))
+            case _:
+                raise TypeError(request)
 
     @property
     def _knows_all(self) -> bool:
@@ -138,6 +161,51 @@ class Stages:
         )
         return Agreement((yield from self._whole("point", point)), 0.0, report)
 
+    def _chosen(self, request: Choose) -> Staged[Solution]:
+        """What it agrees on with others, by its own tables; then everybody learns what all chose, and what it is worth.
+
+        Of tables it makes its own only, and of places, which it has all, no table is needed.
+        """
+        problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
+        sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
+        plan = self.setup.coordination.plan(graph, sizes, Routes(graph.agents, request.links), request.seed)
+        own = {factor: problem.tables[factor] for factor in graph.factors if graph.owner(factor) == self.name}
+        outcomes: list[TableOutcome] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post))
+        mine = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
+        indices = yield from self._sum("choices", np.array([[float(mine.get(agent, 0)) for agent in agents]]))
+        assignment = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True) if agent in sizes}
+        worth = np.zeros(len(graph.factors))
+        for place, factor in enumerate(graph.factors):
+            if factor in own:
+                worth[place] = own[factor][tuple(assignment[x] for x in graph.scope(factor))]
+        values = yield from self._sum("choices", worth[None])
+        return solution_with(graph, assignment, values[0], outcomes, Traffic())
+
+    def _told_all(self, content: bytes, post: Post) -> Program[dict[str, bytes]]:
+        """What all agents say to all, up a tree of them and down again; each hears what it has not said."""
+        part = self._everybody
+        parent, children = part.tree.parent[self.name], part.tree.children[self.name]
+        known, behind = {self.name: content}, dict[str, Mapping[str, bytes]]()
+        if children:
+            heard: dict[Key, Any] = yield tuple(("reports", part.index, child) for child in children)
+            behind = {child: heard["reports", part.index, child].reports for child in children}
+            for reports in behind.values():
+                known |= reports
+        if parent is not None:
+            post(parent, SaidToAll(part.index, self.name, known))
+            heard = yield (("reports", part.index, parent),)
+            known = known | heard["reports", part.index, parent].reports
+        for child in children:
+            others = {name: said for name, said in known.items() if name not in behind[child]}
+            post(child, SaidToAll(part.index, self.name, others))
+        return {name: known[name] for name in part.graph.agents}
+
+    @property
+    def _everybody(self) -> Part:
+        """All agents, whether or not they share anything: its number is none that a part of an agreement has."""
+        graph = self.setup.problem.graph
+        return Part(graph, len(graph.components) + 1, self.routes)
+
     def _whole(self, purpose: str, point: Float[np.ndarray, " n"]) -> Staged[Float[np.ndarray, " n"]]:
         graph = self.setup.problem.graph
         mine = np.isin(graph.variables, graph.variables_owned_by(self.name))
@@ -145,9 +213,7 @@ class Stages:
 
     def _sum(self, purpose: str, numbers: Float[np.ndarray, "k m"]) -> Staged[Float[np.ndarray, "k m"]]:
         """The sum over all agents, up a tree of them and down again."""
-        graph = self.setup.problem.graph
-        part = Part(graph, len(graph.components) + 1, self.routes)  # a number that no part of an agreement has
-        (sums,) = yield Stage(purpose, lambda post: [self._reduced(part, numbers[None], post)])
+        (sums,) = yield Stage(purpose, lambda post: [self._reduced(self._everybody, numbers[None], post)])
         return sums
 
     def _reduced(self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post) -> Program[Float[np.ndarray, "k m"]]:
@@ -163,6 +229,9 @@ def require_own(setup: Setup) -> None:
     Raises:
         ConfigError: It names the setting.
     """
+    if setup.problem.is_field:
+        _require_field(setup)
+        return
     coordination, belief = setup.coordination, setup.belief
     everything = shares_outcomes(setup.problem)
     if not isinstance(coordination, Maximiser):
@@ -173,12 +242,23 @@ def require_own(setup: Setup) -> None:
                 at="$.coordination",
             )
     elif not isinstance(coordination, ContinuousCoordination):
-        raise ConfigError(
-            f"got {type(coordination).__name__}, which knows no agents; wanted 'admm'", at="$.coordination"
-        )
+        raise _knows_no_agents(coordination, "'admm'")
     if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
         raise ConfigError(
             f"got {type(belief).__name__}, which looks at all outcomes; wanted 'additive', 'ensemble' or outcomes = "
             "'total'",
             at="$.belief",
         )
+
+
+def _require_field(setup: Setup) -> None:
+    if isinstance(setup.belief, FusedSettings):
+        raise ConfigError("got 'fused', which is a team's only; wanted a belief that agents share", at="$.belief")
+    if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, Coordination):
+        raise _knows_no_agents(setup.coordination, "'max-sum'")
+    setup.acquisition.check_world(None)
+
+
+def _knows_no_agents(coordination: object, wanted: str) -> ConfigError:
+    got = type(coordination).__name__
+    return ConfigError(f"got {got}, which knows no agents; wanted {wanted}", at="$.coordination")

@@ -1,7 +1,7 @@
 """What an agent may be told: outcomes of its own factors, and where its own variables stood."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,9 +9,11 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
-from swarmbo.agent.rows import OwnRow, shares_outcomes
-from swarmbo.boundary.values import real_array, table, told_number
-from swarmbo.deciding.told import Noise, attached, noise_of
+from swarmbo.agent.reports import Offer
+from swarmbo.agent.rows import UNASKED, OwnRow, shares_outcomes
+from swarmbo.boundary.values import real_array, reported_number, short, table, told_number
+from swarmbo.deciding.candidates import checked_candidates
+from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
@@ -148,6 +150,110 @@ class Owned:
                 )
             )
         return rows
+
+    def measured(
+        self,
+        log: Logbook,
+        query_id: str,
+        before: OwnRow | None,
+        outcome: OwnOutcome,
+        location: ArrayLike | None,
+        noise_std: Noise,
+        *,
+        failed: bool,
+        order: int,
+    ) -> OwnRow:
+        """What it measured in a field; see ``Agent.tell``.
+
+        Args:
+            log: That has the query.
+            query_id: Its id; ``UNASKED``: nobody asked.
+            before: What it was told of it since it last told the others.
+            outcome: What it measured.
+            location: Where.
+            noise_std: Standard deviation of the noise.
+            failed: Whether the measurement failed.
+            order: How many evaluations it was told of before.
+        """
+        if before is not None and before.has_come:
+            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
+        factors, _ = self._outcome(None if failed else outcome)
+        y = factors.get(self.name)
+        if query_id == UNASKED:
+            if location is None:
+                raise ConfigError("got none; wanted the location of what nobody asked for", at="$.location")
+            place = measured_place(self.problem, self.name, location)
+        else:
+            query = log.query(query_id, [self.name])
+            sent = self.problem.places(query.point, [self.name])[self.name]
+            place = sent if location is None else measured_place(self.problem, self.name, location)
+        _, noise = noise_of(noise_std, None, {self.name: 0.0})
+        stood = dict(zip(self.variables, place.tolist(), strict=True))
+        return OwnRow(order, {self.name: y}, place=stood, noise={} if y is None else noise)
+
+    def surveyed(
+        self,
+        points: ArrayLike,
+        outcomes: ArrayLike,
+        rounds: ArrayLike | float | None,
+        agents: str | Sequence[str] | None,
+        noise_std: ArrayLike | float | None,
+        present: int,
+        order: int,
+        *,
+        fades: bool,
+    ) -> list[OwnRow]:
+        """What it knows of measurements in a field that were never asked for; see ``Agent.attach``.
+
+        Args:
+            points: Places (t, d), or (t, d + 1) with the round last.
+            outcomes: Measurements (t,).
+            rounds: The round of each.
+            agents: Who made them.
+            noise_std: One for all, or one of each (t,).
+            present: The round, if nobody says.
+            order: How many evaluations it was told of before.
+            fades: Whether rounds are of account.
+        """
+        problem = self.problem
+        data = attached(points, outcomes, problem, rounds, agents, noise_std=noise_std)
+        if data.rounds is not None and not fades:
+            raise ShapeError(
+                f"got rounds for a belief in which nothing fades; wanted places {(len(data), problem.box.n_dims)}"
+            )
+        own, column = problem.columns(self.name), problem.channels.index(self.name)
+        made = problem.taken(data.X)[:, column]
+        rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
+        rows: list[OwnRow] = []
+        for place, y, std, asked, mine in zip(
+            data.X[:, own], data.factors[:, column], data.known_noise[:, 1 + column], rounds, made, strict=True
+        ):
+            stood = dict(zip(self.variables, place.tolist(), strict=True)) if mine else {}
+            noise = {self.name: float(std)} if mine and std == std else {}
+            told = {self.name: _known(float(y))} if mine else {}
+            rows.append(OwnRow(order, told, place=stood, round=float(asked) if fades else None, noise=noise))
+        return rows
+
+    def offer(self, candidates: ArrayLike | None, price: float, position: ArrayLike | None) -> Offer:
+        """Where it can go in a round; see ``Agent.ask``.
+
+        Args:
+            candidates: Places (k, d).
+            price: Of a measurement.
+            position: Where it stands (d,).
+        """
+        if not reported_number(price) >= 0.0:
+            raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at="$.price")
+        if not self.problem.is_field:
+            if not (candidates is None and position is None and price == 0.0):
+                raise ConfigError("got candidates, a price or a position; wanted none: only a field has places")
+            return Offer()
+        places = None
+        if candidates is not None:
+            checked = checked_candidates({self.name: candidates}, [self.name], self.problem.box)[self.name]
+            places = tuple(map(tuple, checked.tolist()))
+        stands = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
+        return Offer(places, float(price), stands)
 
     def _outcome(self, outcome: OwnOutcome) -> tuple[dict[str, float | None], float | UnsetType | None]:
         """Outcomes of own factors, and the total."""

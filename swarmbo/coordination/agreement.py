@@ -118,7 +118,25 @@ def solution_of(
     """
     found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
     assignment = {variable: found[variable] for variable in graph.variables}
-    values = factor_values(graph, tables, assignment)
+    return solution_with(graph, assignment, factor_values(graph, tables, assignment), outcomes, traffic)
+
+
+def solution_with(
+    graph: FactorGraph,
+    assignment: dict[str, int],
+    values: Float[np.ndarray, " n_factors"],
+    outcomes: Sequence[TableOutcome],
+    traffic: Traffic,
+) -> Solution:
+    """The solution that an assignment is, whoever knows it.
+
+    Args:
+        graph: The whole graph.
+        assignment: Of all variables.
+        values: Of all factors, in the graph's order.
+        outcomes: That are known.
+        traffic: To be reported.
+    """
     exact = all(outcome.status == "exact" for outcome in outcomes)
     open_ended = any(outcome.status == "max_rounds" for outcome in outcomes)
     by_factor = dict(zip(graph.factors, values.tolist(), strict=True))
@@ -128,7 +146,7 @@ def solution_of(
         bound = max(bound, value)  # where rounding put it below
     report = SolveReport(
         status="infeasible" if broken else "exact" if exact else "max_rounds" if open_ended else "converged",
-        rounds=max(outcome.rounds for outcome in outcomes),
+        rounds=max((outcome.rounds for outcome in outcomes), default=0),
         value=value,
         gap=None if broken or bound is None else bound - value,  # -inf less -inf is nothing
         traffic=traffic,

@@ -218,6 +218,16 @@ class Broadcast(Message, frozen=True, tag="ruling"):
     about: ClassVar = ("part",)
 
 
+class Reports(Message, frozen=True, tag="reports"):
+    """Along the spanning tree, up and down: what agents said to all, by agent."""
+
+    part: int
+    agent: str
+    reports: dict[str, bytes]
+
+    about: ClassVar = ("part", "agent")
+
+
 AnyMessage = (
     FromVariable
     | FromFactor
@@ -236,6 +246,7 @@ AnyMessage = (
     | Slope
     | Reduced
     | Broadcast
+    | Reports
 )
 
 

@@ -225,6 +225,24 @@ Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Compa
 Steps = Generator[Request, Any, Out]
 
 
+def answered(
+    steps: Generator[Any, Any, Out], answer: Callable[[Any], Generator[Any, Any, Any]]
+) -> Generator[Any, Any, Out]:
+    """Go through steps; each request is answered by a generator of its own, whose waits are handed on.
+
+    Args:
+        steps: What yields requests.
+        answer: What is done for one; it returns the answer.
+    """
+    reply: Any = None
+    while True:
+        try:
+            request = steps.send(reply)
+        except StopIteration as finished:
+            return finished.value
+        reply = yield from answer(request)
+
+
 class Mail:
     """What is said and heard in one stage of a method, in which no key is said twice.
 

@@ -21,6 +21,7 @@ from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.rows import is_table, read_rows
 from swarmbo.deciding.saved import write_state
 from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.taking import taken, with_attached
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
 from swarmbo.errors import ConfigError, StateVersionError
@@ -216,31 +217,11 @@ class AskTell(OneAtATime):
         self._log = self._log.without([query_id])
 
     def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
-        """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query.
-
-        First what may refuse them, so that nothing has changed if it does.
-        """
-        log, problem = self._log, self.problem
-        query = None if query_id is None else log.open[query_id]
-        asked = self.round if query is None or is_all else query.round
+        """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query."""
         links = None if self._world is None else self._world.links()
-        self._learner, self.last_sharing = self._learner.learn(news, asked, self.round, links)
-        places = problem.places(news.point, news.factors)
-        own = {c: y for c, y in news.factors.items() if query is not None and c in query.waits}
-        if query_id is not None and news.total is not None:
-            log = log.with_total(query_id, news.total, news.point, news.total_noise)
-        elif query_id is not None:
-            point = news.point
-            if problem.is_field:
-                point = problem.joint({channel: places[channel] for channel in own})
-            log = log.with_factors(query_id, own, point=point, noise_std=news.noise) if own or not is_all else log
-            log = log.without([query_id]) if is_all else log
-        if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
-            row = problem.joint({channel: places[channel] for channel in unasked})
-            factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
-            noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
-            log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
-        self._log = log
+        self._log, self._learner, self.last_sharing = taken(
+            self._log, self._learner, query_id, news, links, is_all=is_all
+        )
 
     @whole_or_not_at_all
     def attach(
@@ -310,8 +291,7 @@ class AskTell(OneAtATime):
                 at="$.points",
             )
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
-        self._learner = self._learner.attach(data)
-        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
+        self._log, self._learner = with_attached(self._log, self._learner, data)
 
     @whole_or_not_at_all
     def refit(self) -> None:

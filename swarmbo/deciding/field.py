@@ -33,7 +33,8 @@ from swarmbo.deciding.field_belief import (
     with_pending,
     with_survey,
 )
-from swarmbo.deciding.rounds import decide
+from swarmbo.deciding.in_one_place import InOnePlace
+from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.logbook import Logbook
@@ -106,7 +107,21 @@ class FieldLearner:
         return replace(self, belief=with_fit(self.belief, self.setup.seed))
 
     def decide(self, log: Logbook, offers: Offers) -> tuple["FieldLearner", Choice]:
+        """A place for each agent that has somewhere to go, chosen together where all is known.
+
+        Raises:
+            ConfigError: As ``steps``.
+            ShapeError: As ``steps``.
+        """
+        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round)
+        return answering.run(self.steps(log, offers))
+
+    def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
         """A place for each agent that has somewhere to go, chosen together.
+
+        Args:
+            log: What is known.
+            offers: Who takes part, where each can go, and who hears whom.
 
         Raises:
             ConfigError: If an agent is unknown, links are directed, or a price is no finite number >= 0.
@@ -136,7 +151,7 @@ class FieldLearner:
             measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),
         )
-        decision = decide(situation, setup.acquisition, setup.coordination, setup.transport)
+        decision = yield from place_steps(situation, setup.acquisition, setup.coordination)
         _require_allowed(decision, problem, setup.coordination)
         points = {agent: decision.points[agent] for agent in agents if agent in decision.points}
         report = decision.report

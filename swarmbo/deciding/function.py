@@ -9,19 +9,24 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition import Acquisition
 from swarmbo.baselines.sobol import sobol_point
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
+from swarmbo.belief.model.ensemble_model import learn_ensemble
+from swarmbo.belief.model.structured import learn_model
 from swarmbo.boundary.values import check_links
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.joint import InOnePlace, Steps, joint_steps
-from swarmbo.deciding.rounds import learned_model
-from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.in_one_place import InOnePlace
+from swarmbo.deciding.joint import Steps, joint_steps
+from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.errors import ConfigError
 from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
+from swarmbo.registry.own_code import checked_as
 from swarmbo.rng import stream
 from swarmbo.transport import Routes
 from swarmbo.worlds import Offers, World
@@ -89,30 +94,33 @@ class FunctionLearner:
         Raises:
             ConfigError: If links are directed, or what only a field has is given.
         """
-        check_links(offers.links)
-        if not (offers.agents is None and offers.candidates is None and not offers.prices):
-            raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
         answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round)
-        decided, choice = answering.run(self.steps(log, offers.links))
+        decided, choice = answering.run(self.steps(log, offers))
         if not choice.chosen:
             return decided, choice
         _, model = decided.modelled(log)
         mean, std = (float(array[0]) for array in model.posterior(choice.point[None]))
         return decided, replace(choice, mean=mean, std=std)
 
-    def steps(self, log: Logbook, links: "nx.Graph[str] | None") -> Steps[tuple["FunctionLearner", Choice]]:
+    def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
         """The next joint point: of the initial design, or where agents agree.
 
         Args:
             log: What is known.
-            links: Who hears whom; None: everyone hears everyone.
+            offers: Who hears whom.
+
+        Raises:
+            ConfigError: If links are directed, or what only a field has is given.
         """
+        check_links(offers.links)
+        if not (offers.agents is None and offers.candidates is None and not offers.prices):
+            raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
         setup, index = self.setup, log.n_evaluations
         if index < setup.initial:
             U = sobol_point(stream(setup.seed, "initial design"), setup.problem.domain.n_dims, index)
             return self, Choice(self._place(log, U), SolveReport(status="not_needed"), chosen=False)
         made, model = self.modelled(log)
-        situation = self.situation(log, links)
+        situation = self.situation(log, offers.links)
         U, report = yield from joint_steps(situation, model, setup.acquisition, setup.coordination)
         return replace(made, learned=model.learned), Choice(self._place(log, U), report)
 
@@ -185,6 +193,29 @@ class FunctionLearner:
             if problem.is_allowed(moved[None])[0]:
                 U = moved
         return U
+
+
+def learned_model(
+    situation: JointSituation,
+    belief: JointBelief,
+    acquisition: Acquisition,
+    previous: Learned | None,
+    last: Model | None,
+) -> Model:
+    """What is made of a history.
+
+    Args:
+        situation: What is known.
+        belief: Settings of the belief.
+        acquisition: May have transforms or models of its own.
+        previous: What was learned before the last decision.
+        last: The last model; going on from it where that can be done saves time, and changes nothing.
+    """
+    if isinstance(belief, EnsembleSettings):
+        return learn_ensemble(situation, belief, previous, last)
+    if isinstance(belief, AdditiveGPSettings):
+        return learn_model(acquisition.learn, situation, belief, previous)
+    return checked_as(Model, belief.learn(situation, acquisition, previous), belief, "learn")
 
 
 def _is_near(u: Float[np.ndarray, " a"], places: Float[np.ndarray, "q a"]) -> bool:

@@ -1,12 +1,12 @@
 """How the next joint point is decided, whoever decides: a team in one place, or one agent by messages.
 
 The steps are written once, as a generator. It computes from what is known here, and yields a request where it needs
-what others know. A team knows all, and answers at once (``decide_joint``); an agent answers by messages
+what others know. A team knows all, and answers at once (``in_one_place``); an agent answers by messages
 (``swarmbo.agent``). So both decide alike, to the bit.
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -25,17 +25,14 @@ from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.participant import ContinuousCoordination, maximise_with_agents
 from swarmbo.deciding.setup import JointPolicy, Maximiser
 from swarmbo.deciding.sharing import check_traffic, draw_traffic, spread_traffic
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
-from swarmbo.transport import InProcess, Routes
-
-NO_AGENTS = "got true, but {} knows no agents"
+from swarmbo.transport import Routes
 
 Out = TypeVar("Out")
 
@@ -198,54 +195,6 @@ def _agreed_within(
             point[columns] = gone_back(own, back, origin)[columns]
     report = msgspec.structs.replace(agreement.report, traffic=traffic)
     return replace(agreement, point=point, report=report)
-
-
-@dataclass(frozen=True)
-class InOnePlace:
-    """Who answers where all is known.
-
-    Args:
-        coordination: How agents agree.
-        transport: What carries their messages.
-        round: The coming one.
-    """
-
-    coordination: Any
-    transport: InProcess
-    round: int
-
-    def run(self, steps: Steps[Out]) -> Out:
-        """Go through the steps.
-
-        Raises:
-            ConfigError: If agents are to run as such, and the method knows none.
-        """
-        answer: Any = None
-        while True:
-            try:
-                request = steps.send(answer)
-            except StopIteration as finished:
-                return finished.value
-            match request:
-                case Rank():
-                    answer = None
-                case Gather():
-                    answer = request.numbers
-                case Whole():
-                    answer = request.point
-                case Agree():
-                    answer = self._agreed(request)
-
-    def _agreed(self, request: Agree) -> Agreement:
-        functions, links, seed = request.functions, request.links, request.seed
-        if not self.transport.as_agents:
-            agreement = self.coordination.maximise(functions, links, seed)
-            return checked_as(Agreement, agreement, self.coordination, "maximise")
-        if not isinstance(self.coordination, ContinuousCoordination):
-            raise ConfigError(NO_AGENTS.format(type(self.coordination).__name__), at="$.transport.as_agents")
-        opened = self.transport.open(functions.graph.agents, links)
-        decision = 2 * self.round + int(request.again)  # there may be two in a round
-        return maximise_with_agents(self.coordination, functions, opened, seed, decision)
 
 
 def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":

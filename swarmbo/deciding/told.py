@@ -55,7 +55,7 @@ def news_of(
         if strangers := [agent for agent in where if agent not in told]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
         sent = problem.places(query.point, query.waits)
-        places = sent | {agent: _place(problem, agent, where[agent]) for agent in where}
+        places = sent | {agent: measured_place(problem, agent, where[agent]) for agent in where}
         total, factors, rest_failed = None, _numbers(told), failed
         spot = problem.joint({agent: place for agent, place in places.items() if failed or agent in factors})
     else:
@@ -200,7 +200,17 @@ def _numbers(told: Mapping[str, Any]) -> dict[str, float]:
     return {channel: told_number(value, repr(channel)) for channel, value in told.items()}
 
 
-def _place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
+def measured_place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
+    """Where an agent in a field says that it measured.
+
+    Args:
+        problem: The field.
+        agent: Who.
+        location: (d,).
+
+    Raises:
+        ShapeError: If it is no finite place in or near the box.
+    """
     place, d = reported_place(location), problem.box.n_dims
     if place is None or place.shape != (d,) or not problem.box.is_near(place):
         raise ShapeError(f"location of {agent!r}: got {short(location)}; wanted {d} numbers in or near the box")

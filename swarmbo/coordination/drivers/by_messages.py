@@ -22,6 +22,7 @@ from swarmbo.coordination.requests import (
     ToFactors,
     ToVariables,
     Watch,
+    answered,
     looked,
 )
 from swarmbo.errors import TransportError
@@ -45,13 +46,7 @@ class ByMessages:
 
     def program(self, steps: Steps[Out]) -> Waiting[Out]:
         """Go through a method in step with the part's other agents."""
-        answer: Any = None
-        while True:
-            try:
-                request = steps.send(answer)
-            except StopIteration as finished:
-                return finished.value
-            answer = yield from self._answer(request)
+        return answered(steps, self._answer)
 
     def _answer(self, request: Request) -> Waiting[Any]:
         match request:

@@ -9,11 +9,11 @@ from swarmbo.acquisition import DBGPUCB, Information, LocalWorth, Situation, Str
 from swarmbo.baselines import Greedy, Independent
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
-from swarmbo.deciding.rounds import decide
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 
+from .decided import decide
 from .markov_reference import log_det_terms
 
 DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))

@@ -13,10 +13,10 @@ from swarmbo.acquisition.joint_improvement import JointImprovement
 from swarmbo.acquisition.worth import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.coordination import Exact
-from swarmbo.deciding.rounds import decide
 from swarmbo.errors import ConfigError
 from swarmbo.transport import InProcess
 
+from .decided import decide
 from .test_declining import DOMAIN, NOWHERE, prices_of, situation, some_belief
 
 LINE = np.linspace(0.0, 1.0, 21)[:, None]

@@ -25,10 +25,11 @@ from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import TableOutcome, solution_of
-from swarmbo.deciding.rounds import decide
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess, Routes
+
+from .decided import decide
 
 DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
 LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 9) for y in np.linspace(0, 50, 6)])

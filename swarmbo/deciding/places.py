@@ -1,48 +1,56 @@
-"""How each kind decides a round: by messages over what agents own, or as a baseline has it."""
+"""How the next places in a field are decided, whoever decides: a team in one place, or one agent by messages.
 
+The steps are written once, as a generator, as ``joint`` has them for functions. What agents compute from what all of
+them know costs no message; where they have to agree on tables, each of its own, it yields ``Choose``.
+"""
+
+from collections.abc import Generator, Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import networkx as nx
 import numpy as np
 
-from swarmbo.acquisition import (
-    Acquisition,
-    ChainAcquisition,
-    Decision,
-    LocalProblem,
-    Situation,
-)
+from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situation
 from swarmbo.baselines import LawnMower, Random
-from swarmbo.belief.features.ensemble_settings import EnsembleSettings
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model import JointSituation, Learned, Model
-from swarmbo.belief.model.ensemble_model import learn_ensemble
-from swarmbo.belief.model.structured import learn_model
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
-from swarmbo.coordination.participant import Coordination, solve_with_agents
-from swarmbo.deciding.joint import NO_AGENTS
-from swarmbo.deciding.setup import JointBelief, Planner, Solver
-from swarmbo.errors import ConfigError
+from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
-from swarmbo.registry.own_code import checked_as, not_wanted, takes_named
+from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
-from swarmbo.transport import InProcess, Routes
+from swarmbo.transport import Routes
+
+Out = TypeVar("Out")
 
 
-def decide(
-    situation: Situation,
-    acquisition: ChainAcquisition,
-    coordination: Solver | Planner,
-    transport: InProcess,
-) -> Decision:
-    """Where everybody measures next: by messages over the local acquisitions, or as a baseline has it.
+class Choose(NamedTuple):
+    """Tables over shortlists, to be maximised in sum; answered by a ``Solution``.
+
+    Args:
+        problem: Only tables of own factors may be looked at.
+        links: Who hears whom; None: everyone hears everyone.
+        seed: Of what agents draw.
+    """
+
+    problem: LocalProblem
+    links: "nx.Graph[str] | None"
+    seed: int
+
+
+PlaceSteps = Generator[Choose, Any, Out]
+
+
+def place_steps(
+    situation: Situation, acquisition: ChainAcquisition, coordination: Solver | Planner
+) -> PlaceSteps[Decision]:
+    """Where everybody measures next: by an agreement over the local acquisitions, or as a baseline has it.
 
     Args:
         situation: What is known.
         acquisition: What a query is worth.
         coordination: How the agents agree.
-        transport: What carries their messages.
     """
     if not isinstance(coordination, Random | LawnMower):  # these weigh nothing
         situation = situation.likely()
@@ -51,17 +59,8 @@ def decide(
     problem = checked_as(LocalProblem | None, acquisition.local_problem(situation), acquisition, "local_problem")
     if problem is None:
         return Decision({}, SolveReport(status="not_needed"))
-    graph, tables, links = problem.graph, problem.tables, situation.links
     seed = int(stream(situation.seed, "agreement", round=situation.round).integers(2**63))
-    if transport.as_agents:
-        if not isinstance(coordination, Coordination):
-            raise ConfigError(NO_AGENTS.format(type(coordination).__name__), at="$.transport.as_agents")
-        opened = transport.open(graph.agents, links)
-        solution = solve_with_agents(coordination, graph, tables, opened, situation.round, seed)
-    else:
-        drawing = {"seed": seed} if takes_named(coordination.solve, "seed") else {}  # a user's own need not draw
-        solution = coordination.solve(graph, tables, links, **drawing)
-        solution = _checked_solution(solution, problem, coordination)
+    solution: Solution = yield Choose(problem, situation.links, seed)
     points: dict[str, np.ndarray] = {}
     for agent, index in solution.assignment.items():
         point = problem.shortlists[agent][index]
@@ -72,9 +71,9 @@ def decide(
     if problem.safeguard is None:
         return Decision(points, solution.report)
     settled = problem.safeguard.settle(points)
-    looking = problem.safeguard.traffic(Routes(graph.agents, links), situation.domain.n_dims)
+    looking = problem.safeguard.traffic(Routes(problem.graph.agents, situation.links), situation.domain.n_dims)
     report = msgspec.structs.replace(solution.report, traffic=solution.report.traffic + looking)
-    if any(settled.get(agent) is not points.get(agent) for agent in graph.agents):
+    if any(settled.get(agent) is not points.get(agent) for agent in problem.graph.agents):
         value = problem.value_of(settled)
         gap = None if solution.upper_bound is None or value is None else solution.upper_bound - value
         report = msgspec.structs.replace(report, value=value, gap=gap)
@@ -83,33 +82,16 @@ def decide(
     return Decision(settled, report)
 
 
-def learned_model(
-    situation: JointSituation,
-    belief: JointBelief,
-    acquisition: Acquisition,
-    previous: Learned | None,
-    last: Model | None,
-) -> Model:
-    """What is made of a history.
+def checked_solution(solution: object, shortlists: Mapping[str, Any], coordination: object) -> Solution:
+    """The solution, if it is one: a method may be a user's own.
 
     Args:
-        situation: What is known.
-        belief: Settings of the belief.
-        acquisition: May have transforms or models of its own.
-        previous: What was learned before the last decision.
-        last: The last model; going on from it where that can be done saves time, and changes nothing.
+        solution: What the method came to.
+        shortlists: The places of each variable.
+        coordination: The method.
     """
-    if isinstance(belief, EnsembleSettings):
-        return learn_ensemble(situation, belief, previous, last)
-    if isinstance(belief, AdditiveGPSettings):
-        return learn_model(acquisition.learn, situation, belief, previous)
-    return checked_as(Model, belief.learn(situation, acquisition, previous), belief, "learn")
-
-
-def _checked_solution(solution: object, problem: LocalProblem, coordination: object) -> Solution:
-    """The solution, if it is one: a method may be a user's own."""
     found = checked_as(Solution, solution, coordination, "solve")
-    for agent, places in problem.shortlists.items():
+    for agent, places in shortlists.items():
         index = found.assignment.get(agent)
         if not isinstance(index, int | np.integer) or not 0 <= index < len(places):
             wanted = f"an index from 0 to {len(places) - 1} for {agent!r}"

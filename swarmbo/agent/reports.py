@@ -1,0 +1,189 @@
+"""What an agent in a field tells all others before a decision: what it measured, and where it can go now.
+
+From these reports everybody has the same log and the same belief, as a team has them, and knows the same places to
+choose from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import networkx as nx
+import numpy as np
+
+from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows
+from swarmbo.data import Dataset, News
+from swarmbo.deciding.candidates import random_candidates
+from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.taking import taken, with_attached
+from swarmbo.errors import TransportError
+from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+from swarmbo.worlds import Offers
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Where one agent can go in a round, and on what terms.
+
+    Args:
+        candidates: Places (k, d), physical; None: anywhere in the box.
+        price: What a measurement costs it, in the unit of the outcome; one that pays nothing does not decline.
+        position: Where it stands (d,), if not where it measured last.
+    """
+
+    candidates: tuple[tuple[float, ...], ...] | None = None
+    price: float = 0.0
+    position: tuple[float, ...] | None = None
+
+
+class _Reading(msgspec.Struct, frozen=True, array_like=True):
+    """A measurement: of which query, or which of the evaluations attached; where, what, and its noise if known."""
+
+    of: str | int
+    order: int
+    place: tuple[float, ...]
+    outcome: float | None
+    noise: float | None = None
+    round: float | None = None
+
+
+class _Report(msgspec.Struct, frozen=True, array_like=True):
+    """All that an agent says: numbers of candidates as little-endian float64."""
+
+    readings: tuple[_Reading, ...]
+    candidates: bytes | None
+    price: float
+    position: tuple[float, ...] | None
+
+
+class _Told(NamedTuple):
+    """A reading, and whose it is."""
+
+    agent: str
+    reading: _Reading
+
+
+@dataclass(frozen=True, eq=False)
+class Reports:
+    """One exchange of reports.
+
+    Args:
+        problem: The field.
+        agent: Whose side this is.
+        own: What it was told since the last exchange.
+        offer: Where it can go.
+    """
+
+    problem: Problem
+    agent: str
+    own: OwnRows
+    offer: Offer
+
+    def said(self) -> bytes:
+        """What this agent has to say."""
+        rows: list[tuple[str | int, OwnRow]] = [*self.own.told.items(), *enumerate(self.own.attached)]
+        readings = tuple(self._reading(of, row) for of, row in rows if self.agent in row.factors)
+        places = self.offer.candidates
+        packed = None if places is None else np.array(places, dtype="<f8").tobytes()
+        return msgspec.msgpack.encode(_Report(readings, packed, self.offer.price, self.offer.position))
+
+    def _reading(self, of: str | int, row: OwnRow) -> _Reading:
+        place = tuple(row.place[variable] for variable in self.problem.graph.variables_owned_by(self.agent))
+        return _Reading(of, row.order, place, row.factors[self.agent], row.noise.get(self.agent), row.round)
+
+    def merged(
+        self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
+    ) -> tuple[Logbook, FieldLearner, Mapping[str, Offer]]:
+        """What all know now: measurements in the order in which they were told, and where each agent can go.
+
+        Args:
+            log: What was known before.
+            learner: What was made of it.
+            heard: What each agent said, this one included.
+
+        Raises:
+            TransportError: If agents were told of different evaluations.
+        """
+        reports = {name: msgspec.msgpack.decode(said, type=_Report) for name, said in heard.items()}
+        told = [_Told(name, reading) for name in self.problem.agents for reading in reports[name].readings]
+        log, learner = self._learned(log, learner, told)
+        return log, learner, {name: self._offered(report) for name, report in reports.items()}
+
+    def _learned(self, log: Logbook, learner: FieldLearner, told: list[_Told]) -> tuple[Logbook, FieldLearner]:
+        """The log and the learner with all that came, one evaluation after the other.
+
+        What was attached in one call has one place in the order, and is learned at once, as a team does.
+        """
+        if strange := [reading.of for _, reading in told if reading.of not in self._expected(log)]:
+            raise TransportError(f"heard of {strange[0]!r}; wanted all agents asked as often, and attached the same")
+        orders = [row.order for row in self.own.attached]
+        groups: dict[str | int, list[_Told]] = {UNASKED: [], **{name: [] for name in log.open}}
+        for one in told:  # a query's readings, or those of one call of attach, which its first row stands for
+            of = one.reading.of
+            groups.setdefault(of if isinstance(of, str) else orders.index(orders[of]), []).append(one)
+        came = [(np.mean([one.reading.order for one in group]), of, group) for of, group in groups.items() if group]
+        for _, of, group in sorted(came, key=lambda item: item[0]):  # sorted() is stable
+            if isinstance(of, str):
+                log, learner, _ = taken(log, learner, of or None, self._news(group), None)
+            else:
+                log, learner = with_attached(log, learner, self._data(group))
+        return log, learner
+
+    def _expected(self, log: Logbook) -> set[str | int]:
+        """What there may be news of."""
+        return {UNASKED, *log.open, *range(len(self.own.attached))}
+
+    def _news(self, group: list[_Told]) -> News:
+        """Of one query, or of what nobody asked for."""
+        places = {agent: np.array(reading.place) for agent, reading in group}
+        outcomes = {agent: np.nan if reading.outcome is None else reading.outcome for agent, reading in group}
+        noise = {agent: reading.noise for agent, reading in group if reading.noise is not None}
+        return News(self.problem.joint(places), None, outcomes, noise=noise)
+
+    def _data(self, group: list[_Told]) -> Dataset:
+        """Evaluations that were attached in one call, in the order of the call."""
+        problem, rows = self.problem, sorted(group, key=lambda one: one.reading.of)
+        n, k = len(rows), len(problem.channels)
+        factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
+        for row, (agent, reading) in enumerate(rows):
+            column = problem.channels.index(agent)
+            factors[row, column] = np.nan if reading.outcome is None else reading.outcome
+            noise[row, 1 + column] = np.nan if reading.noise is None else reading.noise
+        X = np.array([problem.joint({agent: np.array(reading.place)}) for agent, reading in rows])
+        rounds = np.array([reading.round for _, reading in rows], dtype=float)
+        return Dataset(X, np.full(n, np.nan), factors, None if np.isnan(rounds).any() else rounds, noise_std=noise)
+
+    def _offered(self, report: _Report) -> Offer:
+        places = None
+        if report.candidates is not None:
+            numbers = np.frombuffer(report.candidates, dtype="<f8").reshape(-1, self.problem.box.n_dims)
+            places = tuple(tuple(place) for place in numbers.tolist())
+        return Offer(places, report.price, report.position)
+
+
+def offers_of(
+    given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int, links: "nx.Graph[str] | None"
+) -> Offers:
+    """What agents said of where they can go, as a world says it to a team.
+
+    Args:
+        given: By agent.
+        problem: The field.
+        seed: Of all agents.
+        round_number: The coming round; who does not say where it can go draws places anew in each.
+        links: Who hears whom.
+    """
+    candidates: dict[str, np.ndarray] | None = None
+    if any(offer.candidates is not None for offer in given.values()):
+        anywhere = {name: problem.box for name, offer in given.items() if offer.candidates is None}
+        candidates = random_candidates(anywhere, seed, round_number, problem)
+        for name, offer in given.items():
+            if offer.candidates is not None:
+                candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
+    return Offers(
+        candidates=candidates,
+        prices={name: offer.price for name, offer in given.items()},
+        standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},
+        links=links,
+    )

@@ -1,0 +1,86 @@
+"""Who answers the steps of a decision where all is known: a team."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from swarmbo.coordination import Solution
+from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.participant import (
+    ContinuousCoordination,
+    Coordination,
+    maximise_with_agents,
+    solve_with_agents,
+)
+from swarmbo.deciding.joint import Agree, Gather, Rank, Whole
+from swarmbo.deciding.places import Choose, checked_solution
+from swarmbo.errors import ConfigError
+from swarmbo.registry.own_code import checked_as, takes_named
+from swarmbo.transport import InProcess
+
+NO_AGENTS = "got true, but {} knows no agents"
+
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True)
+class InOnePlace:
+    """Who answers where all is known.
+
+    Args:
+        coordination: How agents agree.
+        transport: What carries their messages.
+        round: The coming one.
+    """
+
+    coordination: Any
+    transport: InProcess
+    round: int
+
+    def run(self, steps: Generator[Any, Any, Out]) -> Out:
+        """Go through the steps.
+
+        Raises:
+            ConfigError: If agents are to run as such, and the method knows none.
+        """
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value
+            match request:
+                case Rank():
+                    answer = None
+                case Gather():
+                    answer = request.numbers
+                case Whole():
+                    answer = request.point
+                case Agree():
+                    answer = self._agreed(request)
+                case Choose():
+                    answer = self._chosen(request)
+
+    def _agreed(self, request: Agree) -> Agreement:
+        functions, links, seed = request.functions, request.links, request.seed
+        if not self.transport.as_agents:
+            agreement = self.coordination.maximise(functions, links, seed)
+            return checked_as(Agreement, agreement, self.coordination, "maximise")
+        self._require(ContinuousCoordination)
+        opened = self.transport.open(functions.graph.agents, links)
+        decision = 2 * self.round + int(request.again)  # there may be two in a round
+        return maximise_with_agents(self.coordination, functions, opened, seed, decision)
+
+    def _chosen(self, request: Choose) -> Solution:
+        problem, links, seed = request
+        if not self.transport.as_agents:
+            drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}  # a user's own need not draw
+            solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
+            return checked_solution(solution, problem.shortlists, self.coordination)
+        self._require(Coordination)
+        opened = self.transport.open(problem.graph.agents, links)
+        return solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
+
+    def _require(self, protocol: type[ContinuousCoordination] | type[Coordination]) -> None:
+        if not isinstance(self.coordination, protocol):
+            raise ConfigError(NO_AGENTS.format(type(self.coordination).__name__), at="$.transport.as_agents")

@@ -1,0 +1,67 @@
+"""How what was told becomes part of what is known: the log of a team or an agent, and what it learned."""
+
+from typing import Any, TypeVar
+
+import networkx as nx
+import numpy as np
+
+from swarmbo.data import Dataset, News
+from swarmbo.logbook import Logbook
+from swarmbo.records import Traffic
+
+L = TypeVar("L", bound=Any)  # a learner
+
+
+def taken(
+    log: Logbook,
+    learner: L,
+    query_id: str | None,
+    news: News,
+    links: "nx.Graph[str] | None",
+    *,
+    is_all: bool = False,
+) -> tuple[Logbook, L, Traffic]:
+    """The log and the learner with news, and what telling them took.
+
+    First what may refuse them, so that nothing has changed if it does.
+
+    Args:
+        log: What is known.
+        learner: What was made of it.
+        query_id: Which query they are of; None: of what nobody asked for.
+        news: Of a query, and of what nobody asked for.
+        links: Who hears whom; None: everyone hears everyone.
+        is_all: Whether nothing more will come of the query.
+    """
+    problem, now = log.problem, log.round - 1
+    query = None if query_id is None else log.open[query_id]
+    asked = now if query is None or is_all else query.round
+    learner, sharing = learner.learn(news, asked, now, links)
+    places = problem.places(news.point, news.factors)
+    own = {c: y for c, y in news.factors.items() if query is not None and c in query.waits}
+    if query_id is not None and news.total is not None:
+        log = log.with_total(query_id, news.total, news.point, news.total_noise)
+    elif query_id is not None:
+        point = news.point
+        if problem.is_field:
+            point = problem.joint({channel: places[channel] for channel in own})
+        log = log.with_factors(query_id, own, point=point, noise_std=news.noise) if own or not is_all else log
+        log = log.without([query_id]) if is_all else log
+    if unasked := {channel: y for channel, y in news.factors.items() if channel not in own}:
+        row = problem.joint({channel: places[channel] for channel in unasked})
+        factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
+        noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
+        log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
+    return log, learner, sharing
+
+
+def with_attached(log: Logbook, learner: L, data: Dataset) -> tuple[Logbook, L]:
+    """The log and the learner with evaluations that were never asked for.
+
+    Args:
+        log: What is known.
+        learner: What was made of it.
+        data: The evaluations.
+    """
+    learner = learner.attach(data)
+    return log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std), learner
