@@ -8,30 +8,22 @@ import msgspec
 import networkx as nx
 from numpy.typing import ArrayLike
 
-from swarmbo.agent.begun import Begun, Deciding
-from swarmbo.agent.reports import Offer, offers_of
+from swarmbo.agent.begun import Deciding
 from swarmbo.agent.rows import UNASKED, OwnRows
-from swarmbo.agent.stages import Staged, Stages, require_own
-from swarmbo.agent.told import Owned
+from swarmbo.agent.talking import Talking
 from swarmbo.boundary.values import check_links, query_name, whole_number
-from swarmbo.coordination.drivers.by_messages import Post
-from swarmbo.coordination.messages import Codec, Message
-from swarmbo.coordination.participant import Participant, read
+from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.field import FieldLearner
-from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.setup import Setup, settings_again
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, StateVersionError, UnknownQueryError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
-from swarmbo.records import SolveReport, Traffic
-from swarmbo.transport import Envelope, Routes
-from swarmbo.worlds import Offers
+from swarmbo.transport import Envelope
 
 STATE_VERSION = 2  # 2: rounds by that name, and fields
 
 
-class Agent:
+class Agent(Talking):
     """One agent: of a function it owns some factors and variables, in a field the place where it measures.
 
     What it uses is what it alone was told, what everybody knows beforehand (the problem, the settings, the seed, the
@@ -92,34 +84,7 @@ class Agent:
         patience: float = math.inf,
         **settings: Any,
     ) -> None:
-        self._setup = setup = Setup.of(problem, **settings)
-        if name not in problem.agents:
-            raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
-        require_own(setup)
-        check_links(links)
-        self.name, self.problem, self.links, self.patience = name, problem, links, patience
-        self._owned = Owned(name, problem)
-        self.factors, self.variables = self._owned.factors, self._owned.variables
-        self.sent: dict[str, Traffic] = {}
-        self.report: SolveReport | None = None
-        self._log, self._own = Logbook.empty(problem), OwnRows()
-        self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
-        self._words: dict[str, dict[str, float] | None] = {}
-        self._early: list[Envelope] = []
-        self._begun: Begun | None = None
-        self._steps: Staged[None] | None = None
-        self._participant = Participant[Any](name)
-        self._routes = Routes(problem.agents, links)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it waits for nothing: all that was asked is decided."""
-        return self._steps is None
-
-    @property
-    def log(self) -> Logbook:
-        """What it knows; of outcomes by factor that others were told it only knows that they came."""
-        return self._log
+        super().__init__(name, problem, Setup.of(problem, **settings), links, patience)
 
     @overload
     def ask(
@@ -176,37 +141,6 @@ class Agent:
         self._words = dict.fromkeys(names)
         self._begin(number, offer)
         return names[0] if count is None else names
-
-    def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Take what has arrived, in any order and however often, and go on as far as that allows.
-
-        Messages of a decision that was not asked for yet are kept until it is.
-
-        Args:
-            now: The time, on any clock that does not go back.
-            inbox: Messages that arrived since the last tick.
-
-        Returns:
-            Messages to other agents.
-
-        Raises:
-            TransportError: If a message was changed on the way; then none of the inbox was taken. If nothing that it
-                waits for has arrived for longer than its patience.
-        """
-        labelled = [(read(envelope)[0].decision, envelope) for envelope in inbox]
-        last = self._participant.decision
-        fresh = [envelope for decision, envelope in labelled if decision > last or self._steps is not None]
-        if self._begun is not None:
-            self._begun = self._begun.hearing(fresh)
-        self._early += fresh
-        said: list[Envelope] = []
-        while self._steps is not None:
-            said += self._participant.tick(now, self._due())
-            if not self._participant.is_finished:
-                break
-            outcomes, self._participant.outcomes = self._participant.outcomes, []
-            self._advance(outcomes)
-        return said
 
     def word(self, query: object = None) -> dict[str, float] | None:
         """The values of its own variables, as decided; None while that is not decided.
@@ -389,74 +323,3 @@ class Agent:
 
     def _letters(self, heard: tuple[tuple[str, bytes], ...]) -> list[Envelope]:
         return [Envelope(sender, self.name, payload) for sender, payload in heard]
-
-    def _begin(self, count: int, offer: Offer) -> None:
-        """Begin so many decisions."""
-        self._routes = Routes(self.problem.agents, self.links)
-        heard = tuple((envelope.sender, envelope.payload) for envelope in self._early)
-        deciding = Deciding(count, self._own, offer, self._participant.decision, heard)
-        self._begun = Begun(deciding, self._log, self._learner)
-        self._own, self.sent, self.report = self._own.said(self._log), {}, None
-        self._steps = self._decided(deciding)
-        self._participant = self._next_participant()
-        self._advance(None)
-
-    def _next_participant(self) -> Participant[Any]:
-        """Of the next decision: all agents number them alike."""
-        return Participant[Any](self.name, self._participant.decision + 1, patience=self.patience)
-
-    def _due(self) -> list[Envelope]:
-        """Early messages whose decision has begun."""
-        now = self._participant.decision
-        due = [envelope for envelope in self._early if read(envelope)[0].decision <= now]
-        self._early = [envelope for envelope in self._early if read(envelope)[0].decision > now]
-        return due
-
-    def _advance(self, outcomes: list[Any] | None) -> None:
-        assert self._steps is not None
-        try:
-            stage = next(self._steps) if outcomes is None else self._steps.send(outcomes)
-        except StopIteration:
-            self._steps = self._begun = None
-        except Exception:  # nothing is decided, and nothing that it was told is lost
-            begun = self._begun
-            assert begun is not None
-            self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
-            self._participant = Participant[Any](self.name, begun.deciding.turn)
-            self._words, self._steps, self._begun = {}, None, None
-            raise
-        else:
-            self._participant.begin(stage.programs(self._counted(stage.purpose)))
-
-    def _counted(self, purpose: str) -> Post:
-        """Posts messages, and notes what they take."""
-
-        def post(recipient: str, message: Message) -> None:
-            if recipient != self.name:
-                took = Traffic(1, Codec.size(message), self._routes.hops(self.name, recipient))
-                self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
-            self._participant.post(recipient, message)
-
-        return post
-
-    def _decided(self, deciding: Deciding) -> Staged[None]:
-        """What it does in some decisions."""
-        stages, problem, given = Stages(self.name, self._setup, self._routes, self.links), self.problem, None
-        if isinstance(self._learner, FieldLearner):
-            told = yield from stages.reports(self._log, self._learner, deciding.said, deciding.offer)
-            self._log, self._learner, given = told
-        else:
-            self._log = yield from stages.news(self._log, deciding.said)
-        for i in range(deciding.count):
-            if i:
-                self._participant = self._next_participant()
-            offers = Offers(links=self.links)
-            if given is not None:
-                offers = offers_of(given, problem, self._setup.seed, self._log.round, self.links)
-            self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
-            self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
-            point = problem.named(choice.point)
-            word = {variable: point[variable] for variable in self.variables if variable in point}
-            self._words = {**self._words, query_id: word}
-            took = sum(self.sent.values(), Traffic())
-            self.report = msgspec.structs.replace(choice.report, value=None, gap=None, traffic=took)

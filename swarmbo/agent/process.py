@@ -108,14 +108,14 @@ class RemoteAgent:
         theirs.close()
 
     @overload
-    def ask(self, count: None = None) -> str: ...
+    def ask(self, count: None = None, **offered: Any) -> str: ...
 
     @overload
-    def ask(self, count: int) -> list[str]: ...
+    def ask(self, count: int, **offered: Any) -> list[str]: ...
 
-    def ask(self, count: int | None = None) -> str | list[str]:
+    def ask(self, count: int | None = None, **offered: Any) -> str | list[str]:
         """As of an ``Agent``."""
-        return self._call("ask", count)
+        return self._call("ask", count, **offered)
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """As of an ``Agent``."""
@@ -125,7 +125,7 @@ class RemoteAgent:
         """As of an ``Agent``."""
         return self._call("word", query)
 
-    def tell(self, query: str, outcome: Any = None, **more: Any) -> None:
+    def tell(self, query: str | None, outcome: Any = None, **more: Any) -> None:
         """As of an ``Agent``."""
         self._call("tell", query, outcome, **more)
 

@@ -24,7 +24,7 @@ from swarmbo.coordination.requests import AllReduce, answered
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
-from swarmbo.deciding.joint import Agree, Gather, Rank, Ranking, Whole
+from swarmbo.deciding.joint import Agree, Gather, Rank, Ranking, Request, Whole
 from swarmbo.deciding.places import Choose
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError
@@ -35,7 +35,7 @@ from swarmbo.transport import Routes
 from swarmbo.worlds import Offers
 
 Out = TypeVar("Out")
-L = TypeVar("L", FieldLearner, FunctionLearner)
+Learner = FieldLearner | FunctionLearner
 Program = Generator[tuple[Key, ...], dict[Key, Message], Out]
 
 
@@ -92,7 +92,7 @@ class Stages:
             return log
         return exchange.merged((yield from self._sum("news", exchange.numbers())))
 
-    def decided(self, log: Logbook, learner: L, offers: Offers) -> Staged[tuple[L, Choice]]:
+    def decided(self, log: Logbook, learner: Learner, offers: Offers) -> Staged[tuple[Learner, Choice]]:
         """The next joint point, as it is decided by anybody; what others know is asked by message.
 
         Args:
@@ -102,7 +102,7 @@ class Stages:
         """
         return answered(learner.steps(log, offers), self._answer)
 
-    def _answer(self, request: Any) -> Staged[Any]:
+    def _answer(self, request: Request | Choose) -> Staged[Any]:
         match request:
             case Rank():
                 return (yield from self._ranked(request))
@@ -114,8 +114,6 @@ class Stages:
                 return (yield from self._agreed(request))
             case Choose():
                 return (yield from self._chosen(request))
-            case _:
-                raise TypeError(request)
 
     @property
     def _knows_all(self) -> bool:

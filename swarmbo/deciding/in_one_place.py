@@ -12,13 +12,11 @@ from swarmbo.coordination.participant import (
     maximise_with_agents,
     solve_with_agents,
 )
-from swarmbo.deciding.joint import Agree, Gather, Rank, Whole
+from swarmbo.deciding.joint import Agree, Gather, Rank, Request, Whole
 from swarmbo.deciding.places import Choose, checked_solution
 from swarmbo.errors import ConfigError
 from swarmbo.registry.own_code import checked_as, takes_named
 from swarmbo.transport import InProcess
-
-NO_AGENTS = "got true, but {} knows no agents"
 
 Out = TypeVar("Out")
 
@@ -46,7 +44,7 @@ class InOnePlace:
         answer: Any = None
         while True:
             try:
-                request = steps.send(answer)
+                request: Request | Choose = steps.send(answer)
             except StopIteration as finished:
                 return finished.value
             match request:
@@ -66,7 +64,8 @@ class InOnePlace:
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
             return checked_as(Agreement, agreement, self.coordination, "maximise")
-        self._require(ContinuousCoordination)
+        if not isinstance(self.coordination, ContinuousCoordination):
+            raise self._knows_no_agents()
         opened = self.transport.open(functions.graph.agents, links)
         decision = 2 * self.round + int(request.again)  # there may be two in a round
         return maximise_with_agents(self.coordination, functions, opened, seed, decision)
@@ -77,10 +76,11 @@ class InOnePlace:
             drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}  # a user's own need not draw
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
             return checked_solution(solution, problem.shortlists, self.coordination)
-        self._require(Coordination)
+        if not isinstance(self.coordination, Coordination):
+            raise self._knows_no_agents()
         opened = self.transport.open(problem.graph.agents, links)
         return solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
 
-    def _require(self, protocol: type[ContinuousCoordination] | type[Coordination]) -> None:
-        if not isinstance(self.coordination, protocol):
-            raise ConfigError(NO_AGENTS.format(type(self.coordination).__name__), at="$.transport.as_agents")
+    def _knows_no_agents(self) -> ConfigError:
+        got = f"got true, but {type(self.coordination).__name__} knows no agents"
+        return ConfigError(got, at="$.transport.as_agents")

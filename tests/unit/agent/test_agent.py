@@ -241,6 +241,20 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
     assert {agent.log.n_evaluations for agent in case.agents.values()} == {9}
 
 
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_what_was_attached_without_a_round_is_of_the_last_one_as_of_a_team(outcomes: str):
+    case = Case(acquisition="dec-hbo", belief=FADING, outcomes=outcomes, initial=1)
+    case.asked(2)  # and nothing is told: it is the second round
+    X, F = case.problem.domain.from_unit(np.random.default_rng(0).random((3, 3))), np.arange(9.0).reshape(3, 3)
+    case.team.attach(X, F if outcomes == "per-factor" else F.sum(axis=1))
+    for agent in case.agents.values():
+        own = [case.graph.factors.index(factor) for factor in agent.factors]
+        agent.attach(X, F[:, own] if outcomes == "per-factor" else F.sum(axis=1))
+    case.asked()
+    for agent in case.agents.values():
+        np.testing.assert_array_equal(agent.log.history.rounds, case.team.history.rounds)
+
+
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("acquisition", ["auto", pytest.param("egp-ei", marks=THOROUGH)])
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
@@ -431,8 +445,6 @@ def test_agents_that_were_told_of_different_evaluations_are_refused():
 
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
-    field = Problem.of_field(["a"], sb.Domain(np.zeros(1), np.ones(1)))
-    yield "field", lambda a: Agent("a", field), ConfigError, "got a field; wanted a function"
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "looks at all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"

@@ -1,24 +1,39 @@
 """Agents in a field that are told their own measurements only decide as a team does, whatever they are told."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run
+from swarmbo.acquisition.local_problem import TablesOnDemand
+from swarmbo.agent import Agent, RemoteAgent, run
+from swarmbo.agent.stages import Stages
+from swarmbo.deciding.candidates import random_candidates
 from swarmbo.errors import ConfigError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
+from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, InProcess, InProcessTransport
+from swarmbo.worlds import FieldWorld, Step
+from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
 BOX = Domain(np.zeros(2), np.array([10.0, 4.0]))
-FADING = sb.ExactGPSettings(time=sb.TimeAxis(lengthscale_median=3.0))
+QUICK = sb.ExactGPSettings(restarts=0, max_iterations=20)
+FADING = sb.ExactGPSettings(restarts=0, max_iterations=20, time=sb.TimeAxis(lengthscale_median=3.0))
+FEW: dict[str, Any] = {"candidates": 10}  # tables stay small
+UCB, INFORMATION, THOMPSON = sb.DBGPUCB(**FEW), sb.Information(**FEW), sb.Thompson(**FEW)
+IMPROVEMENT, STRADDLE = sb.ExpectedImprovement(**FEW), sb.Straddle(level=0.5, **FEW)
+MAX_SUM = sb.MaxSum(rounds=8)
+ALL = [UCB, INFORMATION, THOMPSON, IMPROVEMENT, STRADDLE]
 THOROUGH = pytest.mark.thorough
 Places = Mapping[str, np.ndarray]
 
@@ -53,7 +68,13 @@ class Case:
         **given: Any,
     ) -> None:
         self.problem = Problem.of_field(names, BOX).with_no_go(no_go)
-        self.given = {"coordination": sb.MaxSum(), "seed": 3, "rounds": 6, **given}
+        self.given: dict[str, Any] = {
+            "coordination": MAX_SUM,
+            "belief": QUICK,
+            "acquisition": UCB,
+            "seed": 3,
+            "rounds": 6,
+        } | given
         self.team, self.links, self.fails, self.noise = sb.Team(self.problem, **self.given), links, fails, noise
         self.agents = {name: self.agent(name) for name in names}
         self.transport = Recording(InProcess().open(names, links).routes)
@@ -91,6 +112,8 @@ class Case:
         return queries
 
     def tell(self, query: Any) -> None:
+        if not query.points:
+            return  # nobody measured
         told = {name: np.nan if self.fails(name, x) else field(x) for name, x in query.points.items()}
         stds = {name: std for name in told if (std := self.noise(name)) is not None}
         self.team.tell(query, told, noise_std=stds or None)
@@ -112,18 +135,18 @@ def lost(agent: str, place: np.ndarray) -> bool:
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
-    pytest.param({"acquisition": "information"}, id="information"),
-    pytest.param({"acquisition": sb.Straddle(level=0.5), "coordination": "exact"}, id="straddle"),
-    pytest.param({"acquisition": "expected-improvement"}, id="expected improvement"),
-    pytest.param({"acquisition": "thompson"}, id="thompson"),
-    pytest.param({"acquisition": sb.DBGPUCB(markov_order=0)}, id="order 0"),
+    pytest.param({"acquisition": INFORMATION}, id="information"),
+    pytest.param({"acquisition": STRADDLE, "coordination": "exact"}, id="straddle"),
+    pytest.param({"acquisition": IMPROVEMENT}, id="expected improvement"),
+    pytest.param({"acquisition": THOMPSON}, id="thompson"),
+    pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0"),
     pytest.param({"belief": FADING}, id="fading"),
-    pytest.param({"belief": sb.ExactGPSettings(refit_every=3)}, id="fitted every third round"),
+    pytest.param({"belief": sb.ExactGPSettings(max_iterations=20, refit_every=3)}, id="fitted every third round"),
     pytest.param({"fails": lost}, id="failures"),
-    pytest.param({"fails": lost, "belief": FADING, "acquisition": "thompson"}, id="failures, fading", marks=THOROUGH),
+    pytest.param({"fails": lost, "belief": FADING, "acquisition": THOMPSON}, id="failures, fading", marks=THOROUGH),
     pytest.param({"links": nx.path_graph(NAMES)}, id="a path of links"),
     pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="noise that is known"),
-    pytest.param({"no_go": [sb.NoGoBox(low=[0.0, 0.0], high=[6.0, 2.0])]}, id="regions"),
+    pytest.param({"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]}, id="regions"),
     pytest.param({"names": ("only",)}, id="one agent"),
     *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "independent", "random", "lawn-mower")),
 ]
@@ -132,28 +155,28 @@ CASES: list[Any] = [
 @pytest.mark.parametrize("given", CASES)
 def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
-    for _ in range(4):
+    for _ in range(3):
         case.go_on(1)
         assert case.team.last_report is not None
-        if case.given["coordination"] in (sb.MaxSum(), "exact"):  # what is looked at again, each looks at by itself
+        if case.given["coordination"] in (MAX_SUM, "exact"):  # what is looked at again, each looks at by itself
             said = sum((agent.sent.get("agreement", Traffic()) for agent in case.agents.values()), Traffic())
             assert said.messages <= case.team.last_report.traffic.messages
-    case.go_on(2, candidates=None)  # anywhere in the box
+    case.go_on(1, candidates=None)  # anywhere in the box
     assert len(case.problem.agents) == 1 or case.transport.traffic.messages > 0
 
 
-@pytest.mark.parametrize("acquisition", ["db-gp-ucb", "expected-improvement", pytest.param("thompson", marks=THOROUGH)])
-def test_batches_are_chosen_as_the_team_does(acquisition: str):
+@pytest.mark.parametrize("acquisition", ALL, ids=name_of)
+def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case = Case(acquisition=acquisition, fails=lost)
     case.go_on(2, 2)
     case.go_on(1, 3, candidates=None)
 
 
-@pytest.mark.parametrize("acquisition", ["db-gp-ucb", "information", "expected-improvement", "thompson"])
+@pytest.mark.parametrize("acquisition", ALL, ids=name_of)
 @pytest.mark.parametrize("price", [0.05, 0.6])
-def test_agents_decline_what_the_team_declines(acquisition: str, price: float):
+def test_agents_decline_what_the_team_declines(acquisition: Any, price: float):
     case = Case(acquisition=acquisition)
-    case.go_on(4, prices={"r": price, "m": price, "k": 0.0})
+    case.go_on(3, prices={"r": price, "m": price, "k": 0.0})
     case.go_on(1, prices={"a": 50.0})
     assert case.agents["a"].word() == {}
 
@@ -164,6 +187,266 @@ def test_who_has_nowhere_to_go_sits_the_round_out():
     places = case.candidates(9)
     case.go_on(1, candidates={name: places[name] for name in ("a", "m")})
     assert case.agents["r"].word() == {}
-    case.go_on(1, candidates={name: places["r"][:2] for name in NAMES})  # two places for four
+    case.go_on(1, candidates=dict.fromkeys(NAMES, places["r"][:2]))  # two places for four
     case.go_on(1, candidates={})
     case.go_on(1)
+
+
+def test_measurements_may_come_late_in_parts_and_from_elsewhere():
+    case = Case(belief=FADING)
+    case.go_on(2)
+    first, second = case.asked(2, case.candidates(5))
+    moved = {name: x + np.array([0.1, -0.05]) for name, x in second.points.items()}
+    outcomes = {name: field(x) for name, x in moved.items()}
+    case.team.tell(second, {"r": outcomes["r"], "m": outcomes["m"]}, locations={"m": moved["m"]})
+    case.agents["r"].tell(second.id, outcomes["r"])
+    case.agents["m"].tell(second.id, outcomes["m"], location=moved["m"])
+    (third,) = case.asked(None, case.candidates(6))
+    case.team.tell(second, {"a": outcomes["a"], "k": outcomes["k"]}, locations={n: moved[n] for n in "ak"})
+    for name in "ak":
+        case.agents[name].tell(second.id, {name: outcomes[name]}, location=moved[name])
+    case.tell(third)
+    case.tell(first)
+    (query,) = case.asked(None, case.candidates(7))
+    case.team.tell(query, failed=True)
+    for agent in case.agents.values():
+        agent.tell(query.id, failed=True)
+    case.go_on(2)
+    case.asked()  # then all have heard of all
+    for agent in case.agents.values():
+        np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
+        np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
+        assert agent.log.failures == case.team.failures
+
+
+@pytest.mark.parametrize("belief", [QUICK, FADING], ids=["lasting", "fading"])
+@pytest.mark.parametrize("by_round", [False, True])
+def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: bool):
+    """Each agent looks at the rows that it made itself: elsewhere there is nonsense."""
+    case, rng = Case(belief=belief), np.random.default_rng(0)
+    case.go_on(1)
+    for turn in range(2):
+        X = BOX.from_unit(rng.random((7, 2)))
+        y, makers = np.array([field(x) for x in X]), ["a", "r", "a", "k", "a", "k", "r"]
+        y[[1, 4]], stds = np.nan, np.where(np.arange(7) % 3, np.nan, 0.2)
+        rounds = np.arange(7.0) - 5.0 if by_round and belief is FADING else None
+        case.team.attach(X, y, agents=makers, rounds=rounds, noise_std=stds)
+        for name, agent in case.agents.items():
+            own = np.array(makers) == name
+            places, outcomes = np.where(own[:, None], X, BOX.low), np.where(own, y, 77.0)
+            agent.attach(places, outcomes, agents=makers, rounds=rounds, noise_std=np.where(own, stds, 5.0))
+        if turn == 0:
+            case.go_on(1)
+    case.go_on(2)
+    case.asked()  # then all have heard of all
+    for agent in case.agents.values():
+        np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
+        np.testing.assert_array_equal(agent.log.history.known_noise, case.team.history.known_noise)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"acquisition": THOMPSON}, {"acquisition": IMPROVEMENT, "coordination": "exact"}]
+)
+def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
+    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+    case = Case(fails=lost, **given)
+    alone = {name: case.agent(name) for name in case.agents}
+    for turn in range(3):
+        candidates, prices = case.candidates(turn), {"a": 0.1}
+        (query,) = case.asked(None, candidates, prices)
+        for name, agent in alone.items():
+            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
+            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
+            said += [agent.tick(1.0, inbox) for inbox in arrived]
+            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
+            assert sorted(e for step in said for e in step) == sorted(sent)
+            assert agent.word() == case.agents[name].word()
+            if name in query.points:
+                x = query.points[name]
+                agent.tell(query.id, np.nan if lost(name, x) else field(x))
+        case.tell(query)
+
+
+def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
+    """Of each other agent there is nonsense in the place of its table."""
+    case = Case()
+    case.go_on(2)
+    reached, chosen = Counter[str](), Stages._chosen  # pyright: ignore[reportPrivateUsage]
+
+    def poisoned(self: Any, request: Any) -> Any:
+        tables = request.problem.tables
+
+        def table(factor: str) -> Any:
+            reached[factor] += 1
+            return tables[factor] if factor == f"w_{self.name}" else np.full_like(tables[factor], np.nan)
+
+        nonsense = TablesOnDemand(list(tables), table)
+        return chosen(self, request._replace(problem=replace(request.problem, tables=nonsense)))
+
+    monkeypatch.setattr(Stages, "_chosen", poisoned)
+    case.go_on(2)
+    assert set(reached) == {f"w_{name}" for name in NAMES}
+    assert max(reached.values()) == 2  # one in each round
+
+
+@pytest.mark.parametrize("moment", [0, 3, 17, pytest.param(40, marks=THOROUGH), pytest.param(90, marks=THOROUGH)])
+def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
+    case = Case(fails=lost, belief=FADING, links=nx.path_graph(NAMES))
+    case.go_on(2)
+    (query,) = case.asked(None, case.candidates(8))
+    case.tell(query)
+    candidates = case.candidates(9)
+    queries = case.team.ask(2, candidates, links=case.links)
+    for name, agent in case.agents.items():
+        agent.ask(2, candidates=candidates[name])
+    ticks, inboxes = 0, {name: list[Envelope]() for name in case.agents}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            if ticks == moment:
+                case.agents = {other: copied(agent) for other, agent in case.agents.items()}
+            for envelope in case.agents[name].tick(float(ticks), inbox):
+                case.transport.send(envelope)
+            ticks += 1
+        inboxes = case.transport.deliver()
+    assert ticks > moment
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}
+    for query in queries:
+        words = {name: agent.word(query.id) or {} for name, agent in case.agents.items()}
+        assert {n: list(w.values()) for n, w in words.items()} == {n: x.tolist() for n, x in query.points.items()}
+    case.tell(queries[1])
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
+    case.go_on(1)
+
+
+def copied(agent: Agent) -> Agent:
+    """The same agent, from JSON and arrays."""
+    state = agent.state_dict()
+    return Agent.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": dict(state["arrays"])})
+
+
+@pytest.mark.parametrize("make", [robot_team_v0.parallel_env, sensor_field_v0.parallel_env], ids=["robots", "sensors"])
+def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any]):
+    """Of the world each is told what concerns itself: where it can go, what that costs, and what it measured."""
+    given: dict[str, Any] = {"belief": QUICK, "acquisition": UCB, "coordination": MAX_SUM, "seed": 1, "rounds": 5}
+    if make is sensor_field_v0.parallel_env:
+        given["acquisition"] = INFORMATION
+    one, other = make(), make()
+    team, world = sb.Team.for_env(one, **given), FieldWorld(other)
+    observations, infos = one.reset(seed=2)
+    _, starts = other.reset(seed=2)
+    problem = world.problem
+    agents = {name: Agent(name, problem, **given) for name in problem.agents}
+    start = world.begin(starts)
+    for name, place in problem.places(start.point, start.factors).items():
+        agents[name].tell(None, start.factors[name], location=place)
+    for _ in range(2):
+        offers = world.offers(list(agents))
+        for name, agent in agents.items():
+            agent.links = offers.links
+            places = None if offers.candidates is None else offers.candidates[name]
+            if places is None:
+                places = random_candidates({name: world.boxes[name]}, 1, team.round + 1)[name]
+            price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
+            agent.ask(candidates=places, price=price, position=stands)
+        run(agents, InProcess().open(agents, offers.links))
+        words = {variable: value for agent in agents.values() for variable, value in (agent.word() or {}).items()}
+        actions = team.act(observations, infos)
+        assert team.last_query is not None
+        assert words == dict(team.last_query.point)
+        step = one.step(actions)
+        team.observe(*step)
+        observations, infos = step[0], step[-1]
+        news = world.news(words, Step(*other.step(actions)))
+        for name, place in problem.places(news.point, news.factors).items():
+            agents[name].tell(team.last_query.id, news.factors[name], location=place)
+
+
+@pytest.mark.thorough
+def test_agents_that_are_processes_decide_as_the_team_does():
+    case = Case(names=("a", "b"))
+    with threadpool_limits(1, user_api="blas"):
+        case.agents = {name: RemoteAgent(name, case.problem, **case.given) for name in case.agents}  # type: ignore[assignment]
+        case.go_on(2)
+        for agent in case.agents.values():
+            agent.close()  # type: ignore[attr-defined]
+
+
+def test_agents_apart_form_chains_of_their_own_and_are_told_over_a_base_station():
+    links: nx.Graph[str] = nx.Graph([("r", "k"), ("a", "m"), ("r", "base"), ("base", "a")])
+    case = Case(links=links)
+    case.go_on(3)
+    with pytest.raises(TransportError, match="no path of links from 'a' to 'r'"):
+        Case(links=nx.Graph([("r", "k"), ("a", "m")])).agents["a"].ask()
+
+
+def test_reports_go_along_a_tree_and_are_counted():
+    case = Case(links=nx.path_graph(NAMES))
+    case.go_on(2)
+    messages = {purpose: 0 for agent in case.agents.values() for purpose in agent.sent}
+    for agent in case.agents.values():
+        for purpose, traffic in agent.sent.items():
+            messages[purpose] += traffic.messages
+    assert messages["reports"] == 2 * (len(NAMES) - 1)  # up and down
+    assert messages["choices"] == 2 * messages["reports"]  # what each chose, and what that is worth to it
+    sent = sum((sum(agent.sent.values(), Traffic()) for agent in case.agents.values()), Traffic())
+    crossed = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender != e.recipient]
+    assert (sent.messages, sent.bytes) == (len(crossed), sum(len(e.payload) for e in crossed))
+
+
+def test_agents_that_were_told_of_different_evaluations_are_refused():
+    case = Case(names=("a", "b"))
+    case.agents["b"].attach(np.ones((2, 2)), [1.0, 1.0], agents="b")
+    for agent in case.agents.values():
+        agent.ask()
+    with pytest.raises(TransportError, match="wanted all agents asked as often, and attached the same"):
+        run(case.agents, case.transport)
+
+
+class FirstOfAll:
+    """Takes the first place of every list, and knows no agents."""
+
+    def solve(self, graph: Any, tables: Any, links: Any = None) -> Any:
+        raise NotImplementedError
+
+
+def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
+    yield "fused", lambda a: Agent("a", a.problem, belief="fused"), ConfigError, "got 'fused'"
+    own: dict[str, Any] = {"coordination": FirstOfAll()}
+    yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which knows no agents"
+    yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted the level"
+    yield "foreign", lambda a: a.tell("q00001", {"b": 1.0}), ConfigError, r"got \['b'\]; wanted its own of \['a'\]"
+    yield "again", lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)], UnknownQueryError, "got 'a' again"
+    yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
+    yield "text", lambda a: a.tell("q00001", "much"), ShapeError, "got 'much'; wanted a number"  # type: ignore[arg-type]
+    yield "place", lambda a: a.tell("q00001", 1.0, location=[1e9, 0.0]), ShapeError, "location of 'a'"
+    yield "point", lambda a: a.tell("q00001", 1.0, point={"a[0]": 0.0}), ConfigError, "tell location = place"
+    yield "nowhere", lambda a: a.tell(None, 1.0), ConfigError, "wanted the location of what nobody asked for"
+    yield "noise", lambda a: a.tell("q00001", 1.0, noise_std=-1.0), ShapeError, "noise"
+    yield "candidates", lambda a: a.ask(candidates=[[1.0]]), ShapeError, r"candidates of 'a': got shape \(1, 1\)"
+    yield "price", lambda a: a.ask(price=-1.0), ConfigError, "got -1.0; wanted a finite number >= 0"
+    yield "position", lambda a: a.ask(position=[0.0]), ShapeError, "location of 'a'"
+    yield "rounds", lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0), ShapeError, "in which nothing fades"
+    yield "maker", lambda a: a.attach([[0.0, 0.0]], [1.0], agents="z"), ConfigError, "got 'z'"
+
+
+@pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])
+def test_what_an_agent_can_not_take_is_refused_in_one_line(
+    act: Callable[[Agent], object], error: type[Exception], message: str
+):
+    case = Case(names=("a", "b"))
+    case.asked()
+    with pytest.raises(error, match=message):
+        act(case.agents["a"])
+
+
+def test_of_a_function_there_are_no_places():
+    problem = Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}, outcomes="per-factor")
+    agent = Agent("x", problem)
+    with pytest.raises(ConfigError, match="only a field has places"):
+        agent.ask(candidates=[[0.0]])
+    agent.ask()
+    with pytest.raises(ConfigError, match="of a function tell point"):
+        agent.tell("q00001", 1.0, location=[0.0])
+    agent.tick(0.0)
+    with pytest.raises(ConfigError, match="got agents; wanted none"):
+        agent.attach([[0.5]], [[1.0]], agents="x")

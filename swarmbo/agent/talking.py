@@ -1,0 +1,177 @@
+"""What an agent does tick by tick: decisions are stages of messages, which go on as far as what arrived allows."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import networkx as nx
+
+from swarmbo.agent.begun import Begun, Deciding
+from swarmbo.agent.reports import Offer, offers_of
+from swarmbo.agent.rows import OwnRows
+from swarmbo.agent.stages import Staged, Stages, require_own
+from swarmbo.agent.told import Owned
+from swarmbo.boundary.values import check_links
+from swarmbo.coordination.drivers.by_messages import Post
+from swarmbo.coordination.messages import Codec, Message
+from swarmbo.coordination.participant import Participant, read
+from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.setup import Setup
+from swarmbo.errors import ConfigError
+from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+from swarmbo.records import SolveReport, Traffic
+from swarmbo.transport import Envelope, Routes
+from swarmbo.worlds import Offers
+
+
+class Talking:
+    """Base of agents: what they know, and the decisions that they are making.
+
+    Args:
+        name: Of the agent.
+        problem: What all work on.
+        setup: What everybody knows beforehand.
+        links: Who hears whom; None: everyone hears everyone.
+        patience: For how long it waits for messages while none arrives.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        problem: Problem,
+        setup: Setup,
+        links: "nx.Graph[str] | None" = None,
+        patience: float = math.inf,
+    ) -> None:
+        if name not in problem.agents:
+            raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
+        require_own(setup)
+        check_links(links)
+        self.name, self.problem, self.links, self.patience = name, problem, links, patience
+        self._setup, self._owned = setup, Owned(name, problem)
+        self.factors, self.variables = self._owned.factors, self._owned.variables
+        self.sent: dict[str, Traffic] = {}
+        self.report: SolveReport | None = None
+        self._log, self._own = Logbook.empty(problem), OwnRows()
+        self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
+        self._words: dict[str, dict[str, float] | None] = {}
+        self._early: list[Envelope] = []
+        self._begun: Begun | None = None
+        self._steps: Staged[None] | None = None
+        self._participant = Participant[Any](name)
+        self._routes = Routes(problem.agents, links)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it waits for nothing: all that was asked is decided."""
+        return self._steps is None
+
+    @property
+    def log(self) -> Logbook:
+        """What it knows; of outcomes by factor that others were told it only knows that they came."""
+        return self._log
+
+    def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
+        """Take what has arrived, in any order and however often, and go on as far as that allows.
+
+        Messages of a decision that was not asked for yet are kept until it is.
+
+        Args:
+            now: The time, on any clock that does not go back.
+            inbox: Messages that arrived since the last tick.
+
+        Returns:
+            Messages to other agents.
+
+        Raises:
+            TransportError: If a message was changed on the way; then none of the inbox was taken. If nothing that it
+                waits for has arrived for longer than its patience.
+        """
+        labelled = [(read(envelope)[0].decision, envelope) for envelope in inbox]
+        last = self._participant.decision
+        fresh = [envelope for decision, envelope in labelled if decision > last or self._steps is not None]
+        if self._begun is not None:
+            self._begun = self._begun.hearing(fresh)
+        self._early += fresh
+        said: list[Envelope] = []
+        while self._steps is not None:
+            said += self._participant.tick(now, self._due())
+            if not self._participant.is_finished:
+                break
+            outcomes, self._participant.outcomes = self._participant.outcomes, []
+            self._advance(outcomes)
+        return said
+
+    def _begin(self, count: int, offer: Offer) -> None:
+        """Begin so many decisions."""
+        self._routes = Routes(self.problem.agents, self.links)
+        heard = tuple((envelope.sender, envelope.payload) for envelope in self._early)
+        deciding = Deciding(count, self._own, offer, self._participant.decision, heard)
+        self._begun = Begun(deciding, self._log, self._learner)
+        self._own, self.sent, self.report = self._own.said(self._log), {}, None
+        self._steps = self._decided(deciding)
+        self._participant = self._next_participant()
+        self._advance(None)
+
+    def _next_participant(self) -> Participant[Any]:
+        """Of the next decision: all agents number them alike."""
+        return Participant[Any](self.name, self._participant.decision + 1, patience=self.patience)
+
+    def _due(self) -> list[Envelope]:
+        """Early messages whose decision has begun."""
+        now = self._participant.decision
+        due = [envelope for envelope in self._early if read(envelope)[0].decision <= now]
+        self._early = [envelope for envelope in self._early if read(envelope)[0].decision > now]
+        return due
+
+    def _advance(self, outcomes: list[Any] | None) -> None:
+        assert self._steps is not None
+        try:
+            stage = next(self._steps) if outcomes is None else self._steps.send(outcomes)
+        except StopIteration:
+            self._steps = self._begun = None
+        except Exception:  # nothing is decided, and nothing that it was told is lost
+            begun = self._begun
+            assert begun is not None
+            self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
+            self._participant = Participant[Any](self.name, begun.deciding.turn)
+            self._words, self._steps, self._begun = {}, None, None
+            raise
+        else:
+            self._participant.begin(stage.programs(self._counted(stage.purpose)))
+
+    def _counted(self, purpose: str) -> Post:
+        """Posts messages, and notes what they take."""
+
+        def post(recipient: str, message: Message) -> None:
+            if recipient != self.name:
+                took = Traffic(1, Codec.size(message), self._routes.hops(self.name, recipient))
+                self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
+            self._participant.post(recipient, message)
+
+        return post
+
+    def _decided(self, deciding: Deciding) -> Staged[None]:
+        """What it does in some decisions."""
+        stages, problem, given = Stages(self.name, self._setup, self._routes, self.links), self.problem, None
+        if isinstance(self._learner, FieldLearner):
+            told = yield from stages.reports(self._log, self._learner, deciding.said, deciding.offer)
+            self._log, self._learner, given = told
+        else:
+            self._log = yield from stages.news(self._log, deciding.said)
+        for i in range(deciding.count):
+            if i:
+                self._participant = self._next_participant()
+            offers = Offers(links=self.links)
+            if given is not None:
+                offers = offers_of(given, problem, self._setup.seed, self._log.round, self.links)
+            self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
+            self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
+            point = problem.named(choice.point)
+            word = {variable: point[variable] for variable in self.variables if variable in point}
+            self._words = {**self._words, query_id: word}
+            took = sum(self.sent.values(), Traffic())
+            self.report = msgspec.structs.replace(choice.report, value=None, gap=None, traffic=took)
