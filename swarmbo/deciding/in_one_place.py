@@ -73,7 +73,9 @@ class InOnePlace:
     def _chosen(self, request: Choose) -> Solution:
         problem, links, seed = request
         if not self.transport.as_agents:
-            drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}  # a user's own need not draw
+            drawing = (
+                {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
+            )  # a user's own need not draw
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
             return checked_solution(solution, problem.shortlists, self.coordination)
         if not isinstance(self.coordination, Coordination):

@@ -15,10 +15,11 @@ from swarmbo.acquisition.target_worth import TargetWorth
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
-from swarmbo.deciding.rounds import decide
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
+
+from .decided import decide
 
 DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
 LATTICE = np.array([(x, y) for x in np.linspace(0, 100, 9) for y in np.linspace(0, 50, 6)])

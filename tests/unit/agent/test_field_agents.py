@@ -135,6 +135,9 @@ def lost(agent: str, place: np.ndarray) -> bool:
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
+    pytest.param({"coordination": sb.DSA(rounds=8)}, id="db-gp-ucb by dsa"),
+    pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm"),
+    pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance"),
     pytest.param({"acquisition": INFORMATION}, id="information"),
     pytest.param({"acquisition": STRADDLE, "coordination": "exact"}, id="straddle"),
     pytest.param({"acquisition": IMPROVEMENT}, id="expected improvement"),
