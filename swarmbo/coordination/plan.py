@@ -4,7 +4,7 @@ To add a method, write its settings as a :class:`TableMethod` or a :class:`BoxMe
 requests that does what one agent does for the factors and variables of its view. Both forms follow from it.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -20,7 +20,7 @@ from swarmbo.coordination.agreement import (
 )
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
-from swarmbo.coordination.drivers.central import Central, side_by_side
+from swarmbo.coordination.drivers.central import Central, Watcher, side_by_side
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Key
 from swarmbo.coordination.part import Part
@@ -69,9 +69,20 @@ class Plan(Generic[Own, Out]):
         Args:
             own: Tables or functions of all factors.
         """
-        parts = [(Central(part), self.steps(LocalView.of(part), own)) for part in self.parts]
-        outcomes = side_by_side(parts)
-        return outcomes, sum((central.traffic for central, _ in parts), Traffic())
+        outcomes, traffics = self.by_part(own)
+        return outcomes, sum(traffics, Traffic())
+
+    def by_part(self, own: Own, watchers: Sequence[Watcher] | None = None) -> tuple[list[Out], list[Traffic]]:
+        """The same, part by part.
+
+        Args:
+            own: Tables or functions of all factors.
+            watchers: One for each part, who is told how far it is; None: nobody.
+        """
+        watching = watchers or [None] * len(self.parts)
+        centrals = [Central(part, watcher) for part, watcher in zip(self.parts, watching, strict=True)]
+        outcomes = side_by_side([(central, self.steps(LocalView.of(central.part), own)) for central in centrals])
+        return outcomes, [central.traffic for central in centrals]
 
 
 class TableMethod(Settings, frozen=True, tag_field="kind"):

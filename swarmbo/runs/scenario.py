@@ -162,10 +162,15 @@ def locate(source: str | os.PathLike[str]) -> Path:
     raise ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
 
 
-def find(name: str) -> Path | None:
-    """The file of a scenario that swarmbo brings: inside the installed package first, then beside it, as in a clone."""
+def find(name: str, ending: str = ".toml") -> Path | None:
+    """The file of a scenario that swarmbo brings: inside the installed package first, then beside it, as in a clone.
+
+    Args:
+        name: Of the scenario.
+        ending: Of the file; problems in tables lie there too, with others.
+    """
     for folder in _folders():
-        if (path := folder / f"{name}.toml").is_file():
+        if (path := folder / f"{name}{ending}").is_file():
             return path
     return None
 

@@ -40,7 +40,7 @@ def invoke(tmp_path, monkeypatch):
 
 def test_version_and_help(invoke):
     assert invoke("--version").stdout == f"swarmbo {swarmbo.__version__}\n"
-    for command in ("run", "resume", "plot", "list", "check", "sweep", "compare"):
+    for command in ("run", "resume", "plot", "list", "check", "sweep", "compare", "solve"):
         assert command in invoke("--help").stdout
         assert "Usage" in invoke(command, "--help").stdout
 

@@ -1,0 +1,212 @@
+"""Expressions of constraints, worked out without running code: a few sorts of nodes of a parsed expression, no others.
+
+An expression becomes nested functions of the variables' values. What there is: numbers, texts, ``True`` and ``False``;
+``+ - * / // % **`` on numbers; comparisons, ``in`` with a list of its own, ``and``, ``or``, ``not``,
+``… if … else …``; ``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers. Results beyond 1e200
+are refused at every step, so no number grows without end.
+"""
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from swarmbo.coordination.tables import LARGEST
+from swarmbo.errors import ConfigError
+
+Values = Mapping[str, Any]
+Evaluated = Callable[[Values], Any]
+
+LONGEST = 10_000  # characters
+_DEEPEST = 200
+_TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """As floats where whole numbers would be of any length."""
+    return float(base) ** exponent if abs(exponent) > 64 else base**exponent
+
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+_SIGNS: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.eq,  # of values as they are here, `is` asks the same
+    ast.IsNot: operator.ne,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_CALLED: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "round": round,
+    "int": int,
+    "float": float,
+    "bool": bool,
+}
+
+
+class Expression:
+    """An expression of variables.
+
+    Args:
+        text: Of one Python expression.
+        at: Where it stands in a file, for messages.
+
+    Attributes:
+        names: The variables in it, in the order of their first appearance.
+
+    Raises:
+        ConfigError: If it is none, too long, or has anything else in it than the module says.
+
+    Example:
+        >>> price = Expression("10 if x == y else abs(x - y) * 0.5", "$.constraints.c")
+        >>> price.names, price.of({"x": 3, "y": 3}), price.of({"x": 3, "y": 0})
+        (('x', 'y'), 10.0, 1.5)
+        >>> try:
+        ...     Expression("__import__('os').getcwd()", "$.constraints.c")
+        ... except ConfigError as error:
+        ...     print(error)
+        $.constraints.c: got a call of something else than a name; wanted abs, min, max, round, int, float, bool
+    """
+
+    def __init__(self, text: str, at: str) -> None:
+        self.at, self._names, self._text = at, dict[str, None](), text.strip()
+        if len(text) > LONGEST:
+            raise self._refused(f"an expression of {len(text)} characters", f"at most {LONGEST}")
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of texts with backslashes
+                tree = ast.parse(self._text, mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            line = " ".join(text.split())[:60]
+            raise self._refused(repr(line), "one Python expression, as `abs(x - y) * 0.5`") from None
+        self._value = self._made(tree.body, _DEEPEST)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables in it, in the order of their first appearance."""
+        return tuple(self._names)
+
+    def of(self, values: Values) -> float:
+        """Its value, given those of its variables.
+
+        Raises:
+            ConfigError: If there is none: a division by zero, a comparison of a number with a text, no number.
+        """
+        try:
+            value = self._value(values)
+            if isinstance(value, int | float):
+                return float(value)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            why = _TOO_LARGE if isinstance(error, OverflowError) else error
+            raise self._refused(f"{_told(values)}, where {why}", "a number for every combination of values") from None
+        raise self._refused(f"{_told(values)}, where it is {value!r}", "a number for every combination of values")
+
+    def _refused(self, got: str, wanted: str) -> ConfigError:
+        return ConfigError(f"got {got}; wanted {wanted}", at=self.at)
+
+    def _made(self, node: ast.expr, depth: int) -> Evaluated:
+        if depth == 0:
+            raise self._refused("an expression nested too deep", f"at most {_DEEPEST} levels")
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() as constant):
+                return lambda _: constant
+            case ast.Name(id=name):
+                self._names[name] = None
+                return lambda values: values[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                return self._computed(_ARITHMETIC[type(op)], [left, right], depth)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._made(operand, depth - 1)
+                return lambda values: not inner(values)
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in _SIGNS:
+                return self._computed(_SIGNS[type(op)], [operand], depth)
+            case ast.BoolOp(op=op, values=operands):
+                return self._joined(isinstance(op, ast.And), [self._made(operand, depth - 1) for operand in operands])
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                asked, then, otherwise = (self._made(part, depth - 1) for part in (test, body, orelse))
+                return lambda values: then(values) if asked(values) else otherwise(values)
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self._compared(ops, [left, *comparators], depth)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLED and args:
+                return self._computed(_CALLED[name], args, depth)
+            case ast.Call(func=ast.Name(id=name)):
+                raise self._refused(f"a call of {name!r}", ", ".join(_CALLED))
+            case ast.Call():
+                raise self._refused("a call of something else than a name", ", ".join(_CALLED))
+            case _:
+                part = ast.get_source_segment(self._text, node) or type(node).__name__
+                raise self._refused(
+                    repr(part[:60]), "numbers, texts, arithmetic, comparisons, `a if b else c`, abs, min"
+                )
+
+    def _computed(self, function: Callable[..., Any], operands: list[ast.expr], depth: int) -> Evaluated:
+        parts = [self._made(operand, depth - 1) for operand in operands]
+
+        def value(values: Values) -> Any:
+            numbers = [part(values) for part in parts]
+            for number in numbers:
+                if not isinstance(number, int | float):
+                    raise TypeError(f"{number!r} is no number")
+            result = function(*numbers)
+            if isinstance(result, complex) or not abs(result) <= LARGEST:
+                raise ValueError(_TOO_LARGE)
+            return result
+
+        return value
+
+    def _joined(self, is_and: bool, parts: list[Evaluated]) -> Evaluated:
+        def value(values: Values) -> Any:
+            found: Any = is_and
+            for part in parts:
+                found = part(values)
+                if bool(found) != is_and:
+                    return found
+            return found
+
+        return value
+
+    def _compared(self, ops: list[ast.cmpop], operands: list[ast.expr], depth: int) -> Evaluated:
+        parts = [
+            self._listed(operand, depth)
+            if k and isinstance(ops[k - 1], ast.In | ast.NotIn)
+            else self._made(operand, depth - 1)
+            for k, operand in enumerate(operands)
+        ]
+        tests = [_COMPARED[type(op)] for op in ops]
+
+        def value(values: Values) -> bool:
+            left = parts[0](values)
+            for test, part in zip(tests, parts[1:], strict=True):
+                right = part(values)
+                if not test(left, right):
+                    return False
+                left = right
+            return True
+
+        return value
+
+    def _listed(self, node: ast.expr, depth: int) -> Evaluated:
+        if not isinstance(node, ast.Tuple | ast.List | ast.Set):
+            raise self._refused(f"`in {ast.unparse(node)[:60]}`", "a list, as `x in [1, 2]`")
+        parts = [self._made(item, depth - 1) for item in node.elts]
+        return lambda values: [part(values) for part in parts]
+
+
+def _told(values: Values) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in values.items())

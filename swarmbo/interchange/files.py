@@ -1,0 +1,87 @@
+"""Files of problems, told apart by the endings of their names."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from swarmbo.boundary.files import open_regular, replacing
+from swarmbo.errors import ConfigError
+from swarmbo.interchange.problem import TableProblem
+from swarmbo.interchange.pydcop import problem_of_yaml, yaml_of_problem
+from swarmbo.interchange.uai import problem_of_uai, uai_of_problem
+
+
+class _Format(NamedTuple):
+    read: Callable[[str, str], TableProblem]
+    write: Callable[[TableProblem], str]
+    most_bytes: int
+
+
+_YAML = _Format(problem_of_yaml, yaml_of_problem, 2**22)  # its nodes take some 200 times as much memory
+_UAI = _Format(problem_of_uai, uai_of_problem, 2**24)
+_FORMATS = {".yaml": _YAML, ".yml": _YAML, ".uai": _UAI}
+
+
+def read_problem(path: str | os.PathLike[str]) -> TableProblem:
+    """A problem of a file: ``.yaml`` or ``.yml`` as pyDCOP has them, ``.uai`` as UAI's competitions.
+
+    Nothing in a file is run. Sizes are checked before tables are made.
+
+    Args:
+        path: Of the file.
+
+    Returns:
+        The problem, to be maximised: ``sb.MaxSum().solve(problem.graph, problem.tables)``.
+
+    Raises:
+        ConfigError: If the file is not one of these, too large, or wrong; it says where.
+        MissingPackageError: If a YAML file is read without the extra ``dcop``.
+        OSError: If it cannot be read.
+    """
+    path = Path(path)
+    found = _format_of(path)
+    with open_regular(path) as file:
+        data = file.read(found.most_bytes + 1)
+    if len(data) > found.most_bytes:
+        raise ConfigError(f"got a file of more than {found.most_bytes:,} bytes; wanted fewer", at=str(path))
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"got a byte that is no UTF-8 text at {error.start}; wanted a text file", at=str(path)
+        ) from None
+    try:
+        return found.read(text, path.stem)
+    except ConfigError as error:
+        raise type(error)(error.message, at=str(path) if error.at == "$" else f"{path}: {error.at}") from None
+
+
+def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
+    """Write a problem, whole or not at all, in the format that the ending of the name says.
+
+    In pyDCOP's YAML all constraints are extensional, and hints on distribution say who owns what. UAI's format has no
+    names, and each factor is divided by its largest entry, which changes no choice.
+
+    Args:
+        problem: What to write.
+        path: Where to.
+
+    Raises:
+        ConfigError: If the ending is none of a format, or the format cannot hold the problem.
+        MissingPackageError: If a YAML file is written without the extra ``dcop``.
+    """
+    path = Path(path)
+    text = _format_of(path).write(problem)
+    with replacing(path) as file:
+        file.write(text.encode())
+    return path
+
+
+def _format_of(path: Path) -> _Format:
+    try:
+        return _FORMATS[path.suffix.lower()]
+    except KeyError:
+        raise ConfigError(
+            f"got the ending {path.suffix!r}; wanted {', '.join(_FORMATS)}: pyDCOP's YAML or UAI's", at=str(path)
+        ) from None

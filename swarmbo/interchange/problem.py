@@ -1,0 +1,126 @@
+"""A problem in tables, as files of other tools have it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from swarmbo.coordination.tables import Table, checked_tables
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.graph import FactorGraph
+
+Value = int | float | str | bool
+Objective = Literal["min", "max"]
+
+MOST_ENTRIES = 2**24  # of all tables together, 128 MiB
+
+
+@dataclass(frozen=True, eq=False)
+class TableProblem:
+    """Variables that choose from values, and factors that say what joint choices are worth.
+
+    Args:
+        name: Of the problem.
+        graph: Scopes and owners.
+        tables: One array per factor, axes in scope order, to be maximised in sum; -inf forbids a combination. Of a
+            problem of costs they are the costs with the other sign.
+        domains: The values of each variable, in the order of its axis.
+        objective: Whether the file has costs (``"min"``) or what they are worth (``"max"``).
+        constant: What the file adds to every choice, in its own sense.
+        notes: What the file says that is not in the tables, in words.
+
+    Raises:
+        ShapeError: If tables do not fit the graph or the domains, or hold what is no number.
+
+    Example:
+        >>> import numpy as np
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"]})
+        >>> problem = TableProblem("two", graph, {"f": -np.eye(2)}, {"x": ("R", "G"), "y": ("R", "G")}, "min")
+        >>> problem.n_entries, problem.told(-1.0), problem.chosen({"x": 0, "y": 1})
+        (4, 1.0, {'x': 'R', 'y': 'G'})
+    """
+
+    name: str
+    graph: FactorGraph
+    tables: Mapping[str, Table]
+    domains: Mapping[str, tuple[Value, ...]]
+    objective: Objective = "max"
+    constant: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", checked_tables(self.graph, self.tables))
+        for factor in self.graph.factors:
+            for variable, size in zip(self.graph.scope(factor), self.tables[factor].shape, strict=True):
+                if size != len(self.domains[variable]):
+                    raise ShapeError(
+                        f"table of {factor!r}: got {size} values of {variable!r}; wanted "
+                        f"{len(self.domains[variable])}, as its domain has"
+                    )
+
+    @property
+    def n_entries(self) -> int:
+        """Of all tables together."""
+        return sum(table.size for table in self.tables.values())
+
+    def told(self, value: float) -> float:
+        """A sum of the tables, or a bound on it, as the file has it: a cost where it has costs."""
+        return (value if self.objective == "max" else -value) + self.constant
+
+    def chosen(self, assignment: Mapping[str, int]) -> dict[str, Value]:
+        """The values of an assignment of indices."""
+        return {variable: self.domains[variable][index] for variable, index in assignment.items()}
+
+
+def graph_in_order(
+    scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str], factor_owners: Mapping[str, str] | None = None
+) -> FactorGraph:
+    """A graph whose variables are in the order of a file, not of their first appearance in a scope.
+
+    Args:
+        scopes: ``{factor: [variable, …]}``.
+        owners: Of all variables, in their order.
+        factor_owners: Of factors; others belong to their first variable's owner.
+    """
+    known = factor_owners or {}
+    return FactorGraph(
+        tuple(scopes),
+        tuple(tuple(scope) for scope in scopes.values()),
+        tuple(known.get(factor, owners[scope[0]]) for factor, scope in scopes.items()),
+        tuple(owners),
+        tuple(owners.values()),
+    )
+
+
+class Room:
+    """How many entries a file's tables may still have; asked before any is made.
+
+    Args:
+        most: In all.
+    """
+
+    def __init__(self, most: int = MOST_ENTRIES) -> None:
+        self._most, self._taken = most, 0
+
+    def take(self, shape: Sequence[int], at: str) -> tuple[int, ...]:
+        """Take the room of a table.
+
+        Args:
+            shape: Of the table.
+            at: Where it stands in the file, for the message.
+
+        Returns:
+            The shape.
+
+        Raises:
+            ConfigError: If there is not so much room.
+        """
+        self._taken += math.prod(shape)
+        if self._taken > self._most:
+            sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
+            raise ConfigError(
+                f"got a table of {sizes} entries; wanted at most {self._most:,} in all tables together: give variables "
+                "fewer values, or split the constraint",
+                at=at,
+            )
+        return tuple(shape)

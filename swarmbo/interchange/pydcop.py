@@ -1,0 +1,348 @@
+"""pyDCOP's YAML: domains, variables, constraints in tables or as expressions, agents.
+
+Not used, since they say where pyDCOP puts its computations, or how it starts: initial values, capacities, routes,
+hosting costs. Refused, since they are code: functions of several lines, and those of a ``source`` file.
+
+YAML is read by PyYAML's safe loader, which makes plain data only. Merge keys (``<<``) and keys that come twice are
+refused.
+"""
+
+import itertools
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from swarmbo.boundary.extras import needed
+from swarmbo.boundary.values import short
+from swarmbo.coordination.tables import Table
+from swarmbo.errors import ConfigError
+from swarmbo.interchange.expressions import Expression
+from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
+
+_SEPARATORS = set(" \t\n\r'\"|")
+_KEYS = ("type", "function", "partial", "source", "variables", "values", "default")
+
+Domains = Mapping[str, tuple[Value, ...]]
+
+
+def problem_of_yaml(text: str, name: str) -> TableProblem:
+    """The problem of a text.
+
+    A variable's ``cost_function`` is a factor ``cost_…`` of its own; a variable that is in no constraint and has no
+    cost is given ``free_…``, in which all values are alike. Who owns what is said by ``distribution_hints.must_host``;
+    other variables go to the agents in turn (each is an agent where the file has none), other constraints to the owner
+    of their first variable.
+
+    Args:
+        text: Of the file.
+        name: What to call the problem if the file does not say.
+
+    Raises:
+        ConfigError: If it is no such text, or a table would be too large; it says where.
+        MissingPackageError: If PyYAML is not installed.
+    """
+    data = _loaded(text)
+    objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
+    values = {key: _domain(given, f"$.domains.{key}") for key, given in _table(data, "domains").items()}
+    domains: dict[str, tuple[Value, ...]] = {}
+    for variable, given in _table(data, "variables").items():
+        domains[variable] = _one_of_domains(given, values, f"$.variables.{variable}")
+    if not domains:
+        raise ConfigError("got no variable; wanted one at least", at="$.variables")
+    fixed = {
+        variable: _fixed(given, values, f"$.external_variables.{variable}")
+        for variable, given in _table(data, "external_variables").items()
+    }
+    room, constant, sign = Room(), 0.0, 1.0 if objective == "max" else -1.0
+    notes: list[str] = []
+    scopes, tables = dict[str, tuple[str, ...]](), dict[str, Table]()
+    for key, given in _table(data, "constraints").items():
+        scope, table = _constraint(given, domains, fixed, room, f"$.constraints.{key}")
+        if scope:
+            scopes[key], tables[key] = scope, sign * table
+        else:
+            constant += float(table)
+    for variable, given in _table(data, "variables").items():
+        at = f"$.variables.{variable}"
+        if "cost_function" in given:
+            factor = _unused(f"cost_{variable}", scopes, domains)
+            scopes[factor] = (variable,)
+            own = {variable: domains[variable]}
+            _, table = _expressed(str(given["cost_function"]), own, {}, room, f"{at}.cost_function")
+            tables[factor] = np.full(len(domains[variable]), sign * table)  # it may be the same for all
+        if given.get("noise_level"):
+            notes.append(f"variable {variable!r}: noise_level = {short(given['noise_level'])} is not drawn")
+    seen = {variable for scope in scopes.values() for variable in scope}
+    for variable in domains:
+        if variable not in seen:
+            factor = _unused(f"free_{variable}", scopes, domains)
+            scopes[factor], tables[factor] = (variable,), np.zeros(room.take([len(domains[variable])], "$.variables"))
+    for factor, table in tables.items():
+        if table.max() == np.inf:
+            sense = "-.inf is less than any cost" if objective == "min" else ".inf is more than anything else is worth"
+            raise ConfigError(f"constraint {factor!r}: got {sense}; wanted numbers, or the other sign, which forbids")
+    if not math.isfinite(constant):
+        raise ConfigError("a constraint without variables is not finite; wanted a number", at="$.constraints")
+    owners, factor_owners = _owners(data, domains, scopes)
+    graph = graph_in_order(scopes, owners, factor_owners)
+    called = str(data.get("name") or name)
+    return TableProblem(called, graph, tables, domains, objective, constant, tuple(notes))
+
+
+def yaml_of_problem(problem: TableProblem) -> str:
+    """The text of a problem; all constraints are extensional.
+
+    Raises:
+        ConfigError: If a value of a domain has spaces or bars in it, which pyDCOP's tables cannot tell apart.
+        MissingPackageError: If PyYAML is not installed.
+    """
+    yaml, graph = needed("yaml", "dcop", "a YAML file"), problem.graph
+    named: dict[str, tuple[str, list[Value]]] = {}  # by how they are written: (1, 0) is equal to (True, False)
+    for variable in graph.variables:
+        values = list(problem.domains[variable])
+        named.setdefault(repr(values), (f"d{len(named)}", values))
+        if strange := [v for v in values if not str(v) or set(str(v)) & _SEPARATORS or ".." in str(v)]:
+            raise ConfigError(
+                f"variable {variable!r}: got the value {short(strange[0])}; wanted no spaces, quotes, bars or '..' in "
+                "values, which pyDCOP's tables cannot tell apart"
+            )
+    sign = 1.0 if problem.objective == "max" else -1.0
+    constraints: dict[str, Any] = {}
+    for f in graph.factors:
+        scope, by_value = graph.scope(f), dict[float, list[str]]()
+        told = [[str(value) for value in problem.domains[x]] for x in scope]
+        entries = (sign * problem.tables[f] + 0.0).ravel().tolist()
+        for entry, place in zip(entries, itertools.product(*told), strict=True):
+            by_value.setdefault(entry, []).append(" ".join(place))
+        values = {entry: " | ".join(places) for entry, places in by_value.items()}
+        constraints[f] = {"type": "extensional", "variables": list(scope), "values": values}
+    if problem.constant:
+        first = graph.variables[0]
+        places = " | ".join(str(value) for value in problem.domains[first])
+        name = _unused("constant", constraints, problem.domains)
+        constraints[name] = {"type": "extensional", "variables": [first], "values": {problem.constant: places}}
+    hosts = {agent: [*graph.variables_owned_by(agent), *graph.factors_owned_by(agent)] for agent in graph.agents}
+    data = {
+        "name": problem.name,
+        "objective": problem.objective,
+        "domains": {name: {"values": values, "type": ""} for name, values in named.values()},
+        "variables": {x: {"domain": named[repr(list(problem.domains[x]))][0]} for x in graph.variables},
+        "constraints": constraints,
+        "agents": {agent: {} for agent in graph.agents},
+        "distribution_hints": {"must_host": hosts},
+    }
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120))
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    yaml = needed("yaml", "dcop", "a YAML file")
+
+    class Loader(yaml.SafeLoader):
+        """Without what copies one part of a file into another, or drops one for another of the same name."""
+
+        def flatten_mapping(self, node: Any) -> None:
+            if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
+                raise ConfigError(f"got a merge key `<<` in line {node.start_mark.line + 1}; wanted it written out")
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            made: dict[Any, Any] = super().construct_mapping(node, deep)
+            if len(made) < len(node.value):
+                raise ConfigError(
+                    f"got a key twice in the table from line {node.start_mark.line + 1} on; wanted it once"
+                )
+            return made
+
+    try:
+        data: object = yaml.load(text, Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"got no YAML: {' '.join(str(error).split())}") from None
+    except (RecursionError, ValueError, TypeError) as error:
+        line = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise ConfigError(f"got no YAML of plain tables and lists: {line}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"got {short(data)}; wanted tables as pyDCOP has them: name, objective, domains, …")
+    return data
+
+
+def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
+    """A table of tables by name; those that are left empty are empty."""
+    given = data.get(key)
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise ConfigError(f"got {short(given)}; wanted a table by name", at=f"$.{key}")
+    for name, inner in given.items():
+        if inner is not None and not isinstance(inner, dict):
+            raise ConfigError(f"got {short(inner)}; wanted a table", at=f"$.{key}.{name}")
+    return {str(name): inner or {} for name, inner in given.items()}
+
+
+def _one_of(given: object, wanted: tuple[Any, ...], at: str) -> Any:
+    if given not in wanted:
+        names = " or ".join(map(repr, wanted[:8])) + (f" or … {len(wanted)} in all" if len(wanted) > 8 else "")
+        raise ConfigError(f"got {short(given)}; wanted {names or 'none, for there is none'}", at=at)
+    return given
+
+
+def _domain(given: Mapping[str, Any], at: str) -> tuple[Value, ...]:
+    values = given.get("values")
+    if isinstance(values, str):
+        values = [values]
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f"got {short(values)}; wanted a list of values", at=f"{at}.values")
+    if len(values) == 1 and isinstance(values[0], str) and ".." in values[0]:
+        values = _range(values[0], f"{at}.values")
+    for value in values:
+        if not isinstance(value, int | float | str) or (isinstance(value, float) and not math.isfinite(value)):
+            raise ConfigError(f"got {short(value)}; wanted numbers and texts", at=f"{at}.values")
+    if len({str(value) for value in values}) < len(values):
+        raise ConfigError(f"got {short(values)}; wanted each value once", at=f"{at}.values")
+    return tuple(values)
+
+
+def _range(text: str, at: str) -> list[int]:
+    """``1 .. 10``, ends included."""
+    try:
+        low, high = (int(part) for part in text.split(".."))
+    except ValueError:
+        raise ConfigError(f"got {short(text)}; wanted a range as '1 .. 10'", at=at) from None
+    if not 0 <= high - low < 2**20:
+        raise ConfigError(f"got {high - low + 1} values; wanted 1 to {2**20}", at=at)
+    return list(range(low, high + 1))
+
+
+def _one_of_domains(given: Mapping[str, Any], values: Domains, at: str) -> tuple[Value, ...]:
+    return values[_one_of(str(given.get("domain")), tuple(values), f"{at}.domain")]
+
+
+def _fixed(given: Mapping[str, Any], values: Domains, at: str) -> Value:
+    value = given.get("initial_value")
+    return _one_of(value, _one_of_domains(given, values, at), f"{at}.initial_value")
+
+
+def _constraint(
+    given: Mapping[str, Any], domains: Domains, fixed: Mapping[str, Value], room: Room, at: str
+) -> tuple[tuple[str, ...], Table]:
+    if unknown := [key for key in given if key not in _KEYS]:
+        raise ConfigError(f"got the key {short(unknown[0])}; wanted {', '.join(_KEYS)}", at=at)
+    match _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type"):
+        case "intention":
+            if "source" in given:
+                raise ConfigError(
+                    "got a file of code; wanted one expression: no code of a file is run", at=f"{at}.source"
+                )
+            text = given.get("function")
+            if not isinstance(text, str | int | float):
+                raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
+            partial = given.get("partial") or {}
+            if not isinstance(partial, dict):
+                raise ConfigError(f"got {short(partial)}; wanted a table of values by variable", at=f"{at}.partial")
+            for variable, value in partial.items():
+                _one_of(value, domains.get(variable, ()), f"{at}.partial.{variable}")
+            if "return" in str(text).split():
+                raise ConfigError(
+                    "got a function of several lines; wanted one expression, as `1 if x == y else 0`: no code of a "
+                    "file is run",
+                    at=f"{at}.function",
+                )
+            return _expressed(str(text), domains, {**fixed, **partial}, room, f"{at}.function")
+        case _:
+            return _listed(given, domains, room, at)
+
+
+def _expressed(
+    text: str, domains: Domains, fixed: Mapping[str, Value], room: Room, at: str
+) -> tuple[tuple[str, ...], Table]:
+    expression = Expression(text, at)
+    if unknown := [name for name in expression.names if name not in domains and name not in fixed]:
+        raise ConfigError(f"got the name {unknown[0]!r}; wanted variables of the problem", at=at)
+    scope = tuple(name for name in expression.names if name not in fixed)
+    table = np.empty(room.take([len(domains[x]) for x in scope], at))
+    for place, chosen in zip(np.ndindex(table.shape), itertools.product(*(domains[x] for x in scope)), strict=True):
+        table[place] = expression.of({**fixed, **dict(zip(scope, chosen, strict=True))})
+    return scope, table
+
+
+def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> tuple[tuple[str, ...], Table]:
+    named = given.get("variables")
+    scope = tuple(str(x) for x in named) if isinstance(named, list) else (str(named).strip(),)
+    for variable in scope:
+        _one_of(variable, tuple(domains), f"{at}.variables")
+    if len(set(scope)) < len(scope):
+        raise ConfigError(f"got {list(scope)}; wanted each variable once", at=f"{at}.variables")
+    default = given.get("default")
+    table = np.full(
+        room.take([len(domains[x]) for x in scope], at), np.nan if default is None else _number(default, at)
+    )
+    places = [{str(value): place for place, value in enumerate(domains[x])} for x in scope]
+    values = given.get("values")
+    if not isinstance(values, dict):
+        raise ConfigError(f"got {short(values)}; wanted a table: a number, and for what it stands", at=f"{at}.values")
+    for key, told in values.items():
+        number = _number(key, f"{at}.values")
+        for line in _lines(told):
+            if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
+                raise ConfigError(
+                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}, and | between combinations",
+                    at=f"{at}.values.{key}",
+                )
+            table[tuple(known[word] for word, known in zip(line, places, strict=True))] = number
+    if np.isnan(table).any():
+        missing = np.unravel_index(int(np.isnan(table).argmax()), table.shape)
+        place = " ".join(str(domains[x][int(i)]) for x, i in zip(scope, missing, strict=True))
+        raise ConfigError(f"got no value for '{place}'; wanted one for every combination, or a `default`", at=at)
+    return scope, table
+
+
+def _lines(told: object) -> list[list[str]]:
+    """``1 2 | 1 3``, each combination's words; a single value may stand by itself."""
+    if not isinstance(told, str):
+        return [[str(told)]]
+    return [_words(line) for line in told.split("|")]
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line) if "'" in line or '"' in line else line.split()
+    except ValueError:
+        return line.split()
+
+
+def _number(given: object, at: str) -> float:
+    try:
+        if not isinstance(given, bool) and isinstance(given, int | float) and not math.isnan(given):
+            return float(given)
+    except OverflowError:
+        pass
+    raise ConfigError(f"got {short(given)}; wanted a number", at=at)
+
+
+def _unused(name: str, *taken: Mapping[str, object]) -> str:
+    while any(name in names for names in taken):
+        name += "_"
+    return name
+
+
+def _owners(
+    data: Mapping[str, Any], domains: Domains, scopes: Mapping[str, tuple[str, ...]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Agents of all variables, and of the factors that hints say."""
+    given = data.get("agents")
+    if given is not None and not isinstance(given, dict | list):
+        raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")
+    agents = [str(agent) for agent in given or ()]
+    hinted: dict[str, str] = {}
+    hints = _table(data, "distribution_hints").get("must_host", {})
+    for agent, hosted in hints.items():
+        at = f"$.distribution_hints.must_host.{agent}"
+        _one_of(str(agent), tuple(agents), at)
+        for one in hosted if isinstance(hosted, list) else [hosted]:
+            hinted[_one_of(str(one), (*domains, *scopes), at)] = str(agent)
+    if not agents:
+        return {variable: variable for variable in domains}, {}
+    turn = itertools.cycle(agents)
+    owners = {variable: hinted.get(variable) or next(turn) for variable in domains}
+    return owners, {factor: hinted[factor] for factor in scopes if factor in hinted}

@@ -1,0 +1,142 @@
+"""UAI's format of Markov networks: potentials >= 0, of which max-sum maximises the logarithms (MAP).
+
+The text is a list of numbers, and spaces or lines between them mean nothing::
+
+    MARKOV  variables  the size of each  factors  of each: how many variables, and which  of each: how many entries, and
+    these, the last variable's value changing fastest
+
+``BAYES`` is the same with other meaning. A potential of 0 forbids a combination.
+"""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import ConfigError
+from swarmbo.interchange.problem import Room, TableProblem, Value, graph_in_order
+
+_KINDS = ("MARKOV", "BAYES")
+_MOST_VARIABLES = 100_000
+
+
+class _Words:
+    """The words of a text, read one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self._words, self._next = text.split(), 0
+
+    def take(self, what: str) -> str:
+        if self._next == len(self._words):
+            raise ConfigError(f"ends after {self._next} words; wanted {what}: was the file cut off?")
+        self._next += 1
+        return self._words[self._next - 1]
+
+    def whole(self, what: str, lowest: int, highest: int) -> int:
+        word = self.take(what)
+        if not (word.isascii() and word.isdigit() and len(word) < 20 and lowest <= int(word) <= highest):
+            raise ConfigError(f"got {word[:20]!r}, word {self._next}; wanted {what}, {lowest} to {highest}")
+        return int(word)
+
+    def numbers(self, count: int, what: str) -> Float[np.ndarray, " n"]:
+        words = self._words[self._next : self._next + count]
+        if len(words) < count:
+            raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
+        try:
+            numbers = np.array(words, dtype=np.float64)
+        except ValueError as error:
+            raise ConfigError(f"{what}: {error}; wanted numbers >= 0") from None
+        self._next += count
+        return numbers
+
+    def require_end(self) -> None:
+        if (left := len(self._words) - self._next) > 0:
+            raise ConfigError(
+                f"got {left} words behind the last table, {self._words[self._next][:20]!r} first; wanted none"
+            )
+
+
+def problem_of_uai(text: str, name: str) -> TableProblem:
+    """The problem of a text; its variables are ``x0``, ``x1``, …, its factors ``f0``, ….
+
+    A variable that no factor has is given one in which all its values are alike.
+
+    Args:
+        text: Of the file.
+        name: What to call the problem.
+
+    Raises:
+        ConfigError: If the text is none, or a table would be too large.
+    """
+    words, room = _Words(text), Room()
+    if (kind := words.take("MARKOV")) not in _KINDS:
+        raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")
+    n = words.whole("the number of variables", 1, _MOST_VARIABLES)
+    sizes = [words.whole(f"the size of variable {i}", 1, 2**31) for i in range(n)]
+    scopes: list[list[int]] = []
+    for j in range(words.whole("the number of factors", 0, 10 * _MOST_VARIABLES)):
+        scope = [
+            words.whole(f"a variable of factor {j}", 0, n - 1)
+            for _ in range(words.whole(f"how many variables factor {j} has", 0, n))
+        ]
+        if len(set(scope)) < len(scope):
+            raise ConfigError(f"factor {j} has variables {scope}; wanted each once")
+        scopes.append(scope)
+    constant, named, tables = 0.0, dict[str, list[str]](), dict[str, np.ndarray]()
+    for j, scope in enumerate(scopes):
+        shape = room.take([sizes[i] for i in scope], f"$.f{j}")
+        wanted = math.prod(shape)
+        if (said := words.whole(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
+            raise ConfigError(f"factor {j} has {said} entries; wanted {wanted}, the product of its variables' sizes")
+        entries = words.numbers(wanted, f"entries of factor {j}")
+        if not ((entries >= 0.0) & (entries < np.inf)).all():
+            raise ConfigError(
+                f"factor {j}: got {entries[~((entries >= 0.0) & (entries < np.inf))][0]}; wanted potentials >= 0"
+            )
+        with np.errstate(divide="ignore"):
+            table = np.log(entries).reshape(shape)
+        if scope:
+            named[f"f{j}"], tables[f"f{j}"] = [f"x{i}" for i in scope], table
+        else:
+            constant += float(table)
+    words.require_end()
+    if constant == -math.inf:
+        raise ConfigError("a factor without variables is 0, so every choice is forbidden; wanted one above 0")
+    for i in sorted(set(range(n)) - {i for scope in scopes for i in scope}):
+        named[f"free_x{i}"] = [f"x{i}"]
+        tables[f"free_x{i}"] = np.zeros(room.take([sizes[i]], f"$.x{i}"))
+    domains: dict[str, tuple[Value, ...]] = {f"x{i}": tuple(range(size)) for i, size in enumerate(sizes)}
+    graph = graph_in_order(named, {variable: variable for variable in domains})
+    return TableProblem(name, graph, tables, domains, "max", constant)
+
+
+def uai_of_problem(problem: TableProblem) -> str:
+    """The text of a problem, variables in the graph's order; each factor is divided by its largest entry.
+
+    Raises:
+        ConfigError: If an entry is so far below its factor's largest that its exponential is 0, or all are forbidden.
+    """
+    graph = problem.graph
+    place = graph.column_of
+    scopes = [[place[x] for x in graph.scope(f)] for f in graph.factors]
+    sizes = [len(problem.domains[x]) for x in graph.variables]
+    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(scopes))]
+    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
+    for f in graph.factors:
+        table = problem.tables[f]
+        highest = float(table.max())
+        if highest == -math.inf:
+            raise ConfigError(f"factor {f!r} forbids all; wanted some entry above -inf")
+        potentials = np.exp(table - highest)
+        if ((potentials == 0.0) & (table > -np.inf)).any():
+            raise ConfigError(
+                f"factor {f!r} has entries more than 745 below its largest; as potentials they would be 0, which "
+                "forbids: divide all tables by one number, or write YAML"
+            )
+        lines += ["", str(table.size), " ".join(map(repr, potentials.ravel().tolist()))]
+    return "\n".join(lines) + "\n"
+
+
+def uai_solution(assignment: dict[str, int]) -> str:
+    """An assignment as UAI's solvers write it: ``MPE``, how many variables, and the index of each."""
+    return f"MPE\n{len(assignment)} {' '.join(map(str, assignment.values()))}\n"

@@ -1,0 +1,117 @@
+"""Expressions of files: Python's own values for what is allowed, and one line for all else."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.errors import ConfigError
+from swarmbo.interchange.expressions import Expression
+
+NAMES = ("x", "y", "z")
+
+
+def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    two = st.tuples(inner, inner)
+    return st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "//", "%", "/", "**"]), inner).map(
+            lambda t: f"({t[0]} {t[1]} {t[2]})"
+        ),
+        st.tuples(inner, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), inner).map(
+            lambda t: f"({t[0]} {t[1]} {t[2]})"
+        ),
+        st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+        st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} else {t[2]})"),
+        inner.map(lambda t: f"(not {t})"),
+        inner.map(lambda t: f"(-{t})"),
+        inner.map(lambda t: f"abs({t})"),
+        inner.map(lambda t: f"round({t})"),
+        two.map(lambda t: f"max({t[0]}, {t[1]})"),
+        two.map(lambda t: f"min({t[0]}, {t[1]})"),
+        two.map(lambda t: f"({t[0]} in [{t[1]}, 2])"),
+        st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} < {t[1]} <= {t[2]})"),
+    )
+
+
+leaves = st.one_of(st.sampled_from(NAMES), st.sampled_from(["0", "1", "2.5", "-3", "True"]))
+
+
+@given(st.recursive(leaves, grown, max_leaves=12), st.tuples(*[st.integers(-3, 3)] * 3))
+@settings(deadline=None, max_examples=400)
+def test_values_are_those_of_python(text: str, numbers: tuple[int, int, int]) -> None:
+    values = dict(zip(NAMES, numbers, strict=True))
+    expression = Expression(text, "$")
+    assert set(expression.names) <= set(NAMES)
+    try:
+        wanted = eval(text, {"__builtins__": {"abs": abs, "min": min, "max": max, "round": round}}, values)
+        fits = not isinstance(wanted, complex) and abs(wanted) <= 1e100
+    except ArithmeticError:
+        fits = False
+    if fits:
+        assert expression.of(values) == pytest.approx(float(wanted), rel=1e-12)
+
+
+def test_texts_are_compared_and_no_more() -> None:
+    price = Expression("1000 if x == 'R' and y not in ['G', 'B'] else 0.5", "$")
+    assert price.names == ("x", "y")
+    assert [price.of({"x": x, "y": y}) for x, y in ("RR", "RG", "GR")] == [1000.0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("__import__('os').system('id')", "call of something else"),
+        ("open('/etc/passwd')", "call of 'open'"),
+        ("eval('1')", "call of 'eval'"),
+        ("x.__class__", r"got 'x\.__class__'"),
+        ("x[0]", r"got 'x\[0\]'"),
+        ("[x for x in (1, 2)]", "got '.x for x in"),
+        ("lambda: x", "got 'lambda: x'"),
+        ("(y := x)", "got 'y := x'"),
+        ("f'{x}'", "got \"f'"),
+        ("max(*x)", r"got '\*x'"),
+        ("max(x, key=abs)", "call of 'max'"),
+        ("round()", "call of 'round'"),
+        ("1j", "got '1j'"),
+        ("b'x'", 'got "b'),
+        ("None", "got 'None'"),
+        ("x in y", "wanted a list"),
+        ("x if", "one Python expression"),
+        ("x; y", "one Python expression"),
+        ("x = 1", "one Python expression"),
+        ("", "one Python expression"),
+        ("\x00", "one Python expression"),
+        ("(" * 300 + "x" + ")" * 300, "expression"),
+        ("-" * 5000 + "x", "expression"),
+        ("x + " * 900 + "x", "nested too deep"),
+        ("1 + " * 4000 + "1", "10000|10,000|at most"),
+    ],
+)
+def test_whatever_else_there_is_in_a_language_is_refused_in_one_line(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        Expression(text, "$.constraints.c.function")
+    assert caught.value.at == "$.constraints.c.function"
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x / (x - 2)", "x = 2, where"),
+        ("9 ** 9 ** 9 ** 9", "no number up to"),
+        ("(((x ** 64) ** 64) ** 64) ** 64", "no number up to"),
+        ("10.0 ** 400", "no number up to"),
+        ("x * 'a' * 10 ** 9", "is no number"),
+        ("'a' * 1000000000", "is no number"),
+        ("x < 'a'", "not supported"),
+        ("(0 - x) ** 0.5", "no number up to"),
+        ("'R'", "where it is 'R'"),
+        ("1e308 * 10 - 1e308 * 10", "no number up to"),
+    ],
+)
+def test_what_has_no_value_is_refused_with_the_values_at_which(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Expression(text, "$.constraints.c").of({"x": 2})
+
+
+def test_an_entry_that_is_infinite_is_one_that_forbids() -> None:
+    assert Expression("1e999 if x == 2 else 0", "$").of({"x": 2}) == float("inf")

@@ -1,0 +1,256 @@
+"""pyDCOP's YAML: what it means, round trips, and files that are wrong."""
+
+import itertools
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo.interchange import TableProblem, read_problem, write_problem
+from swarmbo.interchange.pydcop import problem_of_yaml, yaml_of_problem
+
+pytest.importorskip("yaml")
+
+COLOURING = """
+name: three walls
+objective: min
+description: >
+  Neighbours want to differ,
+  and each has a taste.
+domains:
+  colours: {values: [R, G], type: colour}
+  level: {values: [1 .. 3]}
+  lamp: {values: [true, false]}
+variables:
+  v1: {domain: colours, cost_function: -0.1 if v1 == 'R' else 0.1, initial_value: R}
+  v2: {domain: colours}
+  l: {domain: level, cost_function: 0.5 * l, noise_level: 0.2, anything: else}
+  idle: {domain: lamp}
+external_variables:
+  dark: {domain: lamp, initial_value: true}
+constraints:
+  differ: {type: intention, function: 1 if v1 == v2 else 0}
+  seen:
+    type: extensional
+    variables: [v2, l]
+    default: 7
+    values:
+      0.5: R 1 | R 2
+      .inf: G 3
+  taste:
+    type: extensional
+    variables: v2
+    values: {-1: R, 2: G}
+  light: {type: intention, function: 4 - l if dark else l}
+  frozen: {type: intention, function: l * 2 + (10 if v1 == 'G' else 0), partial: {l: 3}}
+agents:
+  a1: {capacity: 100}
+  a2: {capacity: 100}
+routes: {default: 5, a1: {a2: 3}}
+hosting_costs: {default: 1}
+distribution_hints:
+  must_host: {a2: [v1, taste]}
+"""
+
+
+def test_a_file_means_what_pydcop_says() -> None:
+    problem = problem_of_yaml(COLOURING, "file")
+    assert (problem.name, problem.objective) == ("three walls", "min")
+    assert problem.domains == {"v1": ("R", "G"), "v2": ("R", "G"), "l": (1, 2, 3), "idle": (True, False)}
+    costs = {f: (-table).tolist() for f, table in problem.tables.items()}
+    assert costs == {
+        "differ": [[1, 0], [0, 1]],
+        "seen": [[0.5, 0.5, 7], [7, 7, np.inf]],
+        "taste": [-1, 2],
+        "light": [3, 2, 1],
+        "frozen": [6, 16],
+        "cost_v1": [-0.1, 0.1],
+        "cost_l": [0.5, 1.0, 1.5],
+        "free_idle": [0, 0],
+    }
+    graph = problem.graph
+    assert graph.variables == ("v1", "v2", "l", "idle")
+    assert {x: graph.variable_owner(x) for x in graph.variables} == {"v1": "a2", "v2": "a1", "l": "a2", "idle": "a1"}
+    assert (graph.owner("taste"), graph.owner("differ"), graph.owner("seen")) == ("a2", "a2", "a1")
+    assert problem.notes == ("variable 'l': noise_level = 0.2 is not drawn",)
+
+
+def test_the_best_choice_is_that_of_least_cost() -> None:
+    problem = problem_of_yaml(COLOURING, "file")
+
+    def cost(v1: str, v2: str, level: int) -> float:
+        seen = {("R", 1): 0.5, ("R", 2): 0.5, ("G", 3): np.inf}.get((v2, level), 7.0)
+        taste = {"R": -1.0, "G": 2.0}[v2]
+        frozen = 6.0 + (10.0 if v1 == "G" else 0.0)
+        return (v1 == v2) + seen + taste + (4 - level) + frozen + (-0.1 if v1 == "R" else 0.1) + 0.5 * level
+
+    best = min(itertools.product("RG", "RG", (1, 2, 3)), key=lambda choice: cost(*choice))
+    solution = sb.exact(problem.graph, problem.tables)
+    chosen = problem.chosen(solution.assignment)
+    assert (chosen["v1"], chosen["v2"], chosen["l"]) == best
+    assert problem.told(solution.value) == pytest.approx(cost(*best))
+
+
+@st.composite
+def table_problems(draw: st.DrawFn) -> TableProblem:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    kinds = [("R", "G", "B"), (0, 1, 2, 3), (True, False), (1, 0), (0.5, -1.25), ("only",), ("a", 1)]
+    n, k, n_agents = draw(st.integers(1, 5)), draw(st.integers(0, 6)), draw(st.integers(1, 3))
+    names = [f"x{i}" for i in rng.permutation(n)]
+    domains = {x: kinds[rng.integers(len(kinds))] for x in names}
+    scopes = {f"f{j}": [names[i] for i in rng.permutation(n)[: rng.integers(1, 4)]] for j in range(k)}
+    scopes |= {f"u{i}": [x] for i, x in enumerate(names)}
+    agent = {name: f"agent {rng.integers(n_agents)}" for name in [*names, *scopes]}
+    tables: dict[str, np.ndarray] = {}
+    for f, scope in scopes.items():
+        table = rng.choice([-1.5, 0.0, 2.0, 1e9, 0.1, rng.normal()], size=[len(domains[x]) for x in scope])
+        tables[f] = np.where(rng.random(table.shape) < 0.2, -np.inf, table)
+    graph = sb.FactorGraph(
+        tuple(scopes),
+        tuple(map(tuple, scopes.values())),
+        tuple(agent[f] for f in scopes),
+        tuple(names),
+        tuple(agent[x] for x in names),
+    )
+    objective = draw(st.sampled_from(["min", "max"]))
+    return TableProblem("drawn: 'so'", graph, tables, domains, objective)  # pyright: ignore[reportArgumentType]
+
+
+@given(table_problems())
+@settings(deadline=None, max_examples=100)
+def test_what_is_written_is_read_again(problem: TableProblem) -> None:
+    again = problem_of_yaml(yaml_of_problem(problem), "file")
+    assert (again.name, again.objective) == (problem.name, problem.objective)
+    assert repr(again.domains) == repr(problem.domains)  # (1, 0) is equal to (True, False)
+    assert again.graph == problem.graph
+    np.testing.assert_equal(dict(again.tables), dict(problem.tables))
+
+
+def test_a_constant_is_written_as_a_constraint() -> None:
+    text = "objective: max\ndomains: {d: {values: [0, 1]}}\nvariables: {x: {domain: d, cost_function: x}}\n"
+    problem = problem_of_yaml(text + "constraints: {c: {type: intention, function: 3 * 4}}\n", "file")
+    assert (problem.constant, problem.name) == (12.0, "file")
+    again = problem_of_yaml(yaml_of_problem(problem), "file")
+    assert again.told(sb.exact(again.graph, again.tables).value) == 13.0
+
+
+HEAD = "name: p\nobjective: min\ndomains: {d: {values: [0, 1]}}\nvariables: {x: {domain: d}, y: {domain: d}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "got None; wanted tables"),
+        ("[1, 2]", "wanted tables"),
+        ("objective: min", r"\$\.variables: got no variable"),
+        ("objective: most\n", r"\$\.objective: got 'most'; wanted 'min' or 'max'"),
+        ("objective: [min]\n", r"\$\.objective: got \['min'\]"),
+        ("objective: min\ndomains: [d]", r"\$\.domains: got \['d'\]; wanted a table by name"),
+        ("objective: min\ndomains: {d: [1]}", r"\$\.domains\.d: got \[1\]; wanted a table"),
+        ("objective: min\ndomains: {d: {values: []}}", r"\$\.domains\.d\.values"),
+        ("objective: min\ndomains: {d: {values: [1 .. x]}}", r"wanted a range as '1 \.\. 10'"),
+        ("objective: min\ndomains: {d: {values: [1 .. 999999999999]}}", "got 999999999999 values"),
+        ("objective: min\ndomains: {d: {values: [5 .. 1]}}", "got -3 values"),
+        ("objective: min\ndomains: {d: {values: [1, 1]}}", "wanted each value once"),
+        ("objective: min\ndomains: {d: {values: [1, '1']}}", "wanted each value once"),
+        ("objective: min\ndomains: {d: {values: [[1], 2]}}", "wanted numbers and texts"),
+        ("objective: min\ndomains: {d: {values: [2020-01-01, 2]}}", "wanted numbers and texts"),
+        ("objective: min\nvariables: {x: {domain: d}}", r"\$\.variables\.x\.domain: got 'd'; wanted none"),
+        (HEAD + "constraints: {c: {type: soft}}", r"\$\.constraints\.c\.type"),
+        (HEAD + "constraints: {c: {type: intention, function: x + z}}", "got the name 'z'"),
+        (HEAD + "constraints: {c: {type: intention, function: open('f')}}", "call of 'open'"),
+        (HEAD + "constraints: {c: {type: intention, function: source.f(x), source: f.py}}", "no code of a file is run"),
+        (HEAD + "constraints: {c: {type: intention, function: 'if x:\\n  return 1'}}", "function of several lines"),
+        (HEAD + "constraints: {c: {type: intention, function: 1 / x}}", "x = 0, where float division|x = 0, where"),
+        (HEAD + "constraints: {c: {type: intention, function: x, 2: 3}}", "got the key 2"),
+        (
+            HEAD + "constraints: {c: {type: intention, function: x, partial: {x: 5}}}",
+            r"partial\.x: got 5; wanted 0 or 1",
+        ),
+        (
+            HEAD + "constraints: {c: {type: extensional, variables: x, values: {-.inf: 0 | 1}}}",
+            r"-\.inf is less than any",
+        ),
+        (HEAD + "constraints: {c: {type: extensional, variables: [x, z], values: {}}}", "got 'z'; wanted 'x' or 'y'"),
+        (HEAD + "constraints: {c: {type: extensional, variables: [x, x], values: {}}}", "each variable once"),
+        (HEAD + "constraints: {c: {type: extensional, variables: [x, y], values: {1: 0 0}}}", "no value for '0 1'"),
+        (HEAD + "constraints: {c: {type: extensional, variables: x, values: {1: 0 | 2}}}", r"values\.1: got '2'"),
+        (
+            HEAD + "constraints: {c: {type: extensional, variables: [x, y], values: {1: 0}}}",
+            "got '0'; wanted a value of",
+        ),
+        (
+            HEAD + "constraints: {c: {type: extensional, variables: x, values: {one: 0 | 1}}}",
+            "got 'one'; wanted a number",
+        ),
+        (HEAD + "constraints: {c: {type: extensional, variables: x, values: {.nan: 0}}}", "wanted a number"),
+        (
+            HEAD + f"constraints: {{c: {{type: extensional, variables: x, values: {{1{'0' * 400}: 0}}}}}}",
+            "wanted a number",
+        ),
+        (HEAD + "constraints: {c: {type: extensional, variables: x, values: [1]}}", "wanted a table"),
+        (HEAD + "agents: 3", r"\$\.agents: got 3"),
+        (HEAD + "agents: [a]\ndistribution_hints: {must_host: {b: [x]}}", "got 'b'; wanted 'a'"),
+        (HEAD + "agents: [a]\ndistribution_hints: {must_host: {a: [q]}}", "got 'q'; wanted 'x' or 'y'"),
+        (HEAD + "agents: [a]\ndistribution_hints: [a]", r"\$\.distribution_hints: got"),
+        (HEAD + "constraints: {x: {type: intention, function: y}}", "names both a factor and a variable"),
+        (HEAD + "external_variables: {e: {domain: d}}", r"\$\.external_variables\.e\.initial_value: got None"),
+        ("a: !!python/object/apply:os.system ['id']", "got no YAML"),
+        ("a: [", "got no YAML"),
+        ("a: &a [1]\nb: {<<: {c: 1}}", "merge key `<<` in line 2"),
+        ("objective: min\nobjective: max", "a key twice"),
+        ("[" * 5000, "got no YAML|nested"),
+        ("? [1]\n: 2\n? {}\n: 3", "got no YAML"),
+        ("a: 0x", "objective"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_in_one_line(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        problem_of_yaml(text, "file")
+    line = str(caught.value)
+    assert re.search(says, line), line
+    assert "\n" not in line
+
+
+def test_a_table_that_would_be_too_large_is_refused_before_it_is_made() -> None:
+    many = ", ".join(f"x{i}: {{domain: d}}" for i in range(12))
+    head = f"objective: min\ndomains: {{d: {{values: [1 .. 1000]}}}}\nvariables: {{{many}}}\n"
+    began = time.process_time()
+    for constraint in (
+        f"{{type: intention, function: {' + '.join(f'x{i}' for i in range(12))}}}",
+        f"{{type: extensional, default: 0, values: {{}}, variables: [{', '.join(f'x{i}' for i in range(12))}]}}",
+    ):
+        with pytest.raises(ConfigError, match=r"1000 x 1000 x 1000 .* wanted at most 16,777,216"):
+            problem_of_yaml(head + f"constraints: {{c: {constraint}}}", "file")
+    assert time.process_time() - began < 60.0  # 10^36 entries would take for ever
+
+
+def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
+    problem = problem_of_yaml(COLOURING, "file")
+    path = write_problem(problem, tmp_path / "p.YML")
+    assert read_problem(path).domains == problem.domains
+    with pytest.raises(ConfigError, match=r"got the ending '\.xml'; wanted \.yaml, \.yml, \.uai"):
+        read_problem(tmp_path / "p.xml")
+    (tmp_path / "bad.yaml").write_text(HEAD + "constraints: {c: {type: intention, function: z}}")
+    with pytest.raises(ConfigError, match=r"bad\.yaml: \$\.constraints\.c\.function: got the name 'z'"):
+        read_problem(tmp_path / "bad.yaml")
+    (tmp_path / "bad.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(ConfigError, match="no UTF-8 text at 6"):
+        read_problem(tmp_path / "bad.yaml")
+    (tmp_path / "bad.yaml").write_bytes(b"#" * (2**22 + 1))
+    with pytest.raises(ConfigError, match="more than 4,194,304 bytes"):
+        read_problem(tmp_path / "bad.yaml")
+    with pytest.raises(OSError, match="folder"):
+        read_problem(tmp_path.joinpath("dir.yaml").mkdir() or tmp_path / "dir.yaml")
+
+
+def test_values_that_tables_cannot_tell_apart_are_not_written() -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["x"]})
+    for value in ("two words", "a|b", "it's", "", "1..3"):
+        with pytest.raises(ConfigError, match="no spaces, quotes, bars"):
+            yaml_of_problem(TableProblem("p", graph, {"f": np.zeros(2)}, {"x": ("ok", value)}))

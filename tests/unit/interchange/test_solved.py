@@ -1,0 +1,171 @@
+"""`swarmbo solve`, from a file to what it prints, writes and draws."""
+
+import csv
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import swarmbo as sb
+from swarmbo.cli import app
+from swarmbo.coordination.trace import traced
+from swarmbo.interchange import TableProblem, read_problem, write_problem
+from swarmbo.plotting.solve_trace import solve_trace_figure
+
+RING = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 7}"] for i in range(7)})
+TREE = sb.FactorGraph.from_scopes({"t": ["p", "q"], "u": ["q", "r"]})
+
+
+def tables_of(graph: sb.FactorGraph, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {f: rng.normal(size=(3, 3)) for f in graph.factors}
+
+
+@pytest.fixture
+def solve(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, status=0):
+        result = CliRunner().invoke(app, ["solve", *map(str, arguments)], catch_exceptions=False)
+        assert result.exit_code == status, result.output
+        return result
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        sb.MaxSum(bound="mplp"),
+        sb.DSA(bound="mplp", bound_rounds=3),
+        sb.DSA(keep_best=False),
+        sb.MGM(bound="bounded-max-sum"),
+        sb.Exact(),
+    ],
+)
+def test_a_trace_leads_to_the_solution_and_changes_nothing(method):
+    whole = sb.FactorGraph.from_scopes({f: g.scope(f) for g in (RING, TREE) for f in g.factors})
+    tables = tables_of(whole)
+    solution, rows = traced(method, whole, tables, seed=3)
+    assert solution == method.solve(whole, tables, seed=3)
+    assert [row.round for row in rows] == list(range(rows[0].round, rows[0].round + len(rows)))
+    last = rows[-1]
+    assert (last.value, last.bound, last.traffic) == (solution.value, solution.upper_bound, solution.report.traffic)
+    values = [row.value for row in rows]
+    assert all(value is not None for value in values)
+    if method != sb.DSA(keep_best=False):
+        assert values == sorted(values)  # the best so far
+    bounds = [row.bound for row in rows if row.bound is not None]
+    assert all(after <= before + 1e-9 for before, after in itertools.pairwise(bounds))
+    sent = [row.traffic.bytes for row in rows]
+    assert sent == sorted(sent)
+
+
+def test_rounds_of_a_trace_are_what_the_method_would_have_after_as_many():
+    tables = tables_of(RING)
+    _, rows = max((traced(sb.MGM(), RING, tables, seed=seed) for seed in range(9)), key=lambda made: len(made[1]))
+    seed = next(seed for seed in range(9) if traced(sb.MGM(), RING, tables, seed=seed)[1] == rows)
+    assert len(rows) > 3
+    for n in range(1, len(rows)):
+        assert rows[n].value == pytest.approx(sb.MGM(rounds=n).solve(RING, tables, seed=seed).value)
+
+
+def test_the_example_is_solved_written_and_drawn(solve):
+    asked = ["--coordination", "dsa", "--bound", "mplp", "--seed", 2, "--rounds", 9, "--set", "variant=A"]
+    out = solve("channels", *asked, "--trace", "deep/trace.csv", "--figure", "trace.svg", "--out", "solution.json")
+    told = json.loads(Path("solution.json").read_text())
+    settings = {"kind": "dsa", "bound": "mplp", "rounds": 9, "probability": 0.7, "variant": "A", "keep_best": True}
+    assert told["coordination"] == settings
+    problem = read_problem(Path(sb.__file__).parent.parent / "scenarios" / "channels.yaml")
+    best = sb.exact(problem.graph, problem.tables)
+    assert told["bound"] <= problem.told(best.value) == 6.0 <= told["value"]
+    assert told["gap"] == pytest.approx(told["value"] - told["bound"])
+    index = {x: problem.domains[x].index(value) for x, value in told["assignment"].items()}
+    cost = -sum(problem.tables[f][tuple(index[x] for x in problem.graph.scope(f))] for f in problem.graph.factors)
+    assert told["value"] == pytest.approx(cost)
+    with open("deep/trace.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[-1]["value"]) == told["value"]
+    assert float(rows[-1]["bound"]) == told["bound"]
+    assert (int(rows[-1]["messages"]), int(rows[-1]["bytes"])) == (told["messages"], told["bytes"])
+    assert rows[0]["bound"] == ""
+    assert Path("trace.svg").read_text().startswith("<?xml")
+    for word in ("10 variables, 22 factors, 10 agents", "dsa, seed 2", "cost", "no cost is below", "ap9 "):
+        assert word in out.stdout
+    assert out.stdout.endswith("solution.json\ndeep/trace.csv\ntrace.svg\n")
+
+
+def test_json_is_all_that_is_printed_where_it_is_asked_for(solve):
+    out = solve("channels", "--json", "--coordination", "exact", "--out", "s.json")
+    assert json.loads(out.stdout) == json.loads(Path("s.json").read_text())
+    assert json.loads(out.stdout)["status"] == "exact"
+
+
+def test_uai_files_are_solved_and_answered_in_their_own_way(solve):
+    Path("net.uai").write_text("MARKOV 2 2 3 2 1 0 2 0 1 2 0.2 0.8 6 1 2 3 3 9 1")
+    out = solve("net.uai", "--coordination", "exact", "--out", "net.uai.MPE")
+    assert Path("net.uai.MPE").read_text() == "MPE\n2 1 1\n"
+    assert f"{np.log(0.8 * 9):.5f}" in out.stdout
+
+
+def test_a_problem_that_cannot_be_solved_says_so_and_draws_that(solve):
+    clash = np.where(np.eye(2) > 0, -np.inf, 0.0)
+    ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    problem = TableProblem("clash", ring, dict.fromkeys(ring.factors, clash), dict.fromkeys("xyz", ("R", "G")), "min")
+    write_problem(problem, "clash.yaml")
+    out = solve("clash.yaml", "--coordination", "mgm", "--out", "s.json", "--figure", "f", "--trace", "t.csv")
+    told = json.loads(Path("s.json").read_text())
+    assert (told["status"], told["value"], told["gap"], len(told["violated"])) == ("infeasible", None, None, 1)
+    assert "forbidden by" in out.stdout
+    assert Path("f.png").stat().st_size > 1000
+    assert "inf" in Path("t.csv").read_text()
+    proved = solve("clash.yaml", "--coordination", "exact")
+    assert "every choice is forbidden" in proved.stdout
+
+
+def test_notes_of_a_file_go_to_the_other_stream(solve):
+    Path("n.yaml").write_text(
+        "objective: max\ndomains: {d: {values: [1, 2]}}\n"
+        "variables: {x: {domain: d, cost_function: x, noise_level: 0.1}}\n"
+    )
+    out = solve("n.yaml")
+    assert "noise_level" in out.stderr
+    assert "no value is above" in out.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.yaml"], "nowhere.yaml: No such file"),
+        (["channel"], "got the ending ''"),
+        (["channels", "--coordination", "admm"], "wanted one of dsa, exact, max-sum, mgm"),
+        (["channels", "--bound", "tight"], "$.coordination.bound: got 'tight'"),
+        (["channels", "--coordination", "mgm", "--rounds", "0"], "$.coordination.rounds: got 0"),
+        (["channels", "--set", "damping"], "--set: got 'damping'"),
+        (["channels", "--set", "damping=2"], "$.coordination.damping: got 2"),
+        (["channels", "--coordination", "dsa", "--seed", "-1"], "$.seed: got -1"),
+        (["channels", "--coordination", "exact", "--set", "table_budget=2"], "exact needs a table of"),
+        (["channels", "--figure", "f.bmp"], "got 'bmp'"),
+        (["channels", "--figure", "f.gif"], "got 'gif'; wanted png, pdf or svg"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(solve, arguments, says):
+    out = solve(*arguments, status=2)
+    assert says in out.stderr
+    assert out.stderr.count("\n") == 1
+    assert out.stdout == ""
+
+
+def test_the_figure_shows_costs_as_costs_and_the_bound_on_their_other_side():
+    tables = tables_of(RING, 1)
+    solution, rows = traced(sb.MGM(bound="mplp"), RING, tables)
+    figure = solve_trace_figure(rows, "ring", "cost", lambda value: -value)
+    left, right = figure.axes
+    best, bound = left.lines
+    assert best.get_ydata()[-1] == -solution.value
+    assert bound.get_ydata()[-1] == -solution.upper_bound
+    assert (left.get_xlabel(), right.get_xlabel(), left.get_ylabel()) == ("round", "bytes sent", "cost")
+    assert right.lines[0].get_xdata()[-1] == solution.report.bytes
