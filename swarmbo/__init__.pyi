@@ -108,6 +108,9 @@ from swarmbo.records import (
     Recommendation as Recommendation,
     SolveReport as SolveReport,
 )
+from swarmbo.routing import (
+    Routes as Routes,
+)
 from swarmbo.runs.reading import (
     Run as Run,
     load_run as load_run,

@@ -5,7 +5,11 @@ from swarmbo.acquisition.add_gp_ucb import AddGPUCB as AddGPUCB
 from swarmbo.acquisition.auto import Auto as Auto
 from swarmbo.acquisition.belief_functions import BeliefFunctions as BeliefFunctions
 from swarmbo.acquisition.box_functions import BoxFunctions as BoxFunctions
-from swarmbo.acquisition.chain import chains as chains, shortest_path_order as shortest_path_order
+from swarmbo.acquisition.chain import (
+    chains as chains,
+    in_contact as in_contact,
+    shortest_path_order as shortest_path_order,
+)
 from swarmbo.acquisition.chain_acquisition import (
     ChainAcquisition as ChainAcquisition,
     local_acquisition as local_acquisition,
@@ -24,5 +28,6 @@ from swarmbo.acquisition.situation import Decision as Decision, Situation as Sit
 from swarmbo.acquisition.straddle import Straddle as Straddle
 from swarmbo.acquisition.targeted_variance import TargetedVariance as TargetedVariance
 from swarmbo.acquisition.thompson import Thompson as Thompson
+from swarmbo.acquisition.travel import Travel as Travel
 from swarmbo.acquisition.trust_region import Restarts as Restarts, TrustRegion as TrustRegion
 from swarmbo.acquisition.worth import Worth as Worth, greedy_batch as greedy_batch, shortlist as shortlist

@@ -27,20 +27,28 @@ def chains(
     Returns:
         The chains, in the order of their first agent in ``agents``.
     """
-    groups: list[list[str]] = []
+    return [_ordered(group, positions) for group in in_contact(agents, links)]
+
+
+def in_contact(agents: Sequence[str], links: "nx.Graph[str] | None") -> list[tuple[str, ...]]:
+    """The groups of agents that can reach each other over the links, in the order of ``agents``.
+
+    Args:
+        agents: Who takes part.
+        links: Who hears whom; None means everyone.
+    """
     if links is None:
-        groups = [list(agents)] if agents else []
-    else:
-        taken: set[str] = set()
-        for agent in agents:
-            if agent not in taken:
-                reached = nx.node_connected_component(links, agent) if agent in links else {agent}
-                groups.append([other for other in agents if other in reached])
-                taken.update(reached)
-    return [_ordered(group, positions) for group in groups]
+        return [tuple(agents)] if agents else []
+    groups, taken = list[tuple[str, ...]](), set[str]()
+    for agent in agents:
+        if agent not in taken:
+            reached = nx.node_connected_component(links, agent) if agent in links else {agent}
+            groups.append(tuple(other for other in agents if other in reached))
+            taken.update(reached)
+    return groups
 
 
-def _ordered(group: list[str], positions: Mapping[str, Float[np.ndarray, " d"]]) -> tuple[str, ...]:
+def _ordered(group: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d"]]) -> tuple[str, ...]:
     placed = [agent for agent in group if agent in positions]
     if len(placed) > 2:
         P = np.array([positions[agent] for agent in placed])

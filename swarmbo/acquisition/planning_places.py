@@ -35,9 +35,10 @@ def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_pl
     cells = np.clip(np.floor(at), 0, counts - 1).astype(int)
     off = (((at - cells - 0.5) * (sides / counts)) ** 2).sum(axis=1)
     number = np.asarray(np.ravel_multi_index(tuple(cells.T), tuple(counts.tolist())))
-    order = np.lexsort((off, number))
-    first = np.flatnonzero(np.diff(number[order], prepend=-1))  # of each cell
-    return sites[order][first]
+    nearest = np.full(np.prod(counts), np.inf)
+    np.minimum.at(nearest, number, off)
+    found = np.flatnonzero(off == nearest[number])
+    return sites[found[np.unique(number[found], return_index=True)[1]]]
 
 
 def _counts(sides: Float[np.ndarray, " d"], n_places: int) -> np.ndarray:

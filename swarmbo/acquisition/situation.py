@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.schedules import Progress
+from swarmbo.acquisition.travel import Travel
 from swarmbo.belief import PlaceBelief, view_of
 from swarmbo.belief.model.success import Requirement
 from swarmbo.records import SolveReport
@@ -37,6 +38,7 @@ class Situation:
         measured: Where measurements were made (m, d), as far as whoever looks at the situation knows.
         measured_by: The same for agents with beliefs of their own.
         sites: Every place (k, d) that may be measured at all; None: anything in the box.
+        travel: How many rounds ways take, for those who plan routes; None where the world does not say.
         required: How likely measurements must be to succeed, by what each agent knows of failures; agents that know of
             none are missing.
     """
@@ -56,6 +58,7 @@ class Situation:
     measured: Float[np.ndarray, "m d"] | None = None
     measured_by: Mapping[str, Float[np.ndarray, "m d"]] = field(default_factory=lambda: dict[str, np.ndarray]())
     sites: Float[np.ndarray, "k d"] | None = None
+    travel: Travel | None = None
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
 
     def likely(self) -> "Situation":

@@ -28,6 +28,8 @@ from swarmbo.acquisition.markov import Block
 from swarmbo.acquisition.worth import BatchValue, Scores, Worth
 from swarmbo.belief import PlaceBelief
 
+_MANY = 8  # picks of as many places from which on all covariances between places are worked out
+
 
 @dataclass(frozen=True, eq=False)
 class TargetWorth(Worth):
@@ -47,7 +49,7 @@ class TargetWorth(Worth):
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "TargetScores":
         """What places are worth one by one."""
-        return TargetScores(self, belief, places)
+        return TargetScores(self, belief, places, picks)
 
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "TargetValue":
         """By what batches of some places are valued."""
@@ -90,23 +92,26 @@ class TargetScores(Scores):
     """What places are worth one by one, while more and more of them are taken as measured.
 
     With C_0 the covariances of targets and places, each pick p has a_p = C_sp / r and r_p(x) = C_px / r, all given the
-    picks before it, r^2 = C_pp + sigma_n^2; then C = C_0 - sum_p a_p r_p^T, and no pick costs more than a product of
-    C_0 with one vector.
+    picks before it, r^2 = C_pp + sigma_n^2; then C = C_0 - sum_p a_p r_p^T, which is never written down: a pick costs
+    products of matrices with vectors.
 
     Args:
         worth: The rule.
         belief: Whose.
         places: Physical (k, d).
+        picks: How many of them will be taken as measured at most.
     """
 
-    def __init__(self, worth: TargetWorth, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> None:
+    def __init__(self, worth: TargetWorth, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int) -> None:
         n = len(places)
         cache = belief.posterior_cache(np.concatenate([places, worth.targets]))
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
-        self._cache, self._worth, self._own = cache, worth, own
+        self._cache, self._worth, self._own, self._taken = cache, worth, own, 0
         self._told = cache.cov(targets, own)
         self._var, self._weighted = cache.var[own], worth.weights @ self._told**2
-        self._columns, self._rows = list[np.ndarray](), list[np.ndarray]()  # a_p, r_p
+        self._columns, self._rows = np.empty((picks, len(targets))), np.empty((picks, n))  # a_p, r_p
+        # many rows of covariances are cheaper all at once
+        self._between = cache.cov(own, own) if _MANY * picks >= n else None
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
@@ -115,19 +120,21 @@ class TargetScores(Scores):
 
     def take(self, pick: int) -> None:
         """Take a place as measured."""
-        column, row = self._told[:, pick], self._cache.cov(self._own[pick : pick + 1], self._own)[0]
-        for a, r in zip(self._columns, self._rows, strict=True):
-            column, row = column - r[pick] * a, row - r[pick] * r
+        n, weights = self._taken, self._worth.weights
+        columns, rows = self._columns[:n], self._rows[:n]
         root = np.sqrt(self._var[pick] + self._worth.noise_variance)
-        column, row = column / root, row / root
-        weighted = self._worth.weights * column
-        across = weighted @ self._told
-        for a, r in zip(self._columns, self._rows, strict=True):
-            across -= float(weighted @ a) * r
-        self._weighted = np.maximum(self._weighted - 2.0 * row * across + row**2 * float(weighted @ column), 0.0)
+        column = (self._told[:, pick] - rows[:, pick] @ columns) / root
+        if self._between is None:
+            across = self._cache.cov(self._own[pick : pick + 1], self._own)[0]
+        else:
+            across = self._between[pick]
+        row = (across - rows[:, pick] @ rows) / root
+        told = (weights * column) @ self._told - (columns @ (weights * column)) @ rows
+        left = self._weighted - 2.0 * row * told + row**2 * float((weights * column) @ column)
+        self._weighted = np.maximum(left, 0.0)  # below 0 is rounding
         self._var = np.maximum(self._var - row**2, 0.0)
-        self._columns.append(column)
-        self._rows.append(row)
+        self._columns[n], self._rows[n] = column, row
+        self._taken += 1
 
 
 @dataclass(frozen=True, eq=False)

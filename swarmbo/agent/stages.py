@@ -25,7 +25,7 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Gather, Rank, Ranking, Request, Whole
-from swarmbo.deciding.places import Choose
+from swarmbo.deciding.places import Choose, Visit
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
@@ -102,7 +102,7 @@ class Stages:
         """
         return answered(learner.steps(log, offers), self._answer)
 
-    def _answer(self, request: Request | Choose) -> Staged[Any]:
+    def _answer(self, request: Request | Choose | Visit) -> Staged[Any]:
         match request:
             case Rank():
                 return (yield from self._ranked(request))
@@ -114,6 +114,8 @@ class Stages:
                 return (yield from self._agreed(request))
             case Choose():
                 return (yield from self._chosen(request))
+            case Visit():
+                raise ConfigError("got 'routes', which a team plans; wanted another kind", at="$.coordination.kind")
 
     @property
     def _knows_all(self) -> bool:

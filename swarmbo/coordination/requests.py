@@ -152,6 +152,20 @@ class AllReduce(NamedTuple):
         return Letter(agent, child, Broadcast(part.index, sums))
 
 
+class Best(NamedTuple):
+    """Rows of numbers (own factors, m), none of them NaN; answered by the largest of all, first number first.
+
+    It crosses the links as sums do: up the tree the largest so far, and down the one that it was.
+    """
+
+    rows: Float[np.ndarray, "_f m"]
+
+    def over(self, heard: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
+        """The largest of the own rows and of what was heard; -inf where there are none."""
+        rows = [*self.rows.tolist(), *(row.tolist() for row in heard)]
+        return np.array(max(rows)) if rows else np.full(self.rows.shape[1:], -np.inf)
+
+
 class Compare(NamedTuple):
     """One joint choice or several are held against the best so far; answered by a verdict, and what is the best now.
 
@@ -221,7 +235,7 @@ class Watch(NamedTuple):
     bound: Callable[[], float]
 
 
-Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Compare | Look | Watch
+Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | Compare | Look | Watch
 Steps = Generator[Request, Any, Out]
 
 

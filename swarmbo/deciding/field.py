@@ -147,6 +147,7 @@ class FieldLearner:
             prices=prices,
             level=offers.level,
             sites=allowed_sites(offers.sites, problem),
+            travel=offers.travel,
             measured=measured,
             measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),

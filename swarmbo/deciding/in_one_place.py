@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from swarmbo.acquisition import Decision
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.participant import (
@@ -13,7 +14,7 @@ from swarmbo.coordination.participant import (
     solve_with_agents,
 )
 from swarmbo.deciding.joint import Agree, Gather, Rank, Request, Whole
-from swarmbo.deciding.places import Choose, checked_solution
+from swarmbo.deciding.places import Choose, Visit, checked_solution
 from swarmbo.errors import ConfigError
 from swarmbo.registry.own_code import checked_as, takes_named
 from swarmbo.transport import InProcess
@@ -44,7 +45,7 @@ class InOnePlace:
         answer: Any = None
         while True:
             try:
-                request: Request | Choose = steps.send(answer)
+                request: Request | Choose | Visit = steps.send(answer)
             except StopIteration as finished:
                 return finished.value
             match request:
@@ -58,6 +59,8 @@ class InOnePlace:
                     answer = self._agreed(request)
                 case Choose():
                     answer = self._chosen(request)
+                case Visit():
+                    answer = self._visited(request)
 
     def _agreed(self, request: Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
@@ -82,6 +85,12 @@ class InOnePlace:
             raise self._knows_no_agents()
         opened = self.transport.open(problem.graph.agents, links)
         return solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
+
+    def _visited(self, request: Visit) -> Decision:
+        planned, links = request
+        if not self.transport.as_agents:
+            return planned.in_one_place()
+        return planned.with_agents(self.transport.open(planned.pilots, links), self.round)
 
     def _knows_no_agents(self) -> ConfigError:
         got = f"got true, but {type(self.coordination).__name__} knows no agents"

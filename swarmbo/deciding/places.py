@@ -1,7 +1,8 @@
 """How the next places in a field are decided, whoever decides: a team in one place, or one agent by messages.
 
 The steps are written once, as a generator, as ``joint`` has them for functions. What agents compute from what all of
-them know costs no message; where they have to agree on tables, each of its own, it yields ``Choose``.
+them know costs no message; where they have to agree on tables, each of its own, it yields ``Choose``, and where they
+plan routes ``Visit``.
 """
 
 from collections.abc import Generator, Mapping
@@ -20,7 +21,8 @@ from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
-from swarmbo.transport import Routes
+from swarmbo.routing import Planned, Routes
+from swarmbo.transport import Routes as RadioRoutes
 
 Out = TypeVar("Out")
 
@@ -39,7 +41,19 @@ class Choose(NamedTuple):
     seed: int
 
 
-PlaceSteps = Generator[Choose, Any, Out]
+class Visit(NamedTuple):
+    """Routes, to be auctioned; answered by a ``Decision``.
+
+    Args:
+        planned: What everybody knows, and what each agent knows.
+        links: Who hears whom; None: everyone hears everyone.
+    """
+
+    planned: Planned
+    links: "nx.Graph[str] | None"
+
+
+PlaceSteps = Generator[Choose | Visit, Any, Out]
 
 
 def place_steps(
@@ -54,6 +68,8 @@ def place_steps(
     """
     if not isinstance(coordination, Random | LawnMower):  # these weigh nothing
         situation = situation.likely()
+    if isinstance(coordination, Routes) and (planned := coordination.planned(situation, acquisition)) is not None:
+        return (yield Visit(planned, situation.links))
     if not isinstance(coordination, Solver):
         return _checked_decision(coordination.decide(situation, acquisition), situation, coordination)
     problem = checked_as(LocalProblem | None, acquisition.local_problem(situation), acquisition, "local_problem")
@@ -71,7 +87,7 @@ def place_steps(
     if problem.safeguard is None:
         return Decision(points, solution.report)
     settled = problem.safeguard.settle(points)
-    looking = problem.safeguard.traffic(Routes(problem.graph.agents, situation.links), situation.domain.n_dims)
+    looking = problem.safeguard.traffic(RadioRoutes(problem.graph.agents, situation.links), situation.domain.n_dims)
     report = msgspec.structs.replace(solution.report, traffic=solution.report.traffic + looking)
     if any(settled.get(agent) is not points.get(agent) for agent in problem.graph.agents):
         value = problem.value_of(settled)

@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition import Travel
 from swarmbo.data import News
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
@@ -30,6 +31,7 @@ class Offers:
         links: Who hears whom now; None: everyone.
         level: The level that the world is watched for; None where there is none.
         sites: Every place (k, d) that can be measured at all; None where the world does not say.
+        travel: How many rounds ways take; None where the world does not say.
     """
 
     agents: tuple[str, ...] | None = None
@@ -40,6 +42,7 @@ class Offers:
     links: "nx.Graph[str] | None" = None
     level: float | None = None
     sites: Float[np.ndarray, "k d"] | None = None
+    travel: Travel | None = None
 
 
 class World(Protocol):

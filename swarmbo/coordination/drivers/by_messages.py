@@ -11,6 +11,7 @@ from swarmbo.coordination.messages import Key, Message, Report
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
     AllReduce,
+    Best,
     Compare,
     Exchange,
     Letter,
@@ -63,6 +64,8 @@ class ByMessages:
                 return (yield from self._reduce(request))
             case AllReduce():
                 return (yield from self._all_reduce(request))
+            case Best():
+                return (yield from self._best(request))
             case Look():
                 return looked([request])[0]
             case Compare():
@@ -121,21 +124,41 @@ class ByMessages:
         return out
 
     def _all_reduce(self, request: AllReduce) -> Waiting[Float[np.ndarray, "k m"]]:
-        part, tree = self.part, self.part.tree
-        children, parent = tree.children[self.agent], tree.parent[self.agent]
         sums = np.zeros(request.terms.shape[1:])
         for term in request.terms:
             sums = sums + term
+
+        def added(heard: Iterable[Float[np.ndarray, "k m"]]) -> Float[np.ndarray, "k m"]:
+            total = sums
+            for own in heard:
+                total = total + own
+            return total
+
+        return (yield from self._over_tree(added, sums.shape))
+
+    def _best(self, request: Best) -> Waiting[Float[np.ndarray, " m"]]:
+        return (yield from self._over_tree(request.over, request.rows.shape[1:]))
+
+    def _over_tree(
+        self, joined: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...]
+    ) -> Waiting[Float[np.ndarray, "..."]]:
+        """Join what all agents have: from the leaves of the tree to its root, and what came of it back.
+
+        Args:
+            joined: What the own numbers and those heard of the children come to.
+            shape: Of it.
+        """
+        part, tree = self.part, self.part.tree
+        children, parent = tree.children[self.agent], tree.parent[self.agent]
         keys = [("tally", part.index, child) for child in children]
         heard = yield from _hear(keys)
-        for key in keys:
-            sums = sums + _shaped(heard[key].entries, sums.shape, f"{key[-1]!r}")
+        found = joined([_shaped(heard[key].entries, shape, f"{key[-1]!r}") for key in keys])
         if parent is not None:
-            self._say([request.up(part, self.agent, parent, sums)])
+            self._say([AllReduce.up(part, self.agent, parent, found)])
             heard = yield from _hear([("ruling", part.index)])
-            sums = _shaped(heard["ruling", part.index].entries, sums.shape, repr(parent))
-        self._say([request.down(part, self.agent, child, sums) for child in children])
-        return sums
+            found = _shaped(heard["ruling", part.index].entries, shape, repr(parent))
+        self._say([AllReduce.down(part, self.agent, child, found) for child in children])
+        return found
 
     def _compare(self, request: Compare) -> Waiting[Any]:
         """Up the tree go the values of all factors, so that whoever adds them adds in the graph's order."""

@@ -13,6 +13,7 @@ from swarmbo.coordination.messages import Codec, Key, Message, index_widths
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
     AllReduce,
+    Best,
     Compare,
     Exchange,
     Letter,
@@ -105,6 +106,10 @@ class Central:
                 return self._reduced(request)
             case AllReduce():
                 return self._all_reduced(request)
+            case Best():
+                best = request.over()
+                self._count_over_tree(best)
+                return best
             case Look():
                 return looked([request])[0]
             case Compare():
@@ -180,7 +185,7 @@ class Central:
 
     def _all_reduced(self, request: AllReduce) -> Float[np.ndarray, "k m"]:
         """Every agent adds its own terms, then what its children say: from the leaves of the tree to its root."""
-        tree, terms = self.part.tree, request.terms
+        terms = request.terms
         sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
         for agents, factors in self._owned:
             sums[agents] += terms[factors]
@@ -188,15 +193,19 @@ class Central:
             # np.sum would add in another order where there is one number only
             sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
         summed = sums[self._children[-1][0] if self._children else 0]
+        self._count_over_tree(summed)
+        return summed
+
+    def _count_over_tree(self, joined: Float[np.ndarray, "..."]) -> None:
+        """Numbers go up the tree to its root, and as many come down."""
 
         def letters() -> Iterator[Letter]:
-            for agent, parent in tree.parent.items():
+            for agent, parent in self.part.tree.parent.items():
                 if parent is not None:
-                    yield request.up(self.part, agent, parent, summed)
-                    yield request.down(self.part, parent, agent, summed)
+                    yield AllReduce.up(self.part, agent, parent, joined)
+                    yield AllReduce.down(self.part, parent, agent, joined)
 
-        self._count_alike((AllReduce, summed.size), letters)
-        return summed
+        self._count_alike((AllReduce, joined.size), letters)
 
     @cached_property
     def _owned(self) -> Passes:

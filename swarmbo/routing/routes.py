@@ -1,0 +1,211 @@
+"""Teams that plan routes for the rounds that are left, and drive the first leg."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from swarmbo.acquisition import Acquisition, Decision, Information, Situation, Straddle, TargetedVariance
+from swarmbo.acquisition.chain import in_contact
+from swarmbo.acquisition.planning_places import planning_places
+from swarmbo.baselines import Greedy
+from swarmbo.belief import view_of
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.participant import Participant, Transport, run
+from swarmbo.coordination.plan import Plan
+from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
+from swarmbo.records import SolveReport, Traffic
+from swarmbo.registry import FIELD, kind, name_of
+from swarmbo.routing.auction import Legs, Order, Pilot, auction
+from swarmbo.routing.gains import Gains
+from swarmbo.settings import Count, Probability, Settings, within
+from swarmbo.transport import Routes as RadioRoutes
+
+_UNKNOWN = 8  # rounds that are planned where nobody says how many are left
+_SHARE = 0.8  # of the rounds, in which a team that looks for the peak explores
+_FEWEST = 10  # rounds in which it is worth while to explore first
+
+
+@kind("coordination", FIELD)
+class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
+    """A sequential single-item auction over insertions into routes, made anew in every round.
+
+    Each agent bids for a way-point what a measurement there adds to those of all, by ``targeted-variance``, per round
+    that it adds to its own route; the highest bid wins, until no route has room for more.
+    Then agents go one leg. Where the first way-point is rounds away, an agent measures at the place on the way that
+    tells most, of those from which it is still in time. Agents with a battery are back at their base before it is
+    empty; those whose measurements have a price bid what is above it, and decline.
+
+    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Agents that
+    no relay connects plan without one another.
+
+    A plan takes the field as it is believed to be now. So where data fade, unless ``horizon`` is stated, and in worlds
+    that do not say how long ways take (``travel_rounds``), agents choose one step ahead, one after the other.
+
+    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are asked one step ahead, in turn,
+    in the last rounds; before, routes explore for what they look for: a level with ``straddle``, a map with
+    ``information``, the peak with all others.
+
+    Args:
+        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes one after the other.
+        horizon: Rounds planned ahead, >= 1; None: all that are left.
+        way_points: About how many places, spread over the map, may become way-points, 1 to 4096.
+        explore_share: Share of the rounds in which routes are planned, 0 to 1. None: all with ``targeted-variance``,
+            0.8 with others. Of no account below 10 rounds unless it is 1: then others are asked from the beginning.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo_envs import robot_team_v0
+        >>> env = robot_team_v0.parallel_env(robots=2, max_cycles=3)
+        >>> team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes")
+        >>> observations, infos = env.reset(seed=0)
+        >>> actions = team.act(observations, infos)
+        >>> team.last_report.status, team.last_report.messages > 0
+        ('sequential', True)
+    """
+
+    order: Order = "auction"
+    horizon: Count | None = None
+    way_points: Annotated[int, within(1, 4096)] = 500
+    explore_share: Probability | None = None
+
+    def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
+        """Plan, and go one leg; all in this process, with the traffic that agents would have had."""
+        planned = self.planned(situation, acquisition)
+        return Greedy().decide(situation, acquisition) if planned is None else planned.in_one_place()
+
+    def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
+        """Whether routes are planned in this round, where they can be.
+
+        Raises:
+            ConfigError: If an acquisition would never be asked.
+        """
+        targeted = isinstance(acquisition, TargetedVariance)
+        share = self.explore_share if self.explore_share is not None else 1.0 if targeted else _SHARE
+        if share == 1.0:
+            if not targeted:
+                raise ConfigError(
+                    f"got 1 with acquisition {name_of(acquisition)!r}, which would never be asked; wanted a share "
+                    "below 1, or acquisition 'targeted-variance'",
+                    at="$.coordination.explore_share",
+                )
+            return True
+        horizon = situation.horizon
+        return horizon is not None and horizon >= _FEWEST and situation.round <= share * horizon
+
+    def planned(self, situation: Situation, acquisition: Acquisition) -> "Planned | None":
+        """What it takes to plan routes; None where agents choose one step ahead.
+
+        Args:
+            situation: What is known.
+            acquisition: What a query is worth.
+
+        Raises:
+            ConfigError: If an acquisition would never be asked.
+        """
+        agents = situation.movers
+        if not agents or situation.travel is None or not self.explores(situation, acquisition):
+            return None
+        views = {agent: view_of(situation.belief, agent) for agent in agents}
+        if self.horizon is None and any(view.at(situation.round + 1.0) is not view for view in views.values()):
+            return None
+        explored = _targeted(acquisition)
+        places = planning_places(situation.domain, situation.sites, self.way_points)
+        gains: dict[int, Gains] = {}
+        for agent, view in views.items():
+            if id(view) not in gains:
+                gains[id(view)] = Gains(view, explored.worth(situation.seen_by(agent)), places)
+        pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
+        routes = RadioRoutes(agents, situation.links)
+        parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
+        return Planned(Plan(parts, lambda view, own: auction(view, own, self.order)), pilots)
+
+    def _pilot(self, situation: Situation, agent: str, gains: Gains) -> Pilot:
+        left = self.horizon or _UNKNOWN
+        if situation.horizon is not None:
+            ahead = max(situation.horizon - situation.round + 1, 1)
+            left = ahead if self.horizon is None else min(ahead, self.horizon)
+        assert situation.travel is not None
+        return Pilot(
+            agent=agent,
+            gains=gains,
+            travel=situation.travel,
+            start=situation.positions.get(agent),
+            candidates=situation.candidates[agent],
+            is_open=_open_places(situation, agent, gains.places),
+            horizon=left,
+            price=situation.prices.get(agent),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """Routes that are about to be planned.
+
+    Args:
+        plan: What everybody knows.
+        pilots: What each agent alone knows.
+    """
+
+    plan: Plan[Mapping[str, Pilot], Legs]
+    pilots: Mapping[str, Pilot]
+
+    def in_one_place(self) -> Decision:
+        """The first legs, with the traffic that agents would have had."""
+        return _decision(*self.plan.in_one_place(self.pilots))
+
+    def with_agents(self, transport: Transport, decision: int) -> Decision:
+        """The same by real messages: an agent is given what it alone knows.
+
+        Args:
+            transport: Opened for at least the agents.
+            decision: Its number, larger than those of earlier ones over the transport.
+
+        Raises:
+            TransportError: If messages do not arrive, or not as they were sent.
+        """
+        agents = {name: Participant.of(name, self.plan, {name: pilot}, decision) for name, pilot in self.pilots.items()}
+        traffic = run(agents, transport)
+        return _decision([legs for agent in agents.values() for legs in agent.outcomes], traffic)
+
+
+def _targeted(acquisition: Acquisition) -> TargetedVariance:
+    """What is explored by, for the sake of an acquisition."""
+    match acquisition:
+        case TargetedVariance():
+            return acquisition
+        case Straddle():
+            return TargetedVariance(task="level", level=acquisition.level)
+        case Information():
+            return TargetedVariance(task="map")
+        case _:
+            return TargetedVariance(task="peak")
+
+
+def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " p"]:
+    """Which places an agent may plan to measure: those that nobody has, as far as it knows, and that will not fail."""
+    seen = situation.seen_by(agent)
+    is_open = np.ones(len(places), dtype=bool)
+    if seen.measured is not None and len(seen.measured):
+        done = {place.tobytes() for place in seen.measured}
+        is_open = np.array([place.tobytes() not in done for place in places])
+    if agent in situation.required:
+        is_open &= situation.required[agent].margin(situation.domain.to_unit(places)) >= 0.0
+    return is_open
+
+
+def _graph(group: tuple[str, ...]) -> FactorGraph:
+    """Each agent with the next one: what matters is who takes part, and what each is called."""
+    scopes = {f"route_{agent}": list(group[n : n + 2]) for n, agent in enumerate(group)}
+    own = {agent: agent for agent in group}
+    return FactorGraph.from_scopes(scopes, owners={f"route_{agent}": agent for agent in group}, variable_owners=own)
+
+
+def _decision(legs: list[Legs], traffic: Traffic) -> Decision:
+    points = {agent: place for part in legs for agent, place in part.points.items()}
+    rounds = max(part.rounds for part in legs)
+    return Decision(points, SolveReport(status="sequential", rounds=rounds, traffic=traffic))

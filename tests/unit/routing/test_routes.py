@@ -1,0 +1,315 @@
+"""Routes by auction: held to a plain auction written down again, to brute force, and to messages between agents."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.acquisition import Situation, TargetedVariance
+from swarmbo.acquisition.planning_places import planning_places
+from swarmbo.acquisition.target_worth import TargetWorth
+from swarmbo.acquisition.travel import NEVER
+from swarmbo.baselines import Greedy
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
+from swarmbo.deciding.in_one_place import InOnePlace
+from swarmbo.deciding.places import place_steps
+from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.routing import Routes
+from swarmbo.routing.tour import FREE, Tour
+from swarmbo.spaces import Domain
+from swarmbo.transport import InProcess
+from swarmbo.worlds.travel import WorldTravel
+from swarmbo_envs import robot_team_v0
+
+DOMAIN = Domain(np.zeros(2), np.array([100.0, 60.0]))
+SITES = np.array([(x, y) for x in np.linspace(2, 98, 17) for y in np.linspace(2, 58, 11)])
+TARGETED = TargetedVariance(places=40)
+
+
+class Straight:
+    """Ways in straight lines, so many metres a round; some agents have a battery and a base."""
+
+    def __init__(self, reach: float = 12.0, left: Mapping[str, int] | None = None) -> None:
+        self.reach, self.left = reach, left or {}
+
+    def rounds(self, agent: str, origins: np.ndarray, places: np.ndarray) -> np.ndarray:
+        distance = np.linalg.norm(origins[:, None] - places[None], axis=-1)
+        return np.ceil(distance / self.reach - 1e-9).astype(int)
+
+    def rounds_left(self, agent: str) -> int:
+        return self.left.get(agent, NEVER)
+
+    def base(self, agent: str) -> np.ndarray | None:
+        return np.array([50.0, 30.0]) if agent in self.left else None
+
+
+class Table:
+    """Ways by a table over places on a line; there may be no way."""
+
+    def __init__(self, rounds: np.ndarray, left: int = NEVER) -> None:
+        self.table, self.left = rounds, left
+
+    def rounds(self, agent: str, origins: np.ndarray, places: np.ndarray) -> np.ndarray:
+        return self.table[np.ix_(origins[:, 0].astype(int), places[:, 0].astype(int))]
+
+    def rounds_left(self, agent: str) -> int:
+        return self.left
+
+    def base(self, agent: str) -> np.ndarray | None:
+        return np.array([0.0]) if self.left < NEVER else None
+
+
+def some_belief(seed: int, n: int = 8, fades: bool = False) -> ExactGP:
+    rng = np.random.default_rng(seed)
+    X = DOMAIN.from_unit(rng.random((n, 2)))
+    prior = ExactGPSettings(time=TimeAxis(lengthscale_median=4.0)) if fades else ExactGPSettings()
+    return ExactGP.create(prior, DOMAIN).update(X, np.sin(X[:, 0] / 17.0) + 0.1 * rng.normal(size=n)).fit(rng)
+
+
+def a_team(seed: int = 0, n_agents: int = 3, travel: Straight | None = None, **more) -> Situation:
+    rng, agents = np.random.default_rng(seed), tuple(f"r{n}" for n in range(n_agents))
+    travel = travel or Straight()
+    positions = {agent: DOMAIN.from_unit(rng.random(2)) for agent in agents}
+    near = {a: SITES[travel.rounds(a, positions[a][None], SITES)[0] <= 1] for a in agents}
+    given = {"belief": some_belief(seed), "links": None, "round": 5, "horizon": 10, "sites": SITES, **more}
+    return Situation(agents, near, positions, {}, domain=DOMAIN, seed=0, travel=travel, **given)  # pyright: ignore[reportArgumentType]
+
+
+def reduction(belief: ExactGP, worth: TargetWorth, batch: np.ndarray) -> float:
+    """W of a set, by joint posterior covariances and an inverse."""
+    n = len(batch)
+    _, cov = belief.joint_posterior(np.concatenate([batch.reshape(n, 2), worth.targets]))
+    across = cov[:n, n:]
+    gone = np.diag(across.T @ np.linalg.inv(cov[:n, :n] + worth.noise_variance * np.eye(n)) @ across)
+    return float(worth.weights @ gone)
+
+
+def legs_of(now: Situation, coordination: Routes):
+    """The routes themselves, of which a decision tells the first legs only."""
+    planned = coordination.planned(now, TARGETED)
+    assert planned is not None
+    outcomes, _ = planned.plan.in_one_place(planned.pilots)
+    return {agent: route for legs in outcomes for agent, route in legs.routes.items()}
+
+
+def a_plain_auction(now: Situation, order: str) -> dict[str, list[np.ndarray]]:
+    """The rule of the class docstring, by brute force: every bid by the determinant of nothing but sets."""
+    assert isinstance(now.belief, ExactGP)
+    worth = TARGETED.worth(now)
+    left = (now.horizon or 0) - now.round + 1
+    routes: dict[str, list[np.ndarray]] = {agent: [] for agent in now.agents}
+    taken: list[np.ndarray] = []
+
+    def length(agent: str, route: list[np.ndarray]) -> int:
+        stops = np.array([now.positions[agent], *route])
+        return int(sum(max(1, now.travel.rounds(agent, a[None], b[None])[0, 0]) for a, b in itertools.pairwise(stops)))
+
+    while True:
+        before, bids = reduction(now.belief, worth, np.array(taken)) if taken else 0.0, []
+        for turn, agent in enumerate(now.agents):
+            for place in planning_places(DOMAIN, SITES, 40):
+                if any((place == other).all() for other in taken):
+                    continue
+                gain = reduction(now.belief, worth, np.array([*taken, place])) - before
+                for slot in range(len(routes[agent]) + 1):
+                    longer = [*routes[agent][:slot], place, *routes[agent][slot:]]
+                    if (total := length(agent, longer)) <= left:
+                        extra = max(total - length(agent, routes[agent]), FREE)
+                        bids.append((gain / extra, -turn, agent, slot, place))
+        if not bids:
+            return routes
+        if order == "sequential":
+            first = max(bid[1] for bid in bids)
+            bids = [bid for bid in bids if bid[1] == first]
+        best = max(bid[0] for bid in bids)
+        _, _, agent, slot, place = next(bid for bid in bids if bid[0] >= best * (1.0 - 1e-9))
+        routes[agent].insert(slot, place)
+        taken.append(place)
+
+
+@pytest.mark.parametrize("order", ["auction", "sequential"])
+def test_routes_are_those_of_an_auction_by_brute_force(order) -> None:
+    now = a_team(1, 2, Straight(25.0), horizon=7)
+    found, wanted = legs_of(now, Routes(order=order, way_points=40)), a_plain_auction(now, order)
+    assert sum(map(len, wanted.values())) >= 4
+    for agent in now.agents:
+        assert found[agent].tolist() == np.array(wanted[agent]).tolist()
+
+
+@given(st.integers(0, 10_000), st.integers(2, 7), st.integers(1, 12), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon: int, has_battery: bool) -> None:
+    """Against all ways to put it in, over any table of rounds; and it fits, with the way home."""
+    rng = np.random.default_rng(seed)
+    table = rng.integers(1, 6, size=(n, n)) * (1 - np.eye(n, dtype=int))
+    table[rng.random((n, n)) < 0.1] = NEVER
+    np.fill_diagonal(table, 0)
+    left = int(rng.integers(1, 12)) if has_battery else NEVER
+    places = np.arange(n, dtype=float)[:, None]
+    tour = Tour("a", Table(table, left), places[0], places, np.ones(n, dtype=bool), horizon)
+
+    def length(route: list[int]) -> float:
+        ways = [max(1, int(table[a, b])) for a, b in itertools.pairwise([0, *route])]
+        return float("inf") if any(way >= NEVER for way in ways) else float(sum(ways))
+
+    def home(route: list[int]) -> float:
+        if not has_battery or not route:
+            return 0.0
+        return float("inf") if table[route[-1], 0] >= NEVER else float(max(1, table[route[-1], 0]))
+
+    while True:
+        extra, slots = tour.extra()
+        for place in range(n):
+            ways = [[*tour.stops[:slot], place, *tour.stops[slot:]] for slot in range(len(tour.stops) + 1)]
+            fits = [length(way) + home(way) <= min(horizon, left) for way in ways]
+            added = [length(way) - length(tour.stops) if fit else np.inf for way, fit in zip(ways, fits, strict=True)]
+            if place in tour.stops:
+                assert extra[place] == np.inf
+            else:
+                assert extra[place] == max(min(added), FREE)
+                assert extra[place] == np.inf or added[slots[place]] == min(added)
+        if np.isinf(extra).all():
+            break
+        place = int(extra.argmin())
+        tour.put_in(place, int(slots[place]))
+        tour.close(place)
+    assert length(tour.stops) + home(tour.stops) <= min(horizon, left)
+
+
+@pytest.mark.parametrize("order", ["auction", "sequential"])
+@pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
+def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
+    for seed in range(3):
+        more, travel = {}, Straight()
+        if kind == "own":
+            more["belief"] = Views({f"r{n}": some_belief(seed, 6 + n) for n in range(5)}, "r0")
+        if kind == "parted":
+            more["links"] = nx.Graph([("r0", "r1"), ("r1", "r2"), ("r3", "r4")])
+        if kind == "priced":
+            more["prices"] = {"r1": 0.02, "r3": 100.0}
+        if kind == "battery":
+            travel = Straight(left={"r0": 3, "r2": 6})
+        now, coordination = a_team(seed, 5, travel, **more), Routes(order=order)
+        alone, by_messages = (
+            InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(
+                place_steps(now, TARGETED, coordination)
+            )
+            for agents in (False, True)
+        )
+        assert alone.points.keys() == by_messages.points.keys()
+        assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
+        assert alone.report == by_messages.report
+        assert alone.report.messages > 0
+        assert ("r3" in alone.points) is (kind != "priced")
+        assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
+
+
+def test_each_measures_among_its_candidates_and_is_in_time_for_its_first_way_point() -> None:
+    away = 0
+    for seed in range(6):
+        now = a_team(seed, 4, Straight(5.0), horizon=25)
+        routes, points = legs_of(now, Routes()), Routes().decide(now, TARGETED).points
+        for agent in now.movers:
+            assert (now.candidates[agent] == points[agent]).all(axis=1).any()
+            if len(routes[agent]):
+                here, first = now.positions[agent][None], routes[agent][0]
+                leg = max(1, now.travel.rounds(agent, here, first[None])[0, 0])
+                rest = now.travel.rounds(agent, points[agent][None], first[None])[0, 0]
+                soonest = now.travel.rounds(agent, now.candidates[agent], first[None]).min()
+                assert rest <= max(leg - 1, soonest)
+                away += leg > 1
+    assert away > 3
+
+
+def test_a_battery_brings_its_robot_home() -> None:
+    """Planned anew each round, it is never farther from its base than the rounds that are left."""
+    travel, base = Straight(9.0), np.array([50.0, 30.0])
+    place = base + np.array([1.0, 0.0])
+    for left in range(8, 0, -1):
+        travel.left = {"r0": left}
+        near = SITES[travel.rounds("r0", place[None], SITES)[0] <= 1]
+        now = dataclasses.replace(a_team(0, 1, travel, horizon=30), positions={"r0": place}, candidates={"r0": near})
+        place = Routes().decide(now, TARGETED).points["r0"]
+        assert travel.rounds("r0", place[None], base[None])[0, 0] <= max(left - 1, 1)
+
+
+def test_routes_are_full_and_longer_ones_tell_more() -> None:
+    told = []
+    for horizon in (1, 3, 6):
+        now = a_team(3, 3)
+        routes = legs_of(now, Routes(horizon=horizon))
+        visited = np.concatenate([route for route in routes.values() if len(route)])
+        told.append(reduction(now.belief, TARGETED.worth(now), visited))  # pyright: ignore[reportArgumentType]
+        for agent, route in routes.items():
+            stops = [now.positions[agent], *route]
+            ways = [max(1, now.travel.rounds(agent, a[None], b[None])[0, 0]) for a, b in itertools.pairwise(stops)]
+            assert sum(ways) <= horizon
+    assert told[0] < told[1] < told[2]
+
+
+def test_one_step_ahead_where_data_fade_or_nobody_says_how_long_ways_take() -> None:
+    fading, unknown = a_team(0, belief=some_belief(0, fades=True)), dataclasses.replace(a_team(0), travel=None)
+    for now in (fading, unknown):
+        in_turn, decided = Greedy().decide(now, TARGETED), Routes().decide(now, TARGETED)
+        assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in in_turn.points.items()}
+        assert decided.report == in_turn.report
+    assert Routes(horizon=4).decide(fading, TARGETED).report.rounds > 2  # who states a horizon gets it
+
+
+def test_a_team_that_looks_for_the_peak_explores_first() -> None:
+    ucb, routes = sb.DBGPUCB(), Routes()
+    for round_, horizon, share, explores in [
+        (8, 10, None, True),
+        (9, 10, None, False),
+        (5, 10, 0.5, True),
+        (1, 9, 0.9, False),
+    ]:
+        now = a_team(0, round=round_, horizon=horizon)
+        decided = (Routes(explore_share=share) if share else routes).decide(now, ucb)
+        in_turn = Greedy().decide(now, ucb)
+        assert (decided.report == in_turn.report) is not explores
+    assert routes.explores(a_team(0, round=10), TARGETED)
+    with pytest.raises(ConfigError, match=r"explore_share: got 1 with acquisition 'db-gp-ucb', which would never"):
+        Routes(explore_share=1.0).decide(a_team(0), ucb)
+
+
+def test_what_was_measured_is_no_way_point_and_nor_is_what_will_fail() -> None:
+    now = a_team(2)
+    visited = np.concatenate(list(legs_of(now, Routes()).values()))
+    again = np.concatenate(list(legs_of(dataclasses.replace(now, measured=visited), Routes()).values()))
+    assert not ({tuple(place) for place in visited} & {tuple(place) for place in again})
+
+
+def test_the_contract_of_ways_to_agree_holds() -> None:
+    sb.testing.check_coordinator(Routes)
+    sb.testing.check_coordinator(lambda: Routes(order="sequential", horizon=3, explore_share=0.5))
+
+
+@pytest.mark.parametrize("as_agents", [False, True])
+def test_robots_that_sample_sites_never_meet_at_one(as_agents: bool) -> None:
+    env = robot_team_v0.parallel_env(robots=4, field={"survey": "oxford-ph"}, max_cycles=5)
+    transport = InProcess(as_agents=as_agents)
+    team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes", transport=transport)
+    observations, infos = env.reset(seed=2)
+    places = [tuple(info["location"]) for info in infos.values()]
+    while env.agents:
+        observations, *told, infos = env.step(team.act(observations, infos))
+        team.observe(observations, *told, infos)
+        places += [tuple(info["location"]) for info in infos.values()]
+        assert all(info["reached"] for info in infos.values())
+    assert len(set(places)) == len(places) == 24
+
+
+@pytest.mark.parametrize("told", [np.ones((2, 3)), np.ones((3, 2), dtype=int), -np.ones((2, 3), dtype=int)])
+def test_rounds_that_make_no_sense_are_refused_in_one_line(told: np.ndarray) -> None:
+    class World:
+        def travel_rounds(self, agent, origins, places):
+            return told
+
+    with pytest.raises(ShapeError, match=r"travel_rounds\('a', …\): got .*; wanted whole numbers \(2, 3\), >= 0"):
+        WorldTravel(World()).rounds("a", np.zeros((2, 2)), np.zeros((3, 2)))
