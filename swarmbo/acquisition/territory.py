@@ -40,22 +40,30 @@ def divide(
     numbers = np.split(number.reshape(-1), np.cumsum(counts)[:-1])
     shares = shares_factor(chains, order)
     reach = np.zeros((len(agents), len(places)), dtype=bool)
-    distance = np.full(reach.shape, np.inf)
-    for a, agent in enumerate(agents):
-        reach[a, numbers[a]] = True
-        if agent in positions:
-            distance[a] = np.linalg.norm(places - positions[agent], axis=1)
+    for a, own in enumerate(numbers):
+        reach[a, own] = True
     claimed = np.zeros_like(reach)
     for agent, place in (claims or {}).items():
         if agent in agents:
             claimed[agents.index(agent)] = (places == place).all(axis=1)
     claimed &= reach
+    at, robots = np.nonzero(reach.T)  # who reaches a place: of a large team a few do
+    distance = np.full(reach.shape, np.inf)
+    for a, agent in enumerate(agents):
+        if agent in positions:
+            distance[a, reach[a]] = np.linalg.norm(places[reach[a]] - positions[agent], axis=1)
     distance[claimed] = -np.inf
+    turns = (robots - at) % len(agents)  # deal out where distances tie
+    by_turn = np.lexsort((turns, distance[robots, at], at))
+    in_turn = np.full((len(places), reach.sum(axis=0).max(initial=0)), -1)
+    in_turn[at, np.arange(len(at)) - np.searchsorted(at, at)] = robots[by_turn]
+    wins = np.zeros(in_turn.shape, dtype=bool)
+    for n, robot in enumerate(in_turn.T):  # for every place its nearest robot, then the next …
+        rivals = (wins[:, :n] & ~shares[in_turn[:, :n], robot[:, None]]).any(axis=1)
+        wins[:, n] = (robot >= 0) & ~rivals
     kept = np.zeros_like(reach)
-    turns = (np.arange(len(agents))[:, None] - np.arange(len(places))) % len(agents)  # deal out where distances tie
-    for robots in np.lexsort((turns, distance), axis=0):  # for every place its nearest robot, then the next …
-        rivals = (kept & ~shares[robots].T).any(axis=0)
-        kept[robots, np.arange(len(places))] = reach[robots, np.arange(len(places))] & ~rivals
+    place, turn = np.nonzero(wins)
+    kept[in_turn[place, turn], place] = True
     for a in np.flatnonzero(reach.any(axis=1) & ~kept.any(axis=1)):
         wanted = np.flatnonzero(reach[a] & ~claimed.any(axis=0))
         _get_one_back(int(a), kept, shares, wanted, distance[a])

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-from swarmbo.errors import TransportError
 from swarmbo.records import Traffic
 from swarmbo.transport.routes import Routes
 
@@ -25,16 +24,9 @@ def multicast_traffic(routes: Routes, sender: str, recipients: Collection[str], 
         >>> multicast_traffic(Routes(["a", "b", "c"], nx.Graph([("a", "b")])), "a", ["b", "c"], n_bytes=10)
         Traffic(messages=2, bytes=20, transmissions=3)
     """
+    n = len(recipients) - (sender in recipients)
     if routes.is_complete:
-        n = len(recipients) - (sender in recipients)
         return Traffic(messages=n, bytes=n * n_bytes, transmissions=n)
-    traffic = Traffic()
-    for recipient in recipients:
-        if recipient == sender:
-            continue
-        try:
-            hops = routes.hops(sender, recipient)
-        except TransportError:
-            hops = 2
-        traffic += Traffic(messages=1, bytes=n_bytes, transmissions=hops)
-    return traffic
+    hops = routes.hops_from(sender)
+    transmissions = sum(hops.get(recipient, 2) for recipient in recipients if recipient != sender)
+    return Traffic(messages=n, bytes=n * n_bytes, transmissions=transmissions)

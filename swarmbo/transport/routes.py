@@ -31,6 +31,7 @@ class Routes:
             self._heard = {node: tuple(sorted(other for other in links[node] if other != node)) for node in links}
         self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
+        self._hops_from: dict[str, dict[str, int]] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -44,6 +45,23 @@ class Routes:
             TransportError: If either is unknown, or no path joins them.
         """
         return len(self.path(sender, recipient)) - 1
+
+    def hops_from(self, sender: str) -> Mapping[str, int]:
+        """For every agent that a sender reaches, the number of links on a shortest path; 0 for itself.
+
+        Raises:
+            TransportError: If the sender is unknown.
+        """
+        self._require_known(sender)
+        if self._heard is None:
+            return dict.fromkeys(self.agents, 1) | {sender: 0}
+        if sender not in self._hops_from:
+            hops = {sender: 0}
+            for node, before in _breadth_first(self._heard, sender).items():  # each after the one before it
+                if before is not None:
+                    hops[node] = hops[before] + 1
+            self._hops_from[sender] = {agent: hops[agent] for agent in self.agents if agent in hops}
+        return self._hops_from[sender]
 
     def path(self, sender: str, recipient: str) -> tuple[str, ...]:
         """A shortest path, both ends included: the same one whenever the agents and links are the same.

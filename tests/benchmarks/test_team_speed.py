@@ -1,11 +1,14 @@
 """How long a team takes to decide. Ask for it: ``pytest --benchmark-only tests/benchmarks/test_team_speed.py``."""
 
+import time
 from typing import Any
 
 import numpy as np
+import pytest
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
+from swarmbo.acquisition.territory import divide
 from swarmbo_envs import robot_team_v0
 
 
@@ -28,3 +31,28 @@ def test_default_round_after_100_measurements(benchmark: Any) -> None:
         benchmark.pedantic(decide, rounds=15, warmup_rounds=2)
     assert team.belief.n_data == 100
     assert np.isfinite(team.last_report.value)
+
+
+@pytest.mark.parametrize("robots", [16, 64, 256])
+def test_a_round_by_the_number_of_robots(benchmark: Any, robots: int) -> None:
+    """The first round after all have measured once; ``extra_info`` has this process's own seconds."""
+    env = robot_team_v0.parallel_env(robots=robots, noise_std=5.0, max_cycles=3)
+    team = sb.Team.for_env(env, seed=0)
+    observations, infos = env.reset(seed=0)
+    with threadpool_limits(1, user_api="blas"):
+        started = time.process_time()
+        actions = benchmark.pedantic(team.act, args=(observations, infos), rounds=1)
+        benchmark.extra_info["s"] = time.process_time() - started
+    assert len(actions) == robots
+
+
+@pytest.mark.parametrize("robots", [64, 256])
+def test_dividing_contested_places_by_the_number_of_robots(benchmark: Any, robots: int) -> None:
+    rng = np.random.default_rng(0)
+    side = 9 * int(np.sqrt(robots))
+    grid = np.array([[i, j] for i in range(side) for j in range(side)], dtype=float)
+    agents = [f"r{n}" for n in range(robots)]
+    positions = {agent: side * rng.random(2) for agent in agents}
+    places = {agent: grid[np.abs(grid - at).max(axis=1) < 8] for agent, at in positions.items()}
+    kept = benchmark.pedantic(divide, args=([tuple(agents)], 2, places, positions), rounds=3)
+    assert sum(map(len, kept.values())) >= len(np.unique(np.concatenate(list(places.values())), axis=0))

@@ -12,6 +12,7 @@ from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.utility import FLOOR_MBPS, Utility
 
 _STARTS = 512  # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
+_ENTRIES = 2**23  # of path losses, in all climbs together: in a larger network there are fewer of them
 _ROUGH_STARTS = 128  # of climbs on a smooth stand-in, of which each is walked over three times
 _SHARPNESS = (2.0, 8.0, 32.0)  # of a stand-in, per unit of a logarithm of a rate
 _POLISHED, _LEVELS = 16, 25
@@ -22,7 +23,7 @@ SUM = Utility()
 
 @functools.lru_cache(maxsize=256)
 def best_known(
-    network: Network, low: float, high: float, starts: int = _STARTS, utility: Utility = SUM
+    network: Network, low: float, high: float, starts: int | None = None, utility: Utility = SUM
 ) -> tuple[tuple[float, ...], float]:
     """The best powers that were found for the noise-free network; kept by network.
 
@@ -47,12 +48,15 @@ least of it, until all others can have it |
         network: The access points and users.
         low: Least power, dBm.
         high: Largest power, dBm.
-        starts: How many climbs, >= 1.
+        starts: How many climbs, >= 1; by default 512, and fewer, but at least 16, where access points times users are
+            more than 16,384.
         utility: What is to be largest.
 
     Returns:
         Powers (k,) in dBm, and the utility there, in its unit.
     """
+    if starts is None:
+        starts = min(_STARTS, max(16, _ENTRIES // max(network.n_points * len(network.present), 1)))
     if utility.name == "minimum-rate":
         place = _fairest(network, low, high)
     elif utility.name in ("sum", "proportional-fair"):

@@ -16,16 +16,16 @@ class GeneratedSettings(Settings, frozen=True):
     """Access points and users drawn at random in a rectangle.
 
     Args:
-        access_points: How many, 3 to 256.
-        users: How many, 0 to 4096.
+        access_points: How many, 3 to 4096.
+        users: How many, 0 to 16,384.
         area_m: Width and height, each 1 to 1e6 m.
         separation_m: Least distance between two access points, 0 to 1e6 m.
         user_radius_m: Users are dealt out in turn to discs of this radius around the access points, 1 to 1e6 m.
         most_heard: Most others that an access point hears, >= 2: factors have at most one variable more.
     """
 
-    access_points: Annotated[int, within(3, 256)] = 12
-    users: Annotated[int, within(0, 4096)] = 36
+    access_points: Annotated[int, within(3, 4096)] = 12
+    users: Annotated[int, within(0, 16_384)] = 36
     area_m: Pair = (300.0, 300.0)
     separation_m: Annotated[float, within(0, _LARGEST_M, "a distance", "m")] = 30.0
     user_radius_m: Annotated[float, within(1, _LARGEST_M, "a radius", "m")] = 50.0

@@ -26,6 +26,36 @@ def test_robots_that_share_no_factor_share_no_place(seed, order):
     assert {tuple(p) for agent in agents for p in kept[agent]} == everything
 
 
+@given(st.integers(0, 10_000), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_a_place_is_kept_by_the_nearest_that_reach_it_and_by_whoever_shares_a_factor_with_all_of_them(seed, order):
+    rng = np.random.default_rng(seed)
+    n, lattice = int(rng.integers(2, 12)), np.array([(x, y) for x in range(6) for y in range(5)], dtype=float)
+    agents = [f"r{i}" for i in range(n)]
+    chain_list = [tuple(agents[: n // 2]), tuple(agents[n // 2 :])]
+    candidates = {agent: lattice[rng.random(30) < rng.uniform(0.1, 0.9)] for agent in agents}
+    positions = {agent: rng.uniform(0, 5, size=2) for agent in agents}  # no two distances are equal
+    free, claims = {tuple(p) for p in lattice}, dict[str, np.ndarray]()
+    for agent in agents:
+        mine = [tuple(p) for p in candidates[agent] if tuple(p) in free]
+        if mine and rng.random() < 0.5:
+            claims[agent] = np.array(mine[0])
+            free.discard(mine[0])
+    wanted: dict[str, list[list[float]]] = {agent: [] for agent in agents}
+    for place in lattice:  # one place after the other, one robot after the other
+        reaching = [a for a in agents if (candidates[a] == place).all(axis=1).any()]
+        claim = {a for a in reaching if a in claims and (claims[a] == place).all()}
+        kept: list[str] = []
+        for a in sorted(reaching, key=lambda a, p=place, c=claim: (a not in c, np.linalg.norm(p - positions[a]))):
+            chain = next(own for own in chain_list if a in own)
+            if all(b in chain and abs(chain.index(a) - chain.index(b)) <= order for b in kept):
+                kept.append(a)
+                wanted[a].append(place.tolist())
+    if all(wanted[a] or not len(candidates[a]) for a in agents):  # else somebody gets one back
+        found = divide(chain_list, order, candidates, positions, claims)
+        assert {a: found[a].tolist() for a in agents} == wanted
+
+
 def test_a_contested_place_goes_to_the_nearest_robot():
     places = np.array([[0.0, 0.0], [10.0, 0.0]])
     kept = divide([("a",), ("b",)], 2, {"a": places, "b": places}, {"a": np.zeros(2), "b": np.array([10.0, 0.0])})

@@ -44,6 +44,12 @@ def test_so_they_do_behind_obstacles(seed, std):
     assert (env.hears == env.hears.T).all()
 
 
+def test_large_ones_can_be_drawn_too():
+    table = {"generated": {"access_points": 300, "users": 900, "area_m": [1300.0, 1300.0], "most_heard": 8}}
+    heard = wlan_power_v0.parallel_env(topology=table).hears.sum(axis=1)
+    assert (len(heard), heard.min() >= 2, heard.max() <= 8) == (300, True, True)
+
+
 def test_a_seed_names_a_topology():
     one, same, other = (wlan_power_v0.parallel_env(topology_seed=seed).topology for seed in (3, 3, 4))
     assert np.array_equal(one.users, same.users)

@@ -14,6 +14,7 @@ def test_without_links_everyone_hears_everyone() -> None:
     routes = Routes(["b", "a", "c"])
     assert routes.hops("a", "c") == 1
     assert routes.hops("a", "a") == 0
+    assert routes.hops_from("a") == {"a": 0, "b": 1, "c": 1}
 
 
 @given(st.integers(2, 7), st.sets(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=14))
@@ -24,6 +25,7 @@ def test_hops_are_shortest_path_lengths_and_paths_follow_links(n: int, pairs: se
     links.add_edges_from(("abcdefg"[u], "abcdefg"[v]) for u, v in pairs if u < n and v < n)
     routes = Routes("abcdefg"[:n], links)
     lengths = dict(nx.all_pairs_shortest_path_length(links))
+    assert {u: routes.hops_from(u) for u in links} == lengths
     for u in links:
         for v in links:
             if v in lengths[u]:
@@ -49,6 +51,7 @@ def test_nodes_that_are_no_agents_relay_but_neither_send_nor_receive() -> None:
     for pair in [("a", "mast"), ("mast", "a")]:
         with pytest.raises(TransportError, match="unknown agent 'mast'"):
             routes.hops(*pair)
+    assert routes.hops_from("a") == {"a": 0, "b": 2}
 
 
 def test_an_agent_without_links_hears_nobody() -> None:
