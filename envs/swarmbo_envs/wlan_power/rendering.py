@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
@@ -19,6 +20,7 @@ from swarmbo_envs.wlan_power.utility import Utility
 
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
+_NUMBERED = 40  # access points at most that there is room to number
 _DISTURBERS = {"audible": "access points that the serving one hears (dashed)", "all": "all others (dashed: audible)"}
 _SINR_DB = (-20.0, 40.0)
 
@@ -112,16 +114,21 @@ def _draw_map(
     ax.set_title("SINR from the nearest access point (dB)")
     ax.grid(visible=False)
     points, users = topology.access_points, episode.users
-    for i, j in zip(*np.nonzero(np.triu(hears)), strict=True):
-        ax.plot(*points[[i, j]].T, color="white", lw=0.8, ls=(0, (4, 3)), alpha=0.7, zorder=2)
-    for u in np.flatnonzero(network.present):
-        ax.plot(*np.stack([users[u], points[network.serving[u]]]).T, color=look.INK, lw=0.8, alpha=0.7, zorder=3)
+    here, heard = network.present, np.argwhere(np.triu(hears))
+    served = np.stack([users[here], points[network.serving[here]]], axis=1)
+    # one artist for all lines of a kind: hundreds of them would take seconds a picture
+    ax.add_collection(
+        LineCollection(list(points[heard]), colors="white", lw=0.8, ls=(0, (4, 3)), alpha=0.7, zorder=2), autolim=False
+    )
+    ax.add_collection(LineCollection(list(served), colors=look.INK, lw=0.8, alpha=0.7, zorder=3), autolim=False)
     colours = np.array([look.agent_colour(i) for i in range(len(points))])
-    here = network.present
-    ax.scatter(*users[here].T, s=26, c=colours[network.serving[here]], edgecolors="white", linewidths=0.7, zorder=4)
-    ax.scatter(*users[~here].T, s=26, color=look.INK, marker="x", linewidths=1.2, zorder=4)
-    ax.scatter(*points.T, s=120, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0, zorder=5)
-    for i, (place, power) in enumerate(zip(points, episode.powers, strict=True)):
+    room = min(1.0, _NUMBERED / len(points))  # for markers; the more there are the smaller
+    own = colours[network.serving[here]]
+    ax.scatter(*users[here].T, s=26 * room, c=own, edgecolors="white", linewidths=0.7 * room, zorder=4)
+    ax.scatter(*users[~here].T, s=26 * room, color=look.INK, marker="x", linewidths=1.2 * room, zorder=4)
+    ax.scatter(*points.T, s=120 * room, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0 * room, zorder=5)
+    numbered = zip(points, episode.powers, strict=True) if len(points) <= _NUMBERED else ()
+    for i, (place, power) in enumerate(numbered):
         ax.annotate(
             f"{i}: {power:.0f} dBm",
             place,
@@ -141,7 +148,10 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
     low, high = settings.power_dbm
     numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)  # so that the least power has a bar too
     colours = [look.agent_colour(i) for i in range(len(numbers))]
-    ax.bar(numbers, episode.powers - foot, bottom=foot, color=colours)
+    if len(numbers) <= _NUMBERED:
+        ax.bar(numbers, episode.powers - foot, bottom=foot, color=colours)
+    else:
+        ax.vlines(numbers, foot, episode.powers, colors=colours)
     ax.set_title("Power (dBm)")
     ax.set(ylim=(foot, high), xlabel="access point")
     ax.set_yticks(np.linspace(low, high, 4))
@@ -159,14 +169,19 @@ def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: Wlan
 
 def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings) -> None:
     """Users side by side, by access point, the best of each first."""
-    place, centres = 0.0, []
+    place, centres, bars = 0.0, list[float](), list[tuple[float, float, str]]()
     for i in range(network.n_points):
         group = np.flatnonzero(network.present & (network.serving == i))
         group = group[np.argsort(-capacities[group], kind="stable")]
-        at = place + np.arange(len(group))
-        ax.bar(at, capacities[group], color=look.agent_colour(i), width=0.85)
+        bars += [(place + n, float(capacities[user]), look.agent_colour(i)) for n, user in enumerate(group)]
         centres.append(place + max(len(group) - 1, 0) / 2.0)
         place += max(len(group), 1) + 1.0
+    if bars:
+        at, heights, colours = zip(*bars, strict=True)
+        sides = np.array(at)[:, None] + 0.85 * np.array([-0.5, -0.5, 0.5, 0.5])
+        tops = np.array(heights)[:, None] * np.array([0.0, 1.0, 1.0, 0.0])
+        ax.add_collection(PolyCollection(list(np.stack([sides, tops], axis=-1)), facecolors=colours))
+    ax.set_ylim(0.0, 1.05 * max(float(capacities[network.present].max(initial=0.0)), 1e-9))
     by = "" if settings.objective == "capacity" else " by the closed form"
     ax.set_title(f"Capacity of each user{by} (Mbit/s)")
     ax.set(xlabel="users by access point", xlim=(-1.0, place - 1.0))
@@ -189,6 +204,6 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility
 
 def _number(ax: Axes, centres: Any) -> None:
     """Access points by number, where there is room for them."""
-    if len(centres) <= 40:
+    if len(centres) <= _NUMBERED:
         ax.set_xticks(centres, [str(i) for i in range(len(centres))])
     ax.grid(visible=False, axis="x")
