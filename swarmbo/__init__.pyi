@@ -73,6 +73,8 @@ from swarmbo.coordination import (
     MGM as MGM,
     Exact as Exact,
     MaxSum as MaxSum,
+    RefinedDSA as RefinedDSA,
+    RefinedMGM as RefinedMGM,
     Solution as Solution,
     exact as exact,
     max_sum as max_sum,

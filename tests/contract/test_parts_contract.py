@@ -58,6 +58,8 @@ def test_an_additive_belief_of_given_hyperparameters():
         sb.ADMM(),
         sb.ADMM(starts=1, rounds=5),
         sb.RefinedMaxSum(),
+        sb.RefinedDSA(levels=12),
+        sb.RefinedMGM(levels=12),
         sb.Centralised(),
         sb.Random(),
         sb.Sobol(),

@@ -62,8 +62,24 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """What whoever sees some factors and variables of a connected part does."""
         draws = {x: stream(view.part.seed, "dsa", variable=x) for x in view.variables}
-        present = best = {x: int(draws[x].integers(sizes[x])) for x in view.variables}
-        best_so_far, n_rounds = None, 0
+        return self.steps_from(view, tables, {x: int(draws[x].integers(sizes[x])) for x in view.variables}, draws)
+
+    def steps_from(
+        self,
+        view: LocalView,
+        tables: Mapping[str, Table],
+        present: dict[str, int],
+        draws: Mapping[str, np.random.Generator],
+    ) -> Steps[TableOutcome]:
+        """The same, where own variables are somewhere already.
+
+        Args:
+            view: Own factors and variables.
+            tables: Of the own factors.
+            present: The choices of own variables.
+            draws: What each of them draws from.
+        """
+        best, best_so_far, n_rounds = present, None, 0
         status: Status = "max_rounds"
         while True:
             outlooks, values = yield from looked_around(view, tables, present)

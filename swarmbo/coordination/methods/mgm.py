@@ -24,7 +24,8 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     gain by its best value given the others'. These gains are told to neighbours, variables with which it shares a
     factor, and whoever gains most among its neighbours moves; of equal gains the variable that comes first in the
     graph. No two neighbours move at once, so the sum never falls. Where nobody gains, no single change is better: a
-    1-optimum, which is what it ends in if there are rounds enough.
+    1-optimum, which is what it ends in if there are rounds enough. That nobody gains is noticed by reports up a tree of
+    agents in every round.
 
     Forbidden combinations: a gain of fewer broken factors is larger than any gain of the sum. There are no weights that
     grow, so it may end in a choice that is forbidden, where no single change breaks fewer; then it says so.
@@ -46,7 +47,17 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """What whoever sees some factors and variables of a connected part does."""
-        present = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
+        drawn = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
+        return self.steps_from(view, tables, drawn)
+
+    def steps_from(self, view: LocalView, tables: Mapping[str, Table], present: dict[str, int]) -> Steps[TableOutcome]:
+        """The same, where own variables are somewhere already.
+
+        Args:
+            view: Own factors and variables.
+            tables: Of the own factors.
+            present: The choices of own variables.
+        """
         around = {x: _neighbours(view.graph, x) for x in view.variables}
         best_so_far, n_rounds = None, 0
         status: Status = "max_rounds"

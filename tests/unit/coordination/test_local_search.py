@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.participant import solve_with_agents
+from swarmbo.coordination.local_functions import total_value
+from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.errors import ConfigError
 from swarmbo.settings import convert
+from swarmbo.testing.problems import Bowls
 from swarmbo.transport import InProcess
 
 Tables = dict[str, np.ndarray]
@@ -167,3 +169,34 @@ def test_a_team_in_a_field_agrees_by_it_and_each_decision_draws_anew(kind: str, 
         return told
 
     assert queries() == queries()
+
+
+@pytest.mark.parametrize("method", [sb.RefinedDSA(levels=6), sb.RefinedMGM(levels=6)])
+def test_of_a_function_it_ends_no_lower_than_it_starts_and_agents_decide_alike(
+    method: sb.RefinedDSA | sb.RefinedMGM,
+) -> None:
+    graph = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 4}"] for i in range(4)})
+    start = np.random.default_rng(0).random((1, 4))
+    bowls = Bowls(graph, np.zeros(4), np.ones(4), start)
+    found = [method.maximise(bowls, seed=seed) for seed in (1, 1, 2)]
+    assert found[0].point.tobytes() == found[1].point.tobytes()
+    assert all(agreement.value >= total_value(bowls, start)[0] for agreement in found)
+    by_agents = maximise_with_agents(method, bowls, InProcess().open(graph.agents), seed=1)
+    assert (by_agents.point.tobytes(), by_agents.report) == (found[0].point.tobytes(), found[0].report)
+
+
+@pytest.mark.parametrize("kind", ["refined-dsa", "refined-mgm"])
+def test_a_team_with_a_factor_graph_agrees_by_it(kind: str) -> None:
+    def asked() -> list[dict[str, float]]:
+        graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        team = sb.Team(
+            graph, dict.fromkeys("xyz", (0.0, 1.0)), coordination={"kind": kind, "levels": 4}, seed=1, initial=3
+        )
+        points: list[dict[str, float]] = []
+        for _ in range(5):
+            query = team.ask()
+            points.append({variable: float(value) for variable, value in query.point.items()})
+            team.tell(query, -sum((value - 0.4) ** 2 for value in points[-1].values()))
+        return points
+
+    assert asked() == asked()
