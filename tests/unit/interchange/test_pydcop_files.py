@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, MissingPackageError
 from swarmbo.interchange import TableProblem, read_problem, write_problem
 from swarmbo.interchange.pydcop import problem_of_yaml, yaml_of_problem
 
@@ -198,6 +199,7 @@ HEAD = "name: p\nobjective: min\ndomains: {d: {values: [0, 1]}}\nvariables: {x: 
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: {b: [x]}}", "got 'b'; wanted 'a'"),
         (HEAD + "agents: [a]\ndistribution_hints: {must_host: {a: [q]}}", "got 'q'; wanted 'x' or 'y'"),
         (HEAD + "agents: [a]\ndistribution_hints: [a]", r"\$\.distribution_hints: got"),
+        (HEAD + "agents: [a]\ndistribution_hints: {must_host: [x]}", r"\.must_host: got .*wanted a table"),
         (HEAD + "constraints: {x: {type: intention, function: y}}", "names both a factor and a variable"),
         (HEAD + "external_variables: {e: {domain: d}}", r"\$\.external_variables\.e\.initial_value: got None"),
         ("a: !!python/object/apply:os.system ['id']", "got no YAML"),
@@ -254,3 +256,9 @@ def test_values_that_tables_cannot_tell_apart_are_not_written() -> None:
     for value in ("two words", "a|b", "it's", "", "1..3"):
         with pytest.raises(ConfigError, match="no spaces, quotes, bars"):
             yaml_of_problem(TableProblem("p", graph, {"f": np.zeros(2)}, {"x": ("ok", value)}))
+
+
+def test_without_pyyaml_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingPackageError, match=r"pip install swarmbo\[dcop\]"):
+        problem_of_yaml(COLOURING, "file")
