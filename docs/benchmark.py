@@ -13,13 +13,13 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmark_problems import PROBLEMS, Problem
 from benchmark_tables import Look, pages, results, tables
 from scipy.stats import qmc
 
@@ -29,96 +29,13 @@ from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
-from swarmbo_envs import wlan_power_v0
-from swarmbo_envs.functions import AdditiveFunction, get
+from swarmbo_envs.functions import AdditiveFunction
 
 INITIAL = 10
 SEEDS = range(1000, 1010)
 FOLDER = Path(__file__).parent / "benchmarks"
 
 
-def chain(seed: int) -> AdditiveFunction:
-    """Twelve variables, each to be near the next one and near a place of its own, all moved by the seed."""
-    scopes = {f"f{i}": [i, i + 1] for i in range(11)}
-
-    def pair(X: np.ndarray) -> np.ndarray:
-        return -((X[:, 0] - X[:, 1]) ** 2) - (X[:, 1] - 0.3) ** 2
-
-    terms = dict.fromkeys(scopes, pair)
-    still = AdditiveFunction.from_terms(
-        terms, scopes, [0.0] * 12, [1.0] * 12, maximum=0.0, argmax=[0.3] * 12, name="Chain-12"
-    )
-    return replace(still, is_unbounded=True).moved(seed)
-
-
-def wlan(seed: int) -> AdditiveFunction:
-    """The capacity of 12 access points placed by the seed; its maximum is the best that is known."""
-    env = wlan_power_v0.parallel_env(topology_seed=seed)
-    network, graph = env.network, env.factor_graph()
-    names = list(graph["bounds"])
-    scopes = {factor: [names.index(v) for v in scope] for factor, scope in graph["scopes"].items()}
-    low, high = zip(*graph["bounds"].values(), strict=True)
-
-    def term(X: np.ndarray, at: int, scope: list[int]) -> np.ndarray:
-        powers = np.tile(np.array(low), (len(X), 1))  # of those that it does not hear none counts
-        powers[:, scope] = X
-        return network.factor_values(powers)[:, at]
-
-    terms: dict[str, Any] = {
-        factor: lambda X, at=at, scope=scope: term(X, at, scope) for at, (factor, scope) in enumerate(scopes.items())
-    }
-    return AdditiveFunction.from_terms(terms, scopes, low, high, maximum=float(env.best_known()[1]), name="WLAN")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A function, what is told of it, and when it is looked at.
-
-    Args:
-        function: Its name in the library, or what makes it from a seed.
-        looks: Numbers of evaluations that the table shows; the last one is the budget.
-        is_moved: Whether the optimum is moved, by the run's seed.
-        per_factor: Whether every factor's outcome is told; peers get their sum.
-        is_known: Whether the team is told the factors.
-        noise: Standard deviation, as a share of the range of the function.
-        settings: Of the function.
-    """
-
-    function: str | Callable[[int], AdditiveFunction]
-    looks: tuple[int, int]
-    is_moved: bool = False
-    per_factor: bool = False
-    is_known: bool = True
-    noise: float = 0.0
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-    def function_of(self, seed: int) -> AdditiveFunction:
-        """The function of one run."""
-        if isinstance(self.function, str):
-            return get(self.function, moved=self.is_moved, seed=seed, **self.settings)
-        return self.function(seed)
-
-
-HARTMANNS = {"n_variables": 30, "block": 3, "largest": 1000.0}
-NOISELESS = {
-    "powell": Problem("powell", (60, 100)),
-    "powell-moved": Problem("powell", (60, 100), is_moved=True),
-    "powell-per-factor": Problem("powell", (60, 100), per_factor=True),
-    "hartmann": Problem("hartmann", (60, 100)),
-    "rastrigin": Problem("rastrigin", (100, 150)),
-    "rastrigin-moved": Problem("rastrigin", (100, 150), is_moved=True),
-    "rastrigin-per-factor": Problem("rastrigin", (100, 150), per_factor=True),
-    "wells-per-factor": Problem("wells", (60, 100), per_factor=True),
-    "hartmanns-per-factor": Problem("hartmann", (60, 100), True, True, settings=HARTMANNS),
-    "ackley-per-factor": Problem("ackley", (60, 100), True, True, settings={"n_variables": 30, "block": 5}),
-    "michalewicz": Problem("michalewicz", (100, 150), is_known=False),
-    "chain": Problem(chain, (30, 60), is_known=False),
-    "wlan": Problem(wlan, (30, 60)),
-    "wlan-per-factor": Problem(wlan, (30, 60), per_factor=True),
-    "zakharov": Problem("zakharov", (30, 60), is_known=False),
-    "drop-wave": Problem("drop-wave", (30, 60), is_known=False),
-}
-PROBLEMS = NOISELESS | {f"{name}-noise": replace(problem, noise=0.01) for name, problem in NOISELESS.items()}
 PEERS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {  # how it is made, and the packages that it runs on
     "sobol": (sb.Sobol, ()),
     "random": (sb.Random, ()),
@@ -142,11 +59,10 @@ TEAMS: dict[str, dict[str, Any]] = {
 }
 
 
-def graph_of(function: AdditiveFunction, is_known: bool) -> FactorGraph:
-    """The factors; all variables in one where they are not known."""
-    if not is_known:
-        return FactorGraph.from_scopes({"whole": function.variables})
-    return FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in function.scopes.items()})
+def graph_of(problem: Problem, function: AdditiveFunction) -> FactorGraph:
+    """The factors that are told; all variables in one where none are."""
+    scopes = problem.scopes_of(function) or {"whole": tuple(range(function.n_variables))}
+    return FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in scopes.items()})
 
 
 class Evaluations:
@@ -195,7 +111,7 @@ class Evaluations:
 def run_peer(evaluations: Evaluations, settings: Any) -> None:
     """Let a peer choose."""
     problem, function, seed = evaluations.problem, evaluations.function, evaluations.seed
-    graph, domain = graph_of(function, problem.is_known), Domain(function.low, function.high)
+    graph, domain = graph_of(problem, function), Domain(function.low, function.high)
     n, budget = function.n_variables, problem.looks[-1]
     design = qmc.Sobol(n, rng=stream(seed, "initial design")).random_base2(4)[:INITIAL]
     X, totals = np.zeros((0, n)), np.zeros(0)
@@ -220,7 +136,7 @@ def run_team(evaluations: Evaluations, settings: dict[str, Any]) -> None:
     problem, function = evaluations.problem, evaluations.function
     bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
     budget, outcomes = problem.looks[-1], "per-factor" if problem.per_factor else "total"
-    graph = graph_of(function, True) if problem.is_known else None
+    graph = None if problem.structure == "unknown" else graph_of(problem, function)
     team = sb.Team(graph, bounds, seed=evaluations.seed, rounds=budget, outcomes=outcomes, initial=INITIAL, **settings)
     while not evaluations.are_over:
         query = evaluations.timed(team.ask)

@@ -22,7 +22,7 @@ def benchmark_program():
         yield importlib.import_module("benchmark")
     finally:
         sys.path.remove(str(DOCS))
-        for name in ("benchmark", "benchmark_tables"):
+        for name in ("benchmark", "benchmark_problems", "benchmark_tables"):
             sys.modules.pop(name, None)
 
 
@@ -145,26 +145,43 @@ def test_a_limit_ends_a_run_between_evaluations_and_the_line_says_so(benchmark_p
     assert whole["regret"][:12] == line["regret"]
 
 
-def test_problems_that_only_the_benchmark_has_are_sums_over_their_scopes(benchmark_program):
-    for make, variables in ((benchmark_program.chain, 12), (benchmark_program.wlan, 12)):
-        function = make(3)
-        rng = np.random.default_rng(0)
-        X = function.low + rng.random((40, variables)) * (function.high - function.low)
-        assert function.value(X).max() <= function.maximum
-        for j, (factor, scope) in enumerate(function.scopes.items()):
-            other = np.array(X)
-            outside = [i for i in range(variables) if i not in scope]
-            other[:, outside] = rng.permuted(other[:, outside], axis=0)
-            np.testing.assert_allclose(function.factor_values(other)[:, j], function.factor_values(X)[:, j], atol=1e-9)
-            assert factor in function.terms
-    chain = benchmark_program.chain(3)
-    assert chain.value(chain.argmax[None])[0] == pytest.approx(0.0, abs=1e-12)
-    assert (chain.argmax != benchmark_program.chain(4).argmax).all()
+@pytest.mark.parametrize("name", ["ackley", "chain", "rosenbrock", "dixon-price", "wlan", "wlan-shadowed"])
+def test_problems_are_sums_over_their_scopes_whose_maximum_is_where_it_is_said_to_be(benchmark_program, name):
+    problem = benchmark_program.PROBLEMS[name]
+    function, n = problem.function_of(3), problem.function_of(3).n_variables
+    rng = np.random.default_rng(0)
+    X = function.low + rng.random((40, n)) * (function.high - function.low)
+    assert function.value(X).max() <= function.maximum
+    for j, (factor, scope) in enumerate(function.scopes.items()):
+        other = np.array(X)
+        outside = [i for i in range(n) if i not in scope]
+        other[:, outside] = rng.permuted(other[:, outside], axis=0)
+        np.testing.assert_allclose(function.factor_values(other)[:, j], function.factor_values(X)[:, j], atol=1e-9)
+        assert factor in function.terms
+    if function.argmax is not None:
+        assert function.value(function.argmax[None])[0] == pytest.approx(function.maximum, abs=1e-9)
+        assert (function.argmax != problem.function_of(4).argmax).all()
 
 
 def test_wlan_totals_are_those_of_the_world(benchmark_program):
     from swarmbo_envs import wlan_power_v0
 
-    function, network = benchmark_program.wlan(5), wlan_power_v0.parallel_env(topology_seed=5).network
+    function, network = sys.modules["benchmark_problems"].wlan(5), wlan_power_v0.parallel_env(topology_seed=5).network
     X = np.random.default_rng(1).uniform(function.low, function.high, (20, 12))
     np.testing.assert_allclose(function.value(X), network.value(X), rtol=1e-12)
+
+
+def test_a_graph_of_processes_has_the_factors_that_it_says_and_a_maximum_that_random_points_do_not_reach(
+    benchmark_program,
+) -> None:
+    function = sys.modules["benchmark_problems"].gp_graph(3, n_variables=6, n_factors=8)
+    assert len({frozenset(scope) for scope in function.scopes.values()}) == 8
+    assert function.value(np.random.default_rng(0).random((4000, 6))).max() <= function.maximum
+
+
+def test_wrong_pairs_hold_every_variable_once_and_none_of_the_pairs_that_meet(benchmark_program) -> None:
+    problem = benchmark_program.PROBLEMS["rosenbrock-wrong"]
+    function = problem.function_of(seed=0)
+    told = problem.scopes_of(function)
+    assert sorted(j for pair in told.values() for j in pair) == list(range(function.n_variables))
+    assert not set(told.values()) & set(function.scopes.values())

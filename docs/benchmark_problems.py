@@ -1,0 +1,182 @@
+"""What docs/benchmark.py runs methods on: functions of the library, and some made here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from scipy.optimize import minimize
+
+from swarmbo.kernels import draw
+from swarmbo.rng import stream
+from swarmbo_envs import wlan_power_v0
+from swarmbo_envs.functions import AdditiveFunction, get
+
+Scopes = Mapping[str, tuple[int, ...]]
+
+
+def chain(seed: int) -> AdditiveFunction:
+    """Twelve variables, each to be near the next one and near a place of its own, all moved by the seed."""
+    scopes = {f"f{i}": [i, i + 1] for i in range(11)}
+
+    def pair(X: np.ndarray) -> np.ndarray:
+        return -((X[:, 0] - X[:, 1]) ** 2) - (X[:, 1] - 0.3) ** 2
+
+    terms = dict.fromkeys(scopes, pair)
+    still = AdditiveFunction.from_terms(
+        terms, scopes, [0.0] * 12, [1.0] * 12, maximum=0.0, argmax=[0.3] * 12, name="Chain-12"
+    )
+    return replace(still, is_unbounded=True).moved(seed)
+
+
+def rosenbrock(seed: int, n_variables: int = 16) -> AdditiveFunction:
+    """Rosenbrock, negated, on [-2.048, 2.048]^n: pairs of neighbours, a curved valley; moved by the seed."""
+
+    def pair(X: np.ndarray) -> np.ndarray:
+        return -100.0 * (X[:, 1] - X[:, 0] ** 2) ** 2 - (1.0 - X[:, 0]) ** 2
+
+    n, scopes = n_variables, {f"f{i}": [i, i + 1] for i in range(n_variables - 1)}
+    still = AdditiveFunction.from_terms(
+        dict.fromkeys(scopes, pair),
+        scopes,
+        [-2.048] * n,
+        [2.048] * n,
+        maximum=0.0,
+        argmax=[1.0] * n,
+        name=f"Rosenbrock-{n}",
+    )
+    return replace(still, is_unbounded=True).moved(seed)
+
+
+def dixon_price(seed: int, n_variables: int = 20) -> AdditiveFunction:
+    """Dixon and Price, negated, on [-10, 10]^n: pairs of neighbours, later ones heavier; moved by the seed."""
+
+    def pair(X: np.ndarray, weight: int) -> np.ndarray:
+        return -weight * (2.0 * X[:, 1] ** 2 - X[:, 0]) ** 2
+
+    n, scopes = n_variables, {"first": [0]} | {f"f{i}": [i - 1, i] for i in range(1, n_variables)}
+    terms: dict[str, Any] = {f"f{i}": partial(pair, weight=i + 1) for i in range(1, n)}
+    terms = {"first": lambda X: -((X[:, 0] - 1.0) ** 2)} | terms
+    argmax = [2.0 ** -(1.0 - 2.0**-i) for i in range(n)]  # x_i^2 = x_{i-1} / 2
+    still = AdditiveFunction.from_terms(
+        terms, scopes, [-10.0] * n, [10.0] * n, maximum=0.0, argmax=argmax, name=f"Dixon-Price-{n}"
+    )
+    return replace(still, is_unbounded=True).moved(seed)
+
+
+def gp_graph(seed: int, n_variables: int = 20, n_factors: int = 30) -> AdditiveFunction:
+    """One draw from a Gaussian process for each of some pairs of variables: a path, and others that the seed draws.
+
+    All have variance 1 and a lengthscale of 0.3. The maximum is the best of 64 local searches: found, not proved.
+    """
+    rng, n = stream(seed, "graph of processes"), n_variables
+    path = [(i, i + 1) for i in range(n - 1)]
+    others = [(i, j) for i in range(n) for j in range(i + 2, n)]
+    chosen = rng.choice(len(others), n_factors - len(path), replace=False)
+    scopes = {f"f{i}": pair for i, pair in enumerate([*path, *(others[int(k)] for k in chosen)])}
+    terms = {f: draw(stream(seed, "graph draw", factor=f), "matern52", np.full(2, 0.3), 1.0) for f in scopes}
+    plain = AdditiveFunction.from_terms(terms, scopes, [0.0] * n, [1.0] * n)
+    X = rng.random((16_384, n))
+    best = X[np.argsort(-plain.value(X))[:64]]
+    bounds = [(0.0, 1.0)] * n
+    found = [minimize(lambda x: -plain.value(x[None])[0], x, method="L-BFGS-B", bounds=bounds) for x in best]
+    return replace(plain, maximum=-min(float(each.fun) for each in found), name="graph of processes")
+
+
+def wlan(seed: int, **settings: Any) -> AdditiveFunction:
+    """The capacity of a WLAN placed by the seed, by default of 12 access points; its maximum is the best known."""
+    env = wlan_power_v0.parallel_env(topology_seed=seed, **settings)
+    network, graph = env.network, env.factor_graph()
+    names = list(graph["bounds"])
+    scopes = {factor: [names.index(v) for v in scope] for factor, scope in graph["scopes"].items()}
+    low, high = zip(*graph["bounds"].values(), strict=True)
+
+    def term(X: np.ndarray, at: int, scope: list[int]) -> np.ndarray:
+        powers = np.tile(np.array(low), (len(X), 1))  # of those that it does not hear none counts
+        powers[:, scope] = X
+        return network.factor_values(powers)[:, at]
+
+    terms: dict[str, Any] = {
+        factor: lambda X, at=at, scope=scope: term(X, at, scope) for at, (factor, scope) in enumerate(scopes.items())
+    }
+    return AdditiveFunction.from_terms(terms, scopes, low, high, maximum=float(env.best_known()[1]), name="WLAN")
+
+
+def generated(**table: Any) -> dict[str, Any]:
+    """A table that asks for access points at random places."""
+    return {"topology": {"generated": table}}
+
+
+def wrong_pairs(function: AdditiveFunction) -> Scopes:
+    """Pairs of variables, each of the first half with one of the second: such as meet in none of the functions here."""
+    half = function.n_variables // 2
+    return {f"w{i}": (i, i + half) for i in range(half)}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A function, what is told of it, and when it is looked at.
+
+    Args:
+        function: Its name in the library, or what makes it from a seed.
+        looks: Numbers of evaluations that the table shows; the last one is the budget.
+        is_moved: Whether the optimum of one of the library is moved, by the run's seed.
+        per_factor: Whether every factor's outcome is told; peers get their sum.
+        structure: Whether the team is told the factors, nothing, or wrong ones (totals only).
+        noise: Standard deviation, as a share of the range of the function.
+        settings: Of the function.
+    """
+
+    function: str | Callable[..., AdditiveFunction]
+    looks: tuple[int, int]
+    is_moved: bool = False
+    per_factor: bool = False
+    structure: Literal["known", "unknown", "wrong"] = "known"
+    noise: float = 0.0
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def function_of(self, seed: int) -> AdditiveFunction:
+        """The function of one run."""
+        if isinstance(self.function, str):
+            return get(self.function, moved=self.is_moved, seed=seed, **self.settings)
+        return self.function(seed, **self.settings)
+
+    def scopes_of(self, function: AdditiveFunction) -> Scopes | None:
+        """What a team is told of the structure."""
+        if self.structure == "unknown":
+            return None
+        return wrong_pairs(function) if self.structure == "wrong" else function.scopes
+
+
+HARTMANNS = {"n_variables": 30, "block": 3, "largest": 1000.0}
+ACKLEYS = {"n_variables": 30, "block": 5}
+STRIP = generated(access_points=20, users=60, area_m=(1000.0, 60.0))
+DENSE = generated(access_points=9, users=36, area_m=(90.0, 90.0), separation_m=15.0, most_heard=8)
+NOISELESS = {
+    "powell": Problem("powell", (60, 100)),
+    "powell-moved": Problem("powell", (60, 100), is_moved=True),
+    "powell-per-factor": Problem("powell", (60, 100), per_factor=True),
+    "hartmann": Problem("hartmann", (60, 100)),
+    "rastrigin": Problem("rastrigin", (100, 150)),
+    "rastrigin-moved": Problem("rastrigin", (100, 150), is_moved=True),
+    "rastrigin-per-factor": Problem("rastrigin", (100, 150), per_factor=True),
+    "wells-per-factor": Problem("wells", (60, 100), per_factor=True),
+    "hartmanns-per-factor": Problem("hartmann", (60, 100), True, True, settings=HARTMANNS),
+    "ackley": Problem("ackley", (60, 100), is_moved=True, settings=ACKLEYS),
+    "ackley-per-factor": Problem("ackley", (60, 100), True, True, settings=ACKLEYS),
+    "rosenbrock": Problem(rosenbrock, (60, 100)),
+    "rosenbrock-wrong": Problem(rosenbrock, (60, 100), structure="wrong"),
+    "dixon-price": Problem(dixon_price, (60, 100)),
+    "gp-graph": Problem(gp_graph, (60, 100)),
+    "michalewicz": Problem("michalewicz", (100, 150), structure="unknown"),
+    "chain": Problem(chain, (30, 60), structure="unknown"),
+    "wlan": Problem(wlan, (30, 60)),
+    "wlan-per-factor": Problem(wlan, (30, 60), per_factor=True),
+    "wlan-strip": Problem(wlan, (30, 60), settings=STRIP),
+    "wlan-shadowed": Problem(wlan, (30, 60), settings={"shadowing_db": 6.0}),
+    "wlan-dense": Problem(wlan, (30, 60), settings=DENSE),
+    "zakharov": Problem("zakharov", (30, 60), structure="unknown"),
+    "drop-wave": Problem("drop-wave", (30, 60), structure="unknown"),
+}
+PROBLEMS = NOISELESS | {f"{name}-noise": replace(problem, noise=0.01) for name, problem in NOISELESS.items()}
