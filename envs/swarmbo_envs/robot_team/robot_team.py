@@ -28,7 +28,7 @@ from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 
 class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode]):
-    """Robots drive over a map and measure a field; together they look for its maximum.
+    """Robots drive over a map and measure a field; together they look for its maximum, or map it, or watch a level.
 
     Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names the place where it
     wants to measure next; its robot drives there on the quickest path it knows and measures. A robot whose time runs
@@ -75,6 +75,9 @@ site nearest to that place) |
     Args:
         robots: Number of robots, 1 to 256.
         field: Table as above; None for the default landscape.
+        task: ``peak``, ``map`` or ``level``: what the field is watched for. It decides what ``ground_truth`` states,
+            and so what runs are scored by; rewards are the same.
+        level: The level that is watched, in the unit of the field; for the task ``level`` only, which needs it.
         starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, kept apart from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
         speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
@@ -121,6 +124,8 @@ site nearest to that place) |
         *,
         robots: int = 4,
         field: Mapping[str, Any] | None = None,
+        task: str = "peak",
+        level: float | None = None,
         starts: Any = None,
         speed_m_s: float = 5.0,
         turn_rate_rad_s: float = 0.5,
@@ -137,6 +142,8 @@ site nearest to that place) |
         given = {
             "robots": robots,
             "field": field,
+            "task": task,
+            "level": level,
             "starts": starts.tolist() if isinstance(starts, np.ndarray) else starts,
             "speed_m_s": speed_m_s,
             "turn_rate_rad_s": turn_rate_rad_s,
@@ -172,6 +179,11 @@ site nearest to that place) |
             agent: gymnasium.spaces.Box(field.low, field.high, dtype=np.float64) for agent in self.possible_agents
         }
         self.state_space = observation_box(field, noise_std, settings.robots, with_battery=has_battery)
+
+    @property
+    def level(self) -> float | None:
+        """The level that is watched; None for other tasks."""
+        return self.settings.level
 
     @property
     def round_time_s(self) -> float:
@@ -290,7 +302,9 @@ site nearest to that place) |
         """The noise-free field, for metrics and figures."""
         field = self.field
         values = field.value(field.points)
-        return GroundTruth(field.points, values, field.maximum, field.argmax, field.unit, "m", field.name, field.value)
+        task, level = self.settings.task, self.settings.level
+        told = (field.points, values, field.maximum, field.argmax, field.unit, "m", field.name, field.value)
+        return GroundTruth(*told, goal=task, level=level)
 
     def state(self) -> Array:
         """The observations of all robots, one after the other."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from swarmbo.settings import Count, Distance, NoiseStd, NonNegative, Probability, Settings, require, within
+from swarmbo_envs.watched import Task, require_level
 
 Pair = tuple[float, float]
 Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
@@ -49,6 +50,8 @@ class RobotTeamSettings(Settings, frozen=True):
 
     robots: Annotated[int, within(1, 256)] = 4
     field: dict[str, Any] | None = None
+    task: Task = "peak"
+    level: float | None = None
     starts: list[Pair] | None = None
     speed_m_s: Speed = 5.0
     turn_rate_rad_s: TurnRate = 0.5
@@ -63,6 +66,7 @@ class RobotTeamSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_level(self)
         require(
             self,
             "starts",

@@ -3,9 +3,9 @@
 from typing import Annotated, Any, Literal
 
 from swarmbo.settings import Count, Distance, NoiseStd, Probability, Settings, Whole, require, within
+from swarmbo_envs.watched import Task, require_level
 
 Pair = tuple[float, float]
-Task = Literal["peak", "map", "level"]
 
 
 class SensorFieldSettings(Settings, frozen=True):
@@ -30,10 +30,7 @@ class SensorFieldSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task == "level":
-            require(self, "level", lambda value: value is not None, "the level that is watched, for the task 'level'")
-        else:
-            require(self, "level", lambda value: value is None, "no level, or the task 'level'")
+        require_level(self)
         require(
             self,
             "places",

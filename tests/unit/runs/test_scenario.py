@@ -94,7 +94,7 @@ def test_csv_paths_of_a_file_are_relative_to_it_and_those_of_overrides_to_the_wo
 
 
 def test_every_scenario_that_is_brought_along_loads_under_its_name_and_says_what_it_is():
-    assert {"robots", "robots-window", "robots-topobathy", "measured"} <= available().keys()
+    assert {"robots", "robots-depot", "robots-window", "robots-topobathy", "measured"} <= available().keys()
     for name, path in available().items():
         assert load(name).name == name
         assert len(summary_line(path)) > 20
