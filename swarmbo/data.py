@@ -8,6 +8,23 @@ from jaxtyping import Bool, Float
 
 
 @dataclass(frozen=True, eq=False)
+class Reading:
+    """What an agent in a field measured besides what it was asked for.
+
+    Args:
+        agent: Its name.
+        place: Where (d,), physical.
+        outcome: What; NaN if it failed.
+        noise_std: Standard deviation of its noise; NaN where nobody says.
+    """
+
+    agent: str
+    place: Float[np.ndarray, " d"]
+    outcome: float
+    noise_std: float = np.nan
+
+
+@dataclass(frozen=True, eq=False)
 class News:
     """What a team is told of one evaluation.
 
@@ -17,6 +34,7 @@ class News:
         factors: Outcomes of channels that were told; NaN if one failed.
         total_noise: Standard deviation of the noise of the total, >= 0; NaN where nobody says.
         noise: Of outcomes of channels, where somebody says.
+        on_the_way: In a field, what agents measured besides; agents in the team's order, each in turn.
     """
 
     point: Float[np.ndarray, " n"]
@@ -24,6 +42,11 @@ class News:
     factors: Mapping[str, float]
     total_noise: float = np.nan
     noise: Mapping[str, float] = field(default_factory=dict[str, float])
+    on_the_way: tuple[Reading, ...] = ()
+
+    def along(self, agent: str) -> tuple[Reading, ...]:
+        """What one agent measured besides."""
+        return tuple(reading for reading in self.on_the_way if reading.agent == agent)
 
 
 @dataclass(frozen=True, eq=False)

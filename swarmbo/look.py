@@ -12,6 +12,7 @@ from typing import Any, Literal
 import matplotlib as mpl
 import numpy as np
 from jaxtyping import Float
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.patches import PathPatch, Rectangle
@@ -122,21 +123,24 @@ BASE: dict[str, Any] = {
     "clip_on": False,
     "zorder": 3.5,
 }
-_BATTERY_POINTS = (16.0, 4.5)
+_BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and how far below the agent
+_NEARLY_EMPTY = 0.2
 
 
-def draw_no_go(ax: Axes, rings: Sequence[Float[np.ndarray, "k 2"]]) -> Axes:
+def draw_no_go(ax: Axes, rings: Sequence[Float[np.ndarray, "k 2"]]) -> Artist:
     """Draw a region that is no-go.
 
     Args:
         ax: Where to draw.
         rings: Its closed outlines, in the coordinates of the axes; a hole is a ring within another.
+
+    Returns:
+        What was drawn.
     """
     depth = [sum(Path(other).contains_point(ring[0]) for other in rings if other is not ring) for ring in rings]
     whole = [_turned(ring, 1.0 if level % 2 == 0 else -1.0) for ring, level in zip(rings, depth, strict=True)]
     outline = Path.make_compound_path(*(Path(np.vstack([ring, ring[:1]]), closed=True) for ring in whole))
-    ax.add_patch(PathPatch(outline, **NO_GO))
-    return ax
+    return ax.add_patch(PathPatch(outline, **NO_GO))
 
 
 def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k 2"]:
@@ -146,7 +150,7 @@ def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k
     return ring if area * side >= 0 else ring[::-1]
 
 
-def draw_battery(ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str) -> Axes:
+def draw_battery(ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str) -> list[Artist]:
     """Draw a battery under an agent, as full as it is.
 
     Args:
@@ -154,22 +158,25 @@ def draw_battery(ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour:
         place: Of the agent, in the coordinates of the axes.
         share: What is left, 0 to 1.
         colour: Of a battery that is not nearly empty.
+
+    Returns:
+        What was drawn.
     """
-    figure, (width, height) = ax.get_figure(root=True), _BATTERY_POINTS
+    figure = ax.get_figure(root=True)
     assert figure is not None
     x, y = place.tolist()
     at = ScaledTranslation(x, y, ax.transData)  # pyright: ignore[reportArgumentType]  as its manual has it
-    colour = VERMILLION if share < 0.2 else colour
-    for filled, face in ((1.0, "white"), (share, colour)):
-        box = Rectangle((-width / 2 / 72, -15 / 72), filled * width / 72, height / 72, facecolor=face, linewidth=0)
+    width, height, below = (length / 72 for length in _BATTERY_POINTS)
+    looks: list[dict[str, Any]] = [
+        {"width": width, "facecolor": "white", "linewidth": 0},
+        {"width": share * width, "facecolor": VERMILLION if share < _NEARLY_EMPTY else colour, "linewidth": 0},
+        {"width": width, "fill": False, "edgecolor": INK, "linewidth": 0.9},
+    ]
+    boxes = [Rectangle((-width / 2, -below), height=height, zorder=7, **look) for look in looks]
+    for box in boxes:
         box.set_transform(figure.dpi_scale_trans + at)
-        box.set_zorder(7)
         ax.add_patch(box)
-    frame = Rectangle((-width / 2 / 72, -15 / 72), width / 72, height / 72, fill=False, edgecolor=INK, linewidth=0.9)
-    frame.set_transform(figure.dpi_scale_trans + at)
-    frame.set_zorder(7.1)
-    ax.add_patch(frame)
-    return ax
+    return list(boxes)
 
 
 class Powers(LogFormatterSciNotation):

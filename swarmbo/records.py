@@ -152,35 +152,6 @@ class Query(msgspec.Struct, frozen=True, eq=False):
     __hash__ = None  # pyright: ignore[reportAssignmentType]  its tables may change
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """One agent's part in one round.
-
-    Args:
-        agent: Its name.
-        location: Where the measurement was really taken, in the unit of the action space; where agents set variables of
-            one function, the values of its own.
-        measurement: The noisy outcome in its physical unit; None if the measurement failed.
-        target: The action it was asked for; None for the measurement at reset.
-        distance: Distance travelled for it, in the unit of the action space; 0 where the world does not say.
-        cost: What it cost, in the unit of the outcome.
-        mean: The belief's prediction at the target before measuring; None where there was none.
-        std: The prediction's standard deviation.
-        declined: Whether the agent declined to measure; ``location`` and ``target`` say nothing new then.
-        noise_std: Standard deviation of the noise of its measurement; left out where the world does not say.
-    """
-
-    agent: str
-    location: list[float]
-    measurement: float | None
-    target: list[float] | None = None
-    distance: float = 0.0
-    cost: float = 0.0
-    mean: float | None = None
-    std: float | None = None
-    declined: bool = False
-    noise_std: float | UnsetType = UNSET
-
-
 class Evaluation(msgspec.Struct, frozen=True):
     """One place and what was measured there.
 
@@ -210,6 +181,46 @@ class Evaluation(msgspec.Struct, frozen=True):
             is_whole = self.factors is not None and set(noise) == set(self.factors)
             return math.sqrt(math.fsum(std**2 for std in noise.values())) if is_whole else math.nan
         return math.nan if isinstance(noise, UnsetType) else noise
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One agent's part in one round.
+
+    Args:
+        agent: Its name.
+        location: Where the measurement was really taken, in the unit of the action space; where agents set variables of
+            one function, the values of its own.
+        measurement: The noisy outcome in its physical unit; None if the measurement failed.
+        target: The action it was asked for; None for the measurement at reset.
+        distance: Distance travelled for it, in the unit of the action space; 0 where the world does not say.
+        cost: What it cost, in the unit of the outcome.
+        mean: The belief's prediction at the target before measuring; None where there was none.
+        std: The prediction's standard deviation.
+        declined: Whether the agent declined to measure; ``location`` and ``target`` say nothing new then.
+        noise_std: Standard deviation of the noise of its measurement; left out where the world does not say.
+        on_the_way: What it measured besides before it got there, in turn; left out where there is nothing.
+        path: Places along what it drove; left out where the world does not say.
+        battery: Share of its battery that is left; left out where the world does not say.
+    """
+
+    agent: str
+    location: list[float]
+    measurement: float | None
+    target: list[float] | None = None
+    distance: float = 0.0
+    cost: float = 0.0
+    mean: float | None = None
+    std: float | None = None
+    declined: bool = False
+    noise_std: float | UnsetType = UNSET
+    on_the_way: list[Evaluation] | UnsetType = UNSET
+    path: list[list[float]] | UnsetType = UNSET
+    battery: float | UnsetType = UNSET
+
+    @property
+    def along(self) -> list[Evaluation]:
+        """What it measured on the way."""
+        return [] if isinstance(self.on_the_way, UnsetType) else self.on_the_way
 
 
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -311,7 +322,12 @@ class RoundRecord(msgspec.Struct, frozen=True):
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """What was looked at in this round: the joint point, or the own places of agents that did not decline."""
+        """What was looked at in this round: what was asked for, then what was measured on the way."""
+        return [*self.asked, *(stop for sample in self.samples for stop in sample.along)]
+
+    @property
+    def asked(self) -> list[Evaluation]:
+        """What was asked for in this round: the joint point, or the own places of agents that did not decline."""
         if self.joint is not None:
             return [self.joint]
         looked = [sample for sample in self.samples if not sample.declined]

@@ -108,6 +108,10 @@ class SavedState:
         )
         return array
 
+    def rows_of(self, name: str) -> int:
+        """How many rows an array has that may have any number."""
+        return len(np.atleast_1d(np.asarray(self._arrays.get(name), dtype=object)))
+
     def _part(self, state: Any, name: str) -> Mapping[str, Any]:
         part = state.get(name) if isinstance(state, Mapping) else None
         if not isinstance(part, Mapping):

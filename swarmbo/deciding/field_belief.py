@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
-from swarmbo.data import News
+from swarmbo.data import News, Reading
 from swarmbo.deciding.setup import FieldBelief
 from swarmbo.deciding.sharing import reading_traffic
 from swarmbo.logbook import Logbook
@@ -83,21 +83,36 @@ def with_news(
     Raises:
         ShapeError: If measurements are refused; then nothing was learned.
     """
-    places = problem.places(news.point, news.factors)
-    good = {agent: place for agent, place in places.items() if np.isfinite(news.factors[agent])}
+    readings = _readings(news, problem)
+    good = [reading for reading in readings if np.isfinite(reading.outcome)]
     if isinstance(belief, FusedBelief):
-        own = {agent: (place[None], [news.factors[agent]]) for agent, place in good.items()}
-        dead = {agent: place[None] for agent, place in places.items() if agent not in good}
+        own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+        for agent in dict.fromkeys(reading.agent for reading in readings):
+            taken = [reading for reading in good if reading.agent == agent]
+            lost = [reading.place for reading in readings if reading.agent == agent and np.isnan(reading.outcome)]
+            if taken:
+                own[agent] = np.array([reading.place for reading in taken]), [reading.outcome for reading in taken]
+                known[agent] = np.array([reading.noise_std**2 for reading in taken])
+            if lost:
+                dead[agent] = np.array(lost)
         talking = belief.at(asked)
-        known = {agent: std**2 for agent, std in news.noise.items() if agent in good}
         sharing = talking.learn(own, links, dead, known)
         return talking.at(now), sharing
     sharing = reading_traffic(news, problem, Routes(problem.agents, links))
     if not good:
         return belief, sharing
-    X, y = np.array(list(good.values())), np.array([news.factors[agent] for agent in good])
-    noise = np.array([news.noise.get(agent, np.nan) for agent in good])
+    X, y = np.array([reading.place for reading in good]), np.array([reading.outcome for reading in good])
+    noise = np.array([reading.noise_std for reading in good])
     return _updated(belief.at(asked), X, y, noise).at(now), sharing
+
+
+def _readings(news: News, problem: Problem) -> list[Reading]:
+    """All that was measured: first what was asked for, in the order of the news, then what came on the way."""
+    places = problem.places(news.point, news.factors)
+    asked = [
+        Reading(agent, place, news.factors[agent], news.noise.get(agent, np.nan)) for agent, place in places.items()
+    ]
+    return [*asked, *news.on_the_way]
 
 
 def _updated(

@@ -137,6 +137,8 @@ def check_traffic(graph: FactorGraph, routes: Routes, agents: Sequence[str]) -> 
 def reading_traffic(news: News, problem: Problem, routes: Routes) -> Traffic:
     """Traffic after a round in a field: who measured tells all others its name, where, what, and its noise if known.
 
+    What it measured on the way goes with it, in the same message.
+
     Args:
         news: What agents measured.
         problem: The field.
@@ -151,13 +153,22 @@ def reading_traffic(news: News, problem: Problem, routes: Routes) -> Traffic:
         Traffic(messages=2, bytes=62, transmissions=2)
     """
     traffic, told = Traffic(), _with_noise(news)
-    for agent, place in problem.places(news.point, news.factors).items():
+    places = problem.places(news.point, news.factors)
+    for agent in problem.agents:
+        along = [(r.place.tolist(), _number(r.outcome, r.noise_std)) for r in news.along(agent)]
+        asked = (places[agent].tolist(), told[agent]) if agent in places else ()
+        if not asked and not along:
+            continue
+        report = msgspec.msgpack.encode((agent, *asked, along) if along else (agent, *asked))
         others = [other for other in routes.agents if other != agent]
-        report = msgspec.msgpack.encode((agent, place.tolist(), told[agent]))
         traffic += multicast_traffic(routes, agent, others, len(report))
     return traffic
 
 
 def _with_noise(news: News) -> dict[str, float | tuple[float, float]]:
     """Outcomes of channels as they are told: with the standard deviation of their noise where that is known."""
-    return {channel: (y, news.noise[channel]) if channel in news.noise else y for channel, y in news.factors.items()}
+    return {channel: _number(y, news.noise.get(channel, math.nan)) for channel, y in news.factors.items()}
+
+
+def _number(outcome: float, noise_std: float) -> float | tuple[float, float]:
+    return outcome if math.isnan(noise_std) else (outcome, noise_std)

@@ -52,6 +52,11 @@ def taken(
         factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
         noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
         log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
+    for reading in news.on_the_way:  # nobody asked for these: rows of their own
+        row = problem.joint({reading.agent: reading.place})[None]
+        is_its = np.array([[channel == reading.agent for channel in problem.channels]])
+        noise = np.column_stack([[np.nan], np.where(is_its, reading.noise_std, np.nan)])
+        log = log.with_evaluations(row, np.array([np.nan]), np.where(is_its, reading.outcome, np.nan), None, noise)
     return log, learner, sharing
 
 

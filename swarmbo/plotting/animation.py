@@ -22,7 +22,7 @@ from swarmbo.plotting.history import World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
 from swarmbo.plotting.regret import scale_regret
 from swarmbo.plotting.sensors import SensorMap, sensor_legend
-from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_order, lattice_over
+from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_order, lattice_over, terrain_legend
 from swarmbo.records import Goal, RoundRecord, Score
 
 _RESOLUTION = 56
@@ -231,7 +231,7 @@ def _moving_map(
         return SensorMap.on(
             ax, layer.lattice, world.standpoints, layer.colours, norm, link_colour, world.goal == "peak", level
         )
-    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, norm, link_colour)
+    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, norm, link_colour, world)
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
@@ -279,6 +279,7 @@ def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D
     handles = [
         Line2D([], [], marker="o", color=style.MUTED, markersize=8, linewidth=1.4, label="robot and its path"),
         Line2D([], [], color=style.INK, linewidth=1.1, linestyle=(0, (2, 1.5)), label="radio link"),
+        *terrain_legend(world),
         style.legend_mark(style.BEST),
         style.legend_mark(style.RECOMMENDATION),
     ]

@@ -11,9 +11,18 @@ from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
-from swarmbo.plotting.history import World, agents_of, belief_after, failures, measurements, path_of
+from swarmbo.plotting.history import World, agents_of, belief_after, driven_by, failures, measurements, stops_of
 from swarmbo.plotting.sensors import plot_sensors, sensor_legend
-from swarmbo.plotting.surface import Lattice, frame_map, lattice_order, lattice_over, plot_field, plot_lattice
+from swarmbo.plotting.surface import (
+    Lattice,
+    draw_terrain,
+    frame_map,
+    lattice_order,
+    lattice_over,
+    plot_field,
+    plot_lattice,
+    terrain_legend,
+)
 from swarmbo.records import RoundRecord
 
 
@@ -40,7 +49,9 @@ def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None
     ax.set_title("Truth")
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
-    plot_field(ax, world.points, world.values, limits=limits, label=style.with_unit("true value", world.unit))
+    label = style.with_unit("true value", world.unit)
+    plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
+    draw_terrain(ax, world)
     frame_map(ax, world)
     return _mark_maximum(ax, world) if world.goal == "peak" else ax
 
@@ -70,6 +81,7 @@ def plot_mean(
     lattice = lattice or lattice_over(world)
     mean, _ = belief.posterior(lattice.points)
     plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
+    draw_terrain(ax, world)
     return frame_map(ax, world)
 
 
@@ -84,11 +96,12 @@ def plot_std(ax: Axes, belief: Belief | None, world: World, lattice: Lattice | N
     limits = (0.0, float(std.max())) if std.max() > 0 else None
     label = style.with_unit("posterior standard deviation", world.unit)
     plot_lattice(ax, lattice, std, style.STD_COLOURS, limits, label, n_contours=0)
+    draw_terrain(ax, world)
     return frame_map(ax, world)
 
 
 def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw where each robot measured, joined in order: a square at the start, dots, crosses where it failed.
+    """Draw where each robot measured, joined by what it drove: a square at the start, dots, crosses where it failed.
 
     Args:
         ax: Where to draw.
@@ -100,21 +113,20 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     agents = agents_of(records)
     width = 1.7 if len(agents) <= 8 else 1.2
     for index, agent in enumerate(agents):
-        path, colour = path_of(records, agent), style.agent_colour(index)
+        path, colour = driven_by(records, agent), style.agent_colour(index)
+        stops = stops_of(records, agent)
         ax.plot(
             path[:, 0],
             path[:, 1],
             color=colour,
             linestyle=style.agent_dashes(index),
             linewidth=width,
-            marker="o",
-            markersize=2.2 * width,
-            markeredgewidth=0,
             label=agent,
             path_effects=style.cased(width + 1.5),
             clip_on=False,  # robots may stand on the very edge
             zorder=4,
         )
+        ax.plot(stops[:, 0], stops[:, 1], "o", color=colour, markersize=2.2 * width, markeredgewidth=0, zorder=4.2)
         start: dict[str, Any] = {"markersize": 7, "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 5}
         ax.plot(path[:1, 0], path[:1, 1], "s", color=colour, clip_on=False, **start)
     failed = failures(records)
@@ -231,6 +243,7 @@ def _mark_maximum(ax: Axes, world: World) -> Axes:
 def _without_belief(ax: Axes, world: World) -> Axes:
     note = "no belief: no measurement has succeeded"
     ax.text(0.5, 0.985, note, transform=ax.transAxes, ha="center", va="top", color=style.MUTED)
+    draw_terrain(ax, world)
     return frame_map(ax, world)
 
 
@@ -283,7 +296,7 @@ def _legend_handles(records: Sequence[RoundRecord], world: World, has_truth: boo
     ]
     if len(failures(records)):
         marks.append(Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.8, label="failed"))
-    return [*robots, *marks, *_found_handles(records, world, has_truth)]
+    return [*robots, *marks, *terrain_legend(world), *_found_handles(records, world, has_truth)]
 
 
 def _found_handles(records: Sequence[RoundRecord], world: World, has_truth: bool) -> list[Line2D]:

@@ -38,6 +38,8 @@ class World:
         maxima: Its maximum in every round.
         argmaxes: Where that is (rounds + 1, d).
         maximum_is: What to call the maximum.
+        no_go: Regions that nobody may enter, each by its rings (k, 2).
+        bases: Where agents load their batteries.
     """
 
     domain: Domain
@@ -58,6 +60,8 @@ class World:
     maxima: Float[np.ndarray, " rounds"] | None = None
     argmaxes: Float[np.ndarray, "rounds d"] | None = None
     maximum_is: str = TRUE_MAXIMUM
+    no_go: Sequence[Sequence[Float[np.ndarray, "k 2"]]] = ()
+    bases: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
 
     def at(self, round_number: int) -> "World":
         """The world as it is in a round; itself where nothing changes."""
@@ -96,6 +100,23 @@ def path_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n 
     """The places where an agent measured or tried to, one a round unless it declined, the start first."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
     return np.asarray([sample.location for sample in samples if not sample.declined], dtype=float)
+
+
+def driven_by(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
+    """The way that an agent went: what it drove where the world says, else straight from place to place."""
+    places: list[list[float]] = []
+    for sample in (sample for record in records for sample in record.samples if sample.agent == agent):
+        if not sample.declined:
+            places += sample.path if isinstance(sample.path, list) else []
+            places.append(sample.location)
+    return np.asarray(places, dtype=float)
+
+
+def stops_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
+    """Where an agent measured, or tried to, at the ends of its ways and on them."""
+    samples = [sample for record in records for sample in record.samples if sample.agent == agent]
+    places = [stop for s in samples if not s.declined for stop in (*(one.location for one in s.along), s.location)]
+    return np.asarray(places, dtype=float)
 
 
 def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:

@@ -1,7 +1,7 @@
 """A map whose field, paths, robots and radio links change from frame to frame."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from swarmbo.plotting import style
-from swarmbo.plotting.history import failures, path_of
-from swarmbo.plotting.surface import Lattice
+from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
+from swarmbo.plotting.surface import Lattice, draw_terrain
 from swarmbo.records import RoundRecord
 
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
@@ -35,10 +35,20 @@ class MovingMap:
     failed: Line2D
     best: Line2D
     recommendation: Line2D
+    terrain: list[Artist]
+    stops: dict[str, Line2D]
+    batteries: list[Artist] = field(default_factory=list[Artist])
 
     @classmethod
     def on(
-        cls, ax: Axes, lattice: Lattice, agents: Sequence[str], colours: Colormap, norm: Normalize, link_colour: str
+        cls,
+        ax: Axes,
+        lattice: Lattice,
+        agents: Sequence[str],
+        colours: Colormap,
+        norm: Normalize,
+        link_colour: str,
+        world: World | None = None,
     ) -> "MovingMap":
         """Add empty artists to a map.
 
@@ -49,9 +59,14 @@ class MovingMap:
             colours: Colour map of the field, cut into bands.
             norm: Its range, the same for all frames.
             link_colour: Of the radio links.
+            world: With what is no-go, and bases; None: there is nothing of that.
         """
         image = moving_image(ax, lattice, colours, norm)
+        terrain = [] if world is None else draw_terrain(ax, world)
+        for artist in terrain:
+            artist.set_animated(True)  # the image below it moves
         trails: dict[str, Line2D] = {}
+        stops: dict[str, Line2D] = {}
         heads: dict[str, Line2D] = {}
         numbers: dict[str, Text] = {}
         is_crowded = len(agents) > 8
@@ -63,6 +78,7 @@ class MovingMap:
             (trails[agent],) = ax.plot(
                 [], [], color=colour, linestyle=style.agent_dashes(index), animated=True, zorder=4, **trail
             )
+            (stops[agent],) = ax.plot([], [], "o", color=colour, markersize=3.2, markeredgewidth=0, animated=True)
             (heads[agent],) = ax.plot(
                 [],
                 [],
@@ -109,7 +125,7 @@ class MovingMap:
         )
         (best,) = ax.plot([], [], animated=True, **style.BEST)
         (recommendation,) = ax.plot([], [], animated=True, **style.RECOMMENDATION)
-        made = cls(ax, image, trails, heads, numbers, links, failed, best, recommendation)
+        made = cls(ax, image, trails, heads, numbers, links, failed, best, recommendation, terrain, stops)
         for artist in made.artists():
             artist.set_in_layout(False)  # what moves must not push the axes about
         return made
@@ -119,9 +135,19 @@ class MovingMap:
         self.image.set_data(picture)
         paths = {agent: path_of(records, agent) for agent in self.trails}
         for agent, path in paths.items():
-            self.trails[agent].set_data(path[:, 0], path[:, 1])
+            self.trails[agent].set_data(*driven_by(records, agent).T[:2])
+            self.stops[agent].set_data(*stops_of(records, agent).T[:2])
             self.heads[agent].set_data(path[-1:, 0], path[-1:, 1])
             self.numbers[agent].set_position(path[-1])
+        for artist in self.batteries:
+            artist.remove()
+        self.batteries = []
+        for index, agent in enumerate(paths):
+            sample = next((one for one in records[-1].samples if one.agent == agent), None)
+            if sample is not None and isinstance(sample.battery, float):
+                self.batteries += style.draw_battery(
+                    self.ax, paths[agent][-1], sample.battery, style.agent_colour(index)
+                )
         self.links.set_segments([np.stack([paths[a][-1], paths[b][-1]]) for a, b in links if a in paths and b in paths])
         failed, best, recommendation = failures(records), records[-1].best, records[-1].recommendation
         self.failed.set_data(failed[:, 0], failed[:, 1])
@@ -133,7 +159,9 @@ class MovingMap:
     def artists(self) -> list[Artist]:
         """In the order of drawing."""
         heads = [artist for agent in self.heads for artist in (self.heads[agent], self.numbers[agent])]
-        return [self.image, *self.trails.values(), self.failed, self.links, self.recommendation, self.best, *heads]
+        paths = [*self.trails.values(), *self.stops.values()]
+        marks = [self.failed, self.links, self.recommendation, self.best]
+        return [self.image, *self.terrain, *paths, *marks, *heads, *self.batteries]
 
 
 def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:

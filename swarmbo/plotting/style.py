@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from swarmbo.boundary.files import replacing
 from swarmbo.look import (
+    BASE as BASE,
     BEST_COLOUR as BEST_COLOUR,
     BLUE as BLUE,
     GREEN as GREEN,
@@ -19,6 +20,7 @@ from swarmbo.look import (
     INK as INK,
     MEAN_COLOURS as MEAN_COLOURS,
     MUTED as MUTED,
+    NO_GO as NO_GO,
     ORANGE as ORANGE,
     PURPLE as PURPLE,
     RC as RC,
@@ -29,6 +31,8 @@ from swarmbo.look import (
     agent_dashes as agent_dashes,
     applied as applied,
     cased as cased,
+    draw_battery as draw_battery,
+    draw_no_go as draw_no_go,
     set_log as set_log,
 )
 
@@ -99,6 +103,16 @@ def counted(number: int, noun: str) -> str:
     """``1 robot``, ``2 robots``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
+
+LEGEND_NO_GO: dict[str, Any] = {
+    "marker": "s",
+    "markersize": 8,
+    "markerfacecolor": "#f4f1ec",
+    "markeredgecolor": INK,
+    "linestyle": "none",
+    "label": "no-go",
+}
+LEGEND_BASE: dict[str, Any] = {**BASE, "color": MUTED, "markersize": 9, "label": "base"}
 
 # Marks of what was found; the one look of each on maps and in legends.
 RECOMMENDATION: dict[str, Any] = {

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy.spatial import cKDTree
 
@@ -64,7 +66,7 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
     nx, ny = (max(2, round(float(length) / float(side)) + 1) for length in high - low)
-    if world.points is None or len(world.points) < 3 or lattice_order(world.points) is not None:
+    if world.points is None or len(world.points) < 3 or lattice_order(world.points, bool(world.no_go)) is not None:
         return Lattice(
             np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny), np.ones((ny, nx), dtype=bool)
         )
@@ -77,15 +79,27 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
     return Lattice(x, y, (distance <= max(_REACH * spacing, 2 * side)).reshape(2 * ny, 2 * nx))
 
 
-def lattice_order(points: Float[np.ndarray, "m 2"]) -> tuple[Lattice, np.ndarray] | None:
-    """The lattice that points form and their order on it; None if they form none."""
+def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> tuple[Lattice, np.ndarray] | None:
+    """The lattice that points form, and which of them lies at each of its places; None if they form none.
+
+    Args:
+        points: In any order.
+        has_holes: Whether some places of the lattice may have none; they are given the nearest one.
+    """
     x, column = np.unique(points[:, 0], return_inverse=True)
     y, row = np.unique(points[:, 1], return_inverse=True)
     place = row * len(x) + column
-    if len(x) < 2 or len(y) < 2 or len(points) != len(x) * len(y) or len(np.unique(place)) != len(points):
+    is_full = len(points) == len(x) * len(y) or (has_holes and len(points) > 0.3 * len(x) * len(y))
+    if len(x) < 2 or len(y) < 2 or not is_full or len(np.unique(place)) != len(points):
         return None
     even = all(np.allclose(np.diff(axis), axis[1] - axis[0], rtol=1e-3) for axis in (x, y))
-    return (Lattice(x, y, np.ones((len(y), len(x)), dtype=bool)), np.argsort(place)) if even else None
+    which = np.full(len(x) * len(y), -1)
+    which[place] = np.arange(len(points))
+    lattice = Lattice(x, y, np.ones((len(y), len(x)), dtype=bool))
+    holes = which < 0
+    if holes.any():
+        which[holes] = cKDTree(points).query(lattice.points[holes])[1]
+    return (lattice, which) if even else None
 
 
 def plot_lattice(
@@ -172,12 +186,13 @@ def plot_field(
     limits: tuple[float, float] | None = None,
     label: str = "",
     n_contours: int = 9,
+    has_holes: bool = False,
 ) -> Axes:
     """Draw a field in the way that suits where it is known: an image on a fine lattice, else discs at the sites.
 
-    Arguments and result are those of ``plot_sites``; an image has about ``n_contours`` lines.
+    Arguments and result are those of ``plot_sites``; an image has about ``n_contours`` lines, and perhaps holes.
     """
-    found = lattice_order(points)
+    found = lattice_order(points, has_holes)
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
         return plot_lattice(ax, lattice, values[order], colours, limits, label, n_contours)
@@ -196,6 +211,29 @@ def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: s
     bar.locator = MaxNLocator(6)
     bar.update_ticks()
     bar.set_label(label)
+
+
+def draw_terrain(ax: Axes, world: World) -> list[Artist]:
+    """Draw what no agent may enter, and where agents load their batteries.
+
+    Args:
+        ax: The map.
+        world: With these.
+
+    Returns:
+        What was drawn.
+    """
+    drawn = [style.draw_no_go(ax, rings) for rings in world.no_go]
+    for agent, base in world.bases.items():
+        colour = style.agent_colour(list(world.bases).index(agent))
+        drawn += ax.plot(*base[:2], color=colour, **style.BASE)
+    return drawn
+
+
+def terrain_legend(world: World) -> list[Line2D]:
+    """Marks of ``draw_terrain``."""
+    shown = [(style.LEGEND_NO_GO, bool(world.no_go)), (style.LEGEND_BASE, bool(world.bases))]
+    return [Line2D([], [], **mark) for mark, is_there in shown if is_there]
 
 
 def frame_map(ax: Axes, world: World) -> Axes:

@@ -94,7 +94,17 @@ def _sample(
         std=prediction[1],
         declined=told.declined,
         noise_std=UNSET if math.isnan(told.noise_std) else told.noise_std,
+        on_the_way=[_stop(stop) for stop in told.on_the_way] or UNSET,
+        path=UNSET if told.path is None else told.path.tolist(),
+        battery=UNSET if math.isnan(told.battery) else told.battery,
     )
+
+
+def _stop(told: Report) -> Evaluation:
+    assert told.place is not None
+    measurement = told.outcome if math.isfinite(told.outcome) else None
+    noise = UNSET if measurement is None or math.isnan(told.noise_std) else told.noise_std
+    return Evaluation(told.place.tolist(), measurement, noise_std=noise)
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,15 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
         hyperparameters=believed.hyperparameters,
         score=None
         if truth is None
-        else score_round(truth, previous, evaluations, recommendation, believed.mean, believed.means),
+        else score_round(
+            truth,
+            previous,
+            record.asked,
+            recommendation,
+            believed.mean,
+            believed.means,
+            on_the_way=evaluations[len(record.asked) :],
+        ),
     )
 
 

@@ -29,7 +29,8 @@ _BEFORE, _AFTER = (
 def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: Scenario) -> Columns:
     """The table of a run.
 
-    In a field a row is what one agent measured in one round; an agent that declined has none. Where agents set the
+    In a field a row is what one agent measured in one round; an agent that declined has none. What it measured on the
+    way comes after those, in rows without a query. Where agents set the
     variables of one function, it is the outcome of one factor where factors are told, and else that of the sum.
 
     Args:
@@ -56,11 +57,17 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
 
 
 def _of_field(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
-    return [
+    asked = [
         (s.location, {"agent": s.agent, **_outcome(s.measurement, s.noise_std), **_prediction(s), **_effort(s)})
         for s in record.samples
         if not s.declined
     ]
+    on_the_way = [
+        (stop.location, {"agent": s.agent, "query": None, **_outcome(stop.measurement, stop.noise_std)})
+        for s in record.samples
+        for stop in s.along
+    ]
+    return asked + on_the_way
 
 
 def _of_function(

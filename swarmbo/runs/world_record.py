@@ -14,7 +14,7 @@ from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.seal import digest_of_arrays
 from swarmbo.spaces import Domain
 from swarmbo.team import Team
-from swarmbo.worlds import FunctionWorld, Offers, Report
+from swarmbo.worlds import FieldWorld, FunctionWorld, Offers, Report
 
 
 class WorldRecord(msgspec.Struct, frozen=True):
@@ -43,6 +43,8 @@ class WorldRecord(msgspec.Struct, frozen=True):
         level: The level that is, with the goal ``level``.
         arrays: Digest of ``world.npz``; empty in runs of earlier versions.
         maximum_is: What to call ``maximum``.
+        no_go: Regions that nobody may enter, each by its rings of corners.
+        bases: Where agents load their batteries.
     """
 
     id: str
@@ -64,6 +66,8 @@ class WorldRecord(msgspec.Struct, frozen=True):
     level: float | None = None
     arrays: str = ""
     maximum_is: str = TRUE_MAXIMUM
+    no_go: list[list[list[list[float]]]] = []
+    bases: dict[str, list[float]] = {}
 
 
 def keep_world(
@@ -89,6 +93,7 @@ def keep_world(
     """
     identifier: str = scenario.environment["id"]
     domain, joint = _places(team)
+    field = team.world if isinstance(team.world, FieldWorld) else None
     offers = Offers() if team.world is None else team.world.offers()
     record = WorldRecord(
         id=identifier,
@@ -105,6 +110,8 @@ def keep_world(
         goal="peak" if truth is None else truth.goal,
         level=None if truth is None else truth.level,
         maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
+        no_go=[[ring.tolist() for ring in rings] for rings in field.no_go()] if field else [],
+        bases={agent: place.tolist() for agent, place in field.bases().items()} if field else {},
         **joint,
     )
     arrays = {} if truth is None else {"points": truth.points, "values": truth.values}

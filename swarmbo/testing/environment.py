@@ -164,10 +164,25 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
         what = f"'noise_std' of {name!r} in infos of {agent!r}"
         claim(name in outcomes, what, std, "one of an outcome that is there")
         claim(is_known, what, std, "a finite number >= 0; left out if it is not known")
+    for number, stop in enumerate(info.get("on_the_way", ())):
+        _check_stop(env, f"'on_the_way'[{number}] in infos of {agent!r}", stop, env.action_space(agent))
     claim("location" in info, f"infos of {agent!r}", sorted(info), "'location', where it really measured")
     where, box = info["location"], env.action_space(agent)
     inside = box.contains(np.append(where, box.high[-1])) if may_decline else box.contains(where)
     claim(inside, f"the location of {agent!r}", where, f"one in its action space, {box}")
+
+
+def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
+    """A measurement on the way: where, within bounds, and what, unless it failed."""
+    claim(isinstance(stop, Mapping) and "location" in stop, what, stop, "a table with 'location'")
+    where = np.append(stop["location"], box.high[-1]) if hasattr(env.unwrapped, "prices") else stop["location"]
+    claim(box.contains(where), f"the location of {what}", stop["location"], f"one in the action space, {box}")
+    report = Report.of(stop)
+    claim(
+        "measurement" not in stop or np.isfinite(report.outcome), what, stop, "a finite number; left out if it failed"
+    )
+    is_known = "noise_std" not in stop or ("measurement" in stop and np.isfinite(report.noise_std))
+    claim(is_known, what, stop, "a noise >= 0 of a measurement that is there; left out if it is not known")
 
 
 def _check_copy(env: Any, cycles: int) -> None:

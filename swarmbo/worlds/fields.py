@@ -9,7 +9,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.data import News
+from swarmbo.data import News, Reading
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
@@ -69,6 +69,18 @@ class FieldWorld:
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """Every place that can be measured at all; None if the environment does not say."""
         return np.asarray(self._world.sites(), dtype=float) if hasattr(self._world, "sites") else None
+
+    def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
+        """Regions that nobody may enter, each by its rings; empty if the environment does not say."""
+        regions = self._world.no_go() if hasattr(self._world, "no_go") else []
+        return [[np.asarray(ring, dtype=float) for ring in rings] for rings in regions]
+
+    def bases(self) -> dict[str, Float[np.ndarray, " d"]]:
+        """Where agents must be when their batteries are empty; of those that have a base."""
+        if not hasattr(self._world, "base"):
+            return {}
+        told = {agent: self._world.base(agent) for agent in self.problem.agents}
+        return {agent: np.asarray(base, dtype=float) for agent, base in told.items() if base is not None}
 
     def standpoints(self) -> dict[str, Float[np.ndarray, " d"]]:
         """Where agents stand that never move; empty if the environment does not say."""
@@ -132,15 +144,25 @@ class FieldWorld:
         problem = self.problem
         targets = {} if sent is None else problem.places_of(sent)
         places, outcomes, noise = dict[str, np.ndarray](), dict[str, float](), dict[str, float]()
+        on_the_way: list[Reading] = []
         for agent in problem.agents:
             report = Report.of(step.infos.get(agent, {}))
+            on_the_way += [
+                Reading(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
+                for stop in report.on_the_way
+                if stop.place is not None and self._can_be(stop.place)
+            ]
             if report.declined:
                 continue
             place = report.place
-            if place is not None and place.shape == (problem.box.n_dims,) and problem.box.is_near(place):
+            if place is not None and self._can_be(place):
                 places[agent], outcomes[agent] = place, report.outcome
             elif agent in targets:  # it does not say where it is: where it was sent, as far as anybody knows
                 places[agent], outcomes[agent] = targets[agent], np.nan if report.is_placed else report.outcome
             if agent in outcomes and not np.isnan(report.noise_std):
                 noise[agent] = report.noise_std
-        return News(problem.joint(places), None, outcomes, noise=noise)
+        return News(problem.joint(places), None, outcomes, noise=noise, on_the_way=tuple(on_the_way))
+
+    def _can_be(self, place: Float[np.ndarray, " c"]) -> bool:
+        box = self.problem.box
+        return place.shape == (box.n_dims,) and bool(box.is_near(place))

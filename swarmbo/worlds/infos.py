@@ -39,6 +39,9 @@ class Report(NamedTuple):
         distance: ``"distance"``: travelled for it, in the unit of places; 0 where nobody says.
         cost: ``"cost"``: what it cost, in the unit of outcomes; 0 where nobody says.
         source: ``"source"``: what was measured and what by; None where nobody says.
+        on_the_way: ``"on_the_way"``: what it measured besides before it got there, in turn; those that say where.
+        path: ``"path"``: places (k, d) along what it drove; None where nobody says.
+        battery: ``"battery"``: share of its battery that is left, 0 to 1; NaN where nobody says.
 
     Example:
         >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
@@ -57,6 +60,9 @@ class Report(NamedTuple):
     distance: float = 0.0
     cost: float = 0.0
     source: dict[str, Any] | None = None
+    on_the_way: "tuple[Report, ...]" = ()
+    path: Float[np.ndarray, "k d"] | None = None
+    battery: float = np.nan
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "Report":
@@ -78,7 +84,24 @@ class Report(NamedTuple):
             distance=_amount(info.get("distance")),
             cost=_amount(info.get("cost")),
             source=dict(source) if isinstance(source, Mapping) else None,
+            on_the_way=_on_the_way(info.get("on_the_way")),
+            path=_path(info.get("path")),
+            battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),
         )
+
+
+def _on_the_way(told: object) -> tuple[Report, ...]:
+    """The reports of measurements on the way; one that says nothing of where cannot be used."""
+    stops = [stop for stop in told if isinstance(stop, Mapping)] if isinstance(told, list | tuple) else []
+    plain = [Report.of({key: stop.get(key) for key in ("location", "measurement", "noise_std")}) for stop in stops]
+    return tuple(report for report in plain if report.place is not None)
+
+
+def _path(told: object) -> Float[np.ndarray, "k d"] | None:
+    rows = [reported_place(row) for row in told] if isinstance(told, list | tuple | np.ndarray) else []
+    places = [row for row in rows if row is not None]
+    is_path = bool(places) and len(places) == len(rows) and len({len(place) for place in places}) == 1
+    return np.array(places) if is_path else None
 
 
 def _amount(value: object) -> float:

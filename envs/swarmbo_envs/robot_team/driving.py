@@ -81,20 +81,14 @@ class Driver:
             node = int(homeward.following[node])
         return self._courses(pose, stops)
 
-    def course(
-        self, origin: Float[np.ndarray, " 2"], place: Float[np.ndarray, " 2"]
-    ) -> Float[np.ndarray, "s 3"] | None:
-        """The same as ``path``, from a heading in which it need not turn first."""
-        offset = place - origin
-        heading = float(np.arctan2(offset[1], offset[0]))
-        if not self.ground.is_open:
+    def departure(self, origin: Float[np.ndarray, " 2"], place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, " 3"]:
+        """The pose in which it leaves for a place without a turn."""
+        first = place
+        if not self.is_plain:
             fan = self.ways.fan(np.array([*origin, np.nan]))
-            _, by, _ = self.ways.arrivals(fan, place[None])
-            if by[0] < 0:
-                return None
-            first = [*self.ways.bends(fan, int(by[0])), place][0] - origin
-            heading = float(np.arctan2(first[1], first[0]))
-        return self.path(np.array([*origin, heading]), place)
+            by = int(self.ways.arrivals(fan, place[None])[1][0])
+            first = [*self.ways.bends(fan, by), place][0]
+        return np.array([*origin, np.arctan2(*(first - origin)[::-1])])
 
     def _courses(self, pose: Float[np.ndarray, " 3"], stops: list[Float[np.ndarray, " 2"]]) -> Float[np.ndarray, "s 3"]:
         """Turns on the spot and straight courses from stop to stop."""

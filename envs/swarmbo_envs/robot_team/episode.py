@@ -18,6 +18,7 @@ class Episode(WorldEpisode):
         measured: Which of the field's sites were measured; used only where nothing lies between the sites.
         trails: Per robot, points of the path driven so far.
         samples: Per measurement so far: robot, x, y, measurement.
+        on_the_way: Per measurement on the way so far: robot, x, y, measurement.
         batteries: Seconds of driving that each robot has left; infinite without batteries.
         bases: Where each loads.
     """
@@ -27,5 +28,6 @@ class Episode(WorldEpisode):
     measured: Bool[np.ndarray, " k"]
     trails: list[Float[np.ndarray, "points 2"]]
     samples: Float[np.ndarray, "n 4"]
+    on_the_way: Float[np.ndarray, "m 4"]
     batteries: Float[np.ndarray, " robots"]
     bases: Float[np.ndarray, "robots 2"]

@@ -147,6 +147,21 @@ def poses_at(
     return out
 
 
+def places_along(
+    pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], distances: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, "k 2"]:
+    """Where a robot is once it has driven distances along a path, m, rising."""
+    out, here, begin = np.tile(pose[:2], (len(distances), 1)), pose, 0.0
+    for segment in path:
+        end = begin + segment[0] * segment[1]
+        on = (distances > begin) & (distances <= end)
+        part = np.tile(segment, (int(on.sum()), 1))
+        part[:, 0] = (distances[on] - begin) / (segment[1] or 1.0)
+        out[on] = ends_of_arcs(here, part)
+        here, begin = advance(here, segment[None]), end
+    return out
+
+
 def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 2"]:
     """Points along a path, for drawing: its bends sampled, its straights by their ends."""
     points, here = [pose[:2]], pose

@@ -81,6 +81,8 @@ def _draw_robots(axes: Axes, episode: Episode, to_axes: Any) -> None:
             *to_axes(samples[~failed, 1:3]).T, s=16, color=colour, edgecolors=look.INK, linewidths=0.6, zorder=4
         )
         axes.scatter(*to_axes(samples[failed, 1:3]).T, s=22, color=look.INK, marker="x", linewidths=1.2, zorder=4)
+        on_the_way = episode.on_the_way[episode.on_the_way[:, 0] == robot]
+        axes.scatter(*to_axes(on_the_way[:, 1:3]).T, s=6, color=colour, edgecolors=look.INK, linewidths=0.4, zorder=4)
         here = to_axes(pose[None, :2])[0]
         arrow = MarkerStyle(_ARROW, transform=Affine2D().rotate(float(pose[2])))
         axes.plot(*here, marker=arrow, markersize=15, color=colour, markeredgecolor=look.INK, zorder=5)

@@ -258,7 +258,7 @@ site nearest to that place) |
         Raises:
             ConfigError: If there is no such agent.
         """
-        return self.field.sites[self._world.reachable(self._current(), self._number_of(agent))]
+        return self._world.candidates(self._current(), self._number_of(agent))
 
     def _number_of(self, agent: str) -> int:
         if agent not in self._observation_spaces:
@@ -289,6 +289,20 @@ site nearest to that place) |
         """Where an agent loads its battery; None if it has none."""
         robot, episode = self._number_of(agent), self._current()
         return None if self._world.rules.batteries is None else episode.bases[robot].copy()
+
+    def on_the_way(
+        self, agent: str, origin: Float[np.ndarray, " 2"], place: Float[np.ndarray, " 2"]
+    ) -> Float[np.ndarray, "k 2"]:
+        """Where an agent would measure on its way from an origin to a place, in turn; the place itself is left out.
+
+        It measures where a round ends, and where ``samples_per_leg`` or ``sample_every_m`` say.
+        """
+        start, end = (np.asarray(X, dtype=float).reshape(2) for X in (origin, place))
+        return self._world.on_the_way(self._number_of(agent), start, end)
+
+    def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
+        """Regions that no robot enters, for figures: each by its rings, a hole being a ring within another."""
+        return [[ring.copy() for ring in region.rings] for region in self.ground.regions]
 
     def sites(self) -> Float[np.ndarray, "k 2"]:
         """Every place that is offered for measuring at all: ``candidates`` of all agents, over all rounds."""

@@ -32,16 +32,23 @@ class RobotTeamV1(RobotTeam):
     robots hear each other where both ranges allow.
 
     **Batteries.** ``candidates`` has only places from which a robot gets home. One that is asked for more goes home,
-    and at its base it is full again. Turning and driving take battery, standing does not.
+    and so does one whose battery, without the way home, does not last for another round: it has one candidate, where
+    that takes it. At its base it is full again. Turning and driving take battery, standing does not. Where only sites
+    can be measured, who goes home does not measure, which ``sampled`` says.
 
     **Separation.** Robots drive in the order of their numbers, and who would come too near to one before it, or to
     where one after it stands, stops on the way, and measures there.
 
     **Current.** Robots hold their course against it; it makes ways longer one way and shorter the other.
 
+    **On the way** robots measure ``samples_per_leg`` times or every ``sample_every_m`` metres, besides where they stop.
+    The reward is that of the measurement where they stop.
+
     | ``infos[agent]`` also has | type | meaning |
     |---|---|---|
     | ``noise_std`` | float | of the measurement, where sensors are unlike |
+    | ``on_the_way`` | list | what it measured on the way, in turn: ``location``, ``measurement``, ``noise_std`` |
+    | ``path`` | array (k, 2) | points along what it drove in this round, m |
     | ``battery`` | float | share of the battery that is left, where there are batteries |
 
     With batteries, observations end with the share that is left: Box (6,).
@@ -53,6 +60,9 @@ class RobotTeamV1(RobotTeam):
         separation_m: How near two robots may come at any moment, >= 0. They keep a little more, as each looks for the
             others at 513 moments of a round.
         wind: The current (east, north) in m/s, below 95 % of the slowest robot's speed.
+        samples_per_leg: Measurements on the way of a round, evenly over what is driven, besides the one at its end, 0
+            to 64.
+        sample_every_m: In their place, metres driven between measurements; at most 64 on the way of a round.
         no_go: Tables ``{corners = [[x, y], ...]}`` in m on the map, ``{geojson = FILE, coordinates = "degrees" |
             "metres"}``, or ``{raster = FILE, nodata = NUMBER, extent = [west, south, east, north]}`` with a ``.npy``
             array (true cells, NaN and nodata are no-go; first row in the north) or a GeoTIFF (extra ``geo``).
@@ -89,6 +99,8 @@ class RobotTeamV1(RobotTeam):
         bases: Any = None,
         separation_m: float = 0.0,
         wind: Any = (0.0, 0.0),
+        samples_per_leg: int = 0,
+        sample_every_m: float | None = None,
         no_go: list[Mapping[str, Any]] | None = None,
         clearance_m: float = 0.0,
         route_cells: int = 128,
@@ -99,6 +111,8 @@ class RobotTeamV1(RobotTeam):
             "bases": bases,
             "separation_m": separation_m,
             "wind": wind,
+            "samples_per_leg": samples_per_leg,
+            "sample_every_m": sample_every_m,
             "no_go": no_go,
             "clearance_m": clearance_m,
             "route_cells": route_cells,

@@ -30,6 +30,8 @@ class Rules:
         bases: Where they load; None: where they started.
         separation_m: How far from each other they stay.
         wind: The current (east, north), m/s.
+        samples_per_leg: Measurements on the way of a round, besides the one at its end.
+        sample_every_m: Metres driven between them; None: as many as that.
     """
 
     speeds: Sequence[float]
@@ -41,6 +43,8 @@ class Rules:
     bases: Sequence[Pair] | None = None
     separation_m: float = 0.0
     wind: Pair = (0.0, 0.0)
+    samples_per_leg: int = 0
+    sample_every_m: float | None = None
 
 
 class RobotTeamSettings(Settings, frozen=True):
@@ -97,6 +101,8 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
     bases: list[Pair] | None = None
     separation_m: NonNegative = 0.0
     wind: Pair = (0.0, 0.0)
+    samples_per_leg: Annotated[int, within(0, 64)] = 0
+    sample_every_m: Distance | None = None
     no_go: list[dict[str, Any]] | None = None
     clearance_m: NonNegative = 0.0
     route_cells: Annotated[int, within(8, 512)] = 128
@@ -115,6 +121,12 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
             "bases",
             lambda bases: bases is None or len(bases) in (1, self.robots),
             f"one [x, y], or one for each of {self.robots} robots",
+        )
+        require(
+            self,
+            "sample_every_m",
+            lambda value: value is None or self.samples_per_leg == 0,
+            "none beside samples_per_leg: one of them says where robots measure on the way",
         )
         slowest = min(each(self.speed_m_s, self.robots))
         require(
@@ -143,6 +155,8 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
             bases=bases,
             separation_m=self.separation_m,
             wind=self.wind,
+            samples_per_leg=self.samples_per_leg,
+            sample_every_m=self.sample_every_m,
         )
 
 

@@ -26,7 +26,7 @@ def to_state(episode: Episode, world: World) -> dict[str, Any]:
         "trails": np.concatenate(episode.trails),
     }
     if world.settings.version > 0:
-        arrays |= {"batteries": episode.batteries, "bases": episode.bases}
+        arrays |= {name: getattr(episode, name) for name in ("batteries", "bases", "on_the_way")}
     return saved_state.to_state(episode, _VERSION, world.description(), arrays)
 
 
@@ -49,9 +49,12 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
     samples = saved.array("samples", "f", (robots * (plain.round + 1), 4))
     ends = saved.array("trail_ends", "i", (robots,))
     trails = saved.array("trails", "f", (int(ends[-1]), 2))
-    batteries, bases = np.full(robots, np.inf), poses[:, :2].copy()
+    batteries, bases, on_the_way = np.full(robots, np.inf), poses[:, :2].copy(), np.empty((0, 4))
     if world.settings.version > 0:
         batteries, bases = saved.array("batteries", "f", (robots,)), saved.array("bases", "f", (robots, 2))
+        on_the_way = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
+        is_one = np.isin(on_the_way[:, 0], np.arange(robots)).all() and np.isfinite(on_the_way[:, :3]).all()
+        saved.hold(bool(is_one), "measurements on the way of its robots")
         saved.hold(bool((batteries >= 0.0).all() and np.isfinite(bases).all()), "batteries >= 0, and bases")
     saved.hold(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
     saved.hold(
@@ -65,6 +68,7 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
         measured=measured,
         trails=np.split(trails, ends[:-1]),
         samples=samples,
+        on_the_way=on_the_way,
         batteries=batteries,
         bases=bases,
     )

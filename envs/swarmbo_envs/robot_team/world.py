@@ -1,6 +1,7 @@
 """What happens in a round: robots drive, and measure where they get to."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.starts import checked_starts
 
 _MOST_BASES = 1024
+_MOST_ON_THE_WAY = 64  # measurements of one robot in a round
 NEVER = np.iinfo(int).max // 4  # rounds to where there is no way
 _SLACK = 1 + 1e-9  # a place exactly at the limit of time is within it, whatever the rounding
 
@@ -54,7 +56,16 @@ class World:
         self.radio_ranges_m = rules.radio_ranges or (0.5 * diagonal,) * len(agents)
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
         self.spacing = Spacing(rules.separation_m, self._fastest, self.round_time_s) if rules.separation_m else None
+        if rules.sample_every_m is not None:
+            most = max(self._fastest) * self.round_time_s / rules.sample_every_m
+            if most > _MOST_ON_THE_WAY:
+                got = f"got {rules.sample_every_m:g} m, up to {most:.0f} measurements on the way of a round"
+                raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
+        if self._samples_on_the_way and field.sites_only:
+            at = "$.samples_per_leg" if rules.samples_per_leg else "$.sample_every_m"
+            raise ConfigError("got a field that can be measured at its sites only; wanted none", at=at)
         self._starts = checked_starts(settings, field)
+        self._there_m = 1e-9 * float((field.high - field.low).max())
         self._parts = self.ground.part_of(field.sites)
         self._ways_home: dict[tuple[float, ...], Homeward] = {}  # worked out once for each base
         if self._starts is not None:
@@ -95,6 +106,7 @@ class World:
             measured=np.zeros(len(self.field.sites), dtype=bool),
             trails=[start[None].copy() for start in starts],
             samples=np.empty((0, 4)),
+            on_the_way=np.empty((0, 4)),
         )
 
     def reachable(self, episode: Episode, robot: int) -> Int[np.ndarray, " k"]:
@@ -111,6 +123,28 @@ class World:
             home = self.drivers[robot].home_times(self._home(episode, robot), there)
             possible[possible] = when[possible] + home <= episode.batteries[robot]
         return near[possible]
+
+    def candidates(self, episode: Episode, robot: int) -> Float[np.ndarray, "k 2"]:
+        """Where a robot can measure in this round; of one that must go home, where that takes it."""
+        if self._is_due(episode, robot):
+            return np.empty((0, 2)) if self.field.sites_only else self._homebound(episode, robot)[None]
+        return self.field.sites[self.reachable(episode, robot)]
+
+    def _is_due(self, episode: Episode, robot: int) -> bool:
+        """Whether a robot must go home: without the way there, its battery does not last for another round."""
+        if self.rules.batteries is None or bool((episode.poses[robot, :2] == episode.bases[robot]).all()):
+            return False
+        home = self.drivers[robot].home_times(self._home(episode, robot), episode.poses[robot, None])[0]
+        return bool(episode.batteries[robot] - home < self.round_time_s)
+
+    def _homebound(self, episode: Episode, robot: int) -> Float[np.ndarray, " 2"]:
+        """Where a round on the way home takes a robot."""
+        pose = episode.poses[robot]
+        whole = self.drivers[robot].path_home(self._home(episode, robot), pose)
+        path = motion.cut(whole, self.round_time_s * _SLACK)
+        if (path[:, 0] == whole[:, 0]).all():
+            return episode.bases[robot].copy()
+        return np.clip(motion.advance(pose, path)[:2], self.field.low, self.field.high)
 
     def travel_rounds(
         self, robot: int, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
@@ -165,31 +199,68 @@ class World:
         Returns:
             Its info.
         """
-        pose, is_open = episode.poses[robot], True
-        if self.field.sites_only:
+        pose, is_open, is_due = episode.poses[robot], True, self._is_due(episode, robot)
+        if is_due:
+            goal, is_open = episode.bases[robot], not self.field.sites_only
+            as_asked = is_open and np.allclose(place, self._homebound(episode, robot), rtol=0.0, atol=self._there_m)
+        elif self.field.sites_only:
             goal, as_asked, is_open = self._site_to_sample(episode, robot, place)
         else:
             goal, as_asked = self._free_place(pose, place)
-        whole, end = self._way(episode, robot, goal)
+        whole, end = self._way(episode, robot, goal, is_due=is_due)
         if end is not goal:
             goal, as_asked, is_open = end, False, False
-        path = motion.cut(whole, self.round_time_s * _SLACK)
+        path = meant = motion.cut(whole, self.round_time_s * _SLACK)
         if tracks is not None:
             path = self._kept_apart(episode, robot, path, tracks)
         arrived = bool((path[:, 0] == whole[:, 0]).all())
         there = motion.advance(pose, path)
         there[:2] = goal if arrived else np.clip(there[:2], self.field.low, self.field.high)
-        episode.trails[robot] = np.concatenate([episode.trails[robot], motion.trace(pose, path)[1:]])
+        trace = motion.trace(pose, path)
+        episode.trails[robot] = np.concatenate([episode.trails[robot], trace[1:]])
+        places = motion.places_along(pose, path, self._stops_of(motion.length(path)))
+        on_the_way = [self._sample(episode, robot, place, number) for number, place in enumerate(places, start=1)]
         episode.poses[robot] = there
         if self.rules.batteries is not None:
             is_home = bool((there[:2] == episode.bases[robot]).all())
             left = max(0.0, float(episode.batteries[robot] - path[:, 0].sum()))
             episode.batteries[robot] = self.rules.batteries[robot] if is_home else left
         measurable = (arrived and is_open) or not self.field.sites_only
-        return self.measure(episode, robot, motion.length(path), arrived and as_asked, measurable)
+        as_meant = arrived or (is_due and bool((path[:, 0] == meant[:, 0]).all()))
+        info = self.measure(episode, robot, motion.length(path), as_meant and as_asked, measurable)
+        if is_due and self.field.sites_only:
+            info["sampled"] = False  # there is nothing to measure at home
+        more = {"path": trace} if self.settings.version > 0 else {}
+        return {**info, **more, **({"on_the_way": on_the_way} if self._samples_on_the_way else {})}
+
+    @property
+    def _samples_on_the_way(self) -> bool:
+        return self.rules.samples_per_leg > 0 or self.rules.sample_every_m is not None
+
+    def _stops_of(self, length_m: float) -> Float[np.ndarray, " k"]:
+        """After which distances a robot measures on a drive of some length; its end is left out."""
+        rules = self.rules
+        if rules.sample_every_m is not None:
+            return np.arange(1, np.ceil(length_m / rules.sample_every_m - 1e-6)) * rules.sample_every_m
+        count = rules.samples_per_leg if length_m > 0 else 0
+        return np.arange(1, count + 1) * length_m / (rules.samples_per_leg + 1)
+
+    def on_the_way(
+        self, robot: int, origin: Float[np.ndarray, " 2"], place: Float[np.ndarray, " 2"]
+    ) -> Float[np.ndarray, "k 2"]:
+        """Where a robot would measure before it is at a place: on the way, and where rounds end."""
+        pose = self.drivers[robot].departure(origin, place)
+        path = self.drivers[robot].path(pose, place)
+        if path is None or not len(path):
+            return np.empty((0, 2))
+        ends = np.cumsum(path[:, 0] * path[:, 1])
+        times = np.arange(0.0, path[:, 0].sum() * (2 - _SLACK), self.round_time_s)
+        rounds = np.append(np.interp(times, np.append(0.0, np.cumsum(path[:, 0])), np.append(0.0, ends)), ends[-1])
+        stops = [[*(begin + self._stops_of(end - begin)), end] for begin, end in pairwise(rounds)]
+        return motion.places_along(pose, path, np.concatenate(stops)[:-1])
 
     def _way(
-        self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"]
+        self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"], *, is_due: bool
     ) -> tuple[Float[np.ndarray, "s 3"], Float[np.ndarray, " 2"]]:
         """The whole way that a robot sets out on, and where it leads.
 
@@ -197,6 +268,8 @@ class World:
         no way to the goal.
         """
         pose, driver = episode.poses[robot], self.drivers[robot]
+        if is_due:
+            return driver.path_home(self._home(episode, robot), pose), goal
         path = driver.path(pose, goal)
         if path is None:
             return np.zeros((0, 3)), pose[:2].copy()
@@ -290,31 +363,39 @@ class World:
         Returns:
             Its info.
         """
-        settings, location = self.settings, episode.poses[robot, :2].copy()
-        where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number}
-        failed = rng.stream(episode.seed, "robot_team", "failure", **where).random() < settings.failure_rate
-        measurement = float("nan")
-        if measurable and not failed:
-            noise_std = self.rules.noise_stds[robot]
-            noise = noise_std * rng.stream(episode.seed, "robot_team", "noise", **where).standard_normal()
-            measurement = float(self.field.value(location[None])[0] + noise)
-            episode.last[robot] = measurement
-            if self.field.sites_only:
-                episode.measured[((self.field.sites - location) ** 2).sum(axis=1).argmin()] = True
-        episode.samples = np.vstack([episode.samples, [robot, *location, measurement]])
-        told = {} if np.isnan(measurement) else {"measurement": measurement}
-        if told and self.rules.is_noise_told:
-            told["noise_std"] = self.rules.noise_stds[robot]
+        location = episode.poses[robot, :2].copy()
+        told = self._read(episode, robot, location) if measurable else {}
+        if told and self.field.sites_only:
+            episode.measured[((self.field.sites - location) ** 2).sum(axis=1).argmin()] = True
+        episode.samples = np.vstack([episode.samples, [robot, *location, told.get("measurement", np.nan)]])
         if (charge := self.charge(episode)) is not None:
             told["battery"] = float(charge[robot])
         return {
             **told,
             "location": location,
-            "cost": settings.travel_cost * distance,
+            "cost": self.settings.travel_cost * distance,
             "distance": distance,
             "reached": reached,
             "interpolated": self.field.interpolated,
         }
+
+    def _sample(self, episode: Episode, robot: int, location: Float[np.ndarray, " 2"], number: int) -> dict[str, Any]:
+        """What a robot measures on its way, the how-manieth time this round."""
+        told = self._read(episode, robot, location, sample=number)
+        row = [robot, *location, told.get("measurement", np.nan)]
+        episode.on_the_way = np.vstack([episode.on_the_way, row])
+        return {**told, "location": location.copy()}
+
+    def _read(self, episode: Episode, robot: int, location: Float[np.ndarray, " 2"], **which: int) -> dict[str, float]:
+        """A robot's sensor at a place; nothing if it fails."""
+        where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
+        if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:
+            return {}
+        noise_std = self.rules.noise_stds[robot]
+        noise = noise_std * rng.stream(episode.seed, "robot_team", "noise", **where).standard_normal()
+        measurement = float(self.field.value(location[None])[0] + noise)
+        episode.last[robot] = measurement
+        return {"measurement": measurement, **({"noise_std": noise_std} if self.rules.is_noise_told else {})}
 
     def _site_to_sample(
         self, episode: Episode, robot: int, place: Float[np.ndarray, " 2"]

@@ -31,7 +31,9 @@ def test_without_what_it_adds_it_is_version_0(more):
     while old.agents:
         actions = {agent: rng.uniform(old.field.low, old.field.high) for agent in old.agents}
         assert all(np.array_equal(old.candidates(agent), new.candidates(agent)) for agent in old.agents)
-        assert data_equivalence(old.step(actions), new.step(actions))
+        told = new.step(actions)
+        assert all(info.pop("path") is not None for info in told[4].values())  # figures draw it
+        assert data_equivalence(old.step(actions), told)
 
 
 def test_robots_may_be_unlike():
@@ -116,6 +118,36 @@ def test_a_robot_goes_home_in_time_and_is_full_there():
     endless = make()
     endless.reset(seed=0)
     assert (endless.base("robot_0"), endless.rounds_left("robot_0")) == (None, NEVER)
+
+
+def test_who_must_go_home_has_one_candidate_and_takes_it_whatever_it_is_asked():
+    env = make(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
+    env.reset(seed=0)
+    for _ in range(2):
+        env.step(at(env, [2000, 2500]))
+    assert len(env.candidates("robot_0")) == 1
+    state = env.get_state()
+    info = env.step(at(env, env.candidates("robot_0")[0]))[4]["robot_0"]
+    assert info["reached"]
+    env.set_state(state)
+    elsewhere = env.step(at(env, [2000, 2500]))[4]["robot_0"]
+    np.testing.assert_array_equal(elsewhere["location"], info["location"])
+    assert not elsewhere["reached"]
+
+
+def test_who_goes_home_where_only_sites_are_measured_does_not_measure():
+    env = make(robots=1, field={"survey": "oxford-ph"}, battery_s=300.0, round_time_s=60.0, max_cycles=12)
+    team = sb.Team.for_env(env, seed=0)
+    observations, infos = env.reset(seed=0)
+    home = 0
+    while env.agents:
+        told = env.step(team.act(observations, infos))
+        team.observe(*told)
+        observations, infos = told[0], told[4]
+        home += infos["robot_0"].get("sampled") is False
+    assert home > 0
+    assert team.n_data == 13 - home
+    assert "0 failed" in str(team)
 
 
 def test_robots_start_at_their_bases_unless_told_otherwise():

@@ -1,0 +1,100 @@
+"""Figures draw what robots drove, where they measured on the way, what is no-go, bases and batteries."""
+
+import numpy as np
+from matplotlib.patches import PathPatch, Rectangle
+
+from swarmbo import look
+from swarmbo.belief import ExactGPSettings
+from swarmbo.plotting import style
+from swarmbo.plotting.animation import render_frames
+from swarmbo.plotting.belief_map import belief_map_figure
+from swarmbo.plotting.history import World, driven_by, stops_of
+from swarmbo.plotting.surface import lattice_order
+from swarmbo.records import Evaluation, RoundRecord, Sample
+from swarmbo.spaces import Domain
+
+DOMAIN = Domain(np.zeros(2), np.full(2, 100.0))
+RING = np.array([[40.0, 40.0], [70.0, 40.0], [70.0, 70.0], [40.0, 70.0]])
+
+
+def made(battery=0.5):
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 100, 21)] * 2), axis=-1).reshape(-1, 2)
+    free = ~((grid > 40) & (grid < 70)).all(axis=1)
+    world = World(
+        DOMAIN,
+        points=grid[free],
+        values=grid[free].sum(axis=1),
+        maximum=200.0,
+        argmax=np.full(2, 100.0),
+        no_go=[[RING]],
+        bases={"robot_0": np.array([5.0, 5.0])},
+    )
+    first = Sample("robot_0", [10.0, 10.0], 20.0)
+    path = [[10.0, 10.0], [30.0, 60.0], [30.0, 90.0]]
+    then = Sample(
+        *("robot_0", [30.0, 90.0], 120.0),
+        on_the_way=[Evaluation([20.0, 35.0], 55.0), Evaluation([30.0, 60.0], None)],
+        path=path,
+        battery=battery,
+    )
+    return world, [RoundRecord(0, [first]), RoundRecord(1, [then])]
+
+
+def test_paths_are_what_was_driven_and_stops_where_was_measured():
+    _, records = made()
+    driven = [[10, 10], [10, 10], [30, 60], [30, 90], [30, 90]]
+    assert driven_by(records, "robot_0").tolist() == driven
+    assert stops_of(records, "robot_0").tolist() == [[10, 10], [20, 35], [30, 60], [30, 90]]
+    straight = [RoundRecord(n, [Sample("a", [float(n), 0.0], 1.0)]) for n in range(2)]
+    assert driven_by(straight, "a").tolist() == [[0, 0], [1, 0]]
+
+
+def test_a_map_has_what_is_no_go_the_base_and_the_driven_path():
+    world, records = made()
+    figure = belief_map_figure(records, world, ExactGPSettings())
+    maps = [ax for ax in figure.axes if ax.get_title(loc="left")]
+    assert len(maps) == 3
+    for ax in maps:
+        regions = [patch for patch in ax.patches if isinstance(patch, PathPatch)]
+        assert len(regions) == 1
+        assert regions[0].get_path().contains_point((50.0, 50.0))
+        assert any(line.get_xydata().tolist() == [[5.0, 5.0]] for line in ax.lines)
+    assert any(line.get_xydata().tolist() == driven_by(records, "robot_0").tolist() for line in maps[1].lines)
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"no-go", "base"} <= labels
+
+
+def test_holes_in_a_lattice_of_points_take_their_nearest():
+    world, _ = made()
+    assert lattice_order(world.points) is None
+    lattice, which = lattice_order(world.points, has_holes=True)
+    own = lattice.points
+    distance = np.hypot(*(own[:, None] - world.points).transpose(2, 0, 1))
+    np.testing.assert_allclose(distance[np.arange(len(own)), which], distance.min(axis=1))
+
+
+def test_a_hole_of_a_region_is_not_filled():
+    with style.applied():
+        figure = style.new_figure(2.0, 2.0)
+        ax = figure.subplots()
+        inner = np.array([[50.0, 50.0], [60.0, 50.0], [60.0, 60.0], [50.0, 60.0]])
+        for ring in (inner, inner[::-1]):
+            patch = look.draw_no_go(ax, [RING, ring])
+            corners = patch.get_path().to_polygons()
+            area = [float(x @ np.roll(y, -1) - y @ np.roll(x, -1)) for x, y in (np.array(c[:-1]).T for c in corners)]
+            assert area[0] > 0 > area[1]
+
+
+def test_frames_show_how_full_batteries_are():
+    frames = []
+    for battery in (0.1, 0.9):
+        world, records = made(battery)
+        frames.append(render_frames(records, world, ExactGPSettings(), [0, 1]))
+    (_, empty), (_, full) = frames
+    np.testing.assert_array_equal(frames[0][0], frames[1][0])
+    changed = (empty != full).any(axis=2)
+    assert 0 < changed.sum() < 0.01 * changed.size
+    figure = style.new_figure(2.0, 2.0)
+    boxes = look.draw_battery(figure.subplots(), np.zeros(2), 0.25, look.BLUE)
+    assert all(isinstance(box, Rectangle) for box in boxes)
+    assert boxes[1].get_width() == 0.25 * boxes[0].get_width()

@@ -1,0 +1,218 @@
+"""Measurements on the way: in the world, in infos, in the belief, in what crosses the wire, in logs and scores."""
+
+import msgspec
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.baselines import LawnMower
+from swarmbo.belief import ExactGP
+from swarmbo.errors import ConfigError
+from swarmbo.metrics import cumulative_regret, mean_regret
+from swarmbo.plotting.history import belief_after
+from swarmbo.records import Evaluation, RoundRecord, Sample
+from swarmbo.runs.recording import record_reset, record_round
+from swarmbo.worlds import Report
+from swarmbo_envs import robot_team_v1
+
+PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}
+WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}
+
+
+def make(**arguments):
+    plain = {"field": PLAIN, "robots": 3, "samples_per_leg": 2, "noise_std": 1.0, "max_cycles": 5}
+    return robot_team_v1.parallel_env(**{**plain, **arguments})
+
+
+def played(env, team, seed=0, truth=None):
+    """The records of an episode."""
+    observations, infos = env.reset(seed=seed)
+    team.begin(infos)
+    records = [record_reset(team, infos, truth)]
+    while env.agents:
+        actions = team.act(observations, infos)
+        told = env.step(actions)
+        team.observe(*told)
+        team.refit()
+        records.append(record_round(records[-1], team, actions, told[4], [], truth))
+        observations, infos = told[0], told[4]
+    return records
+
+
+@pytest.mark.parametrize(
+    ("how", "gaps"), [({"samples_per_leg": 3}, None), ({"samples_per_leg": 0, "sample_every_m": 70.0}, 70.0)]
+)
+def test_robots_measure_at_even_distances_along_what_they_drive(how, gaps):
+    env = make(no_go=[WALL], noise_std=0.0, robots=2, **how)
+    env.reset(seed=3)
+    rng, truth = np.random.default_rng(0), env.ground_truth()
+    while env.agents:
+        infos = env.step({agent: rng.uniform(env.field.low, env.field.high) for agent in env.agents})[4]
+        for info in infos.values():
+            steps = np.hypot(*np.diff(info["path"], axis=0).T)
+            driven = np.append(0.0, np.cumsum(steps))
+            assert driven[-1] == pytest.approx(info["distance"], rel=2e-3)  # arcs are drawn by their chords
+            wanted = np.arange(1, 4) * driven[-1] / 4 if gaps is None else np.arange(gaps, driven[-1] - 1e-6, gaps)
+            places = np.array([stop["location"] for stop in info["on_the_way"]]).reshape(-1, 2)
+            expected = np.column_stack([np.interp(wanted, driven, info["path"][:, axis]) for axis in range(2)])
+            np.testing.assert_allclose(places, expected, atol=2e-3 * driven[-1] + 1e-6)
+            measured = [stop["measurement"] for stop in info["on_the_way"]]
+            np.testing.assert_array_equal(measured, truth.value(places) if len(places) else [])
+
+
+def test_planners_are_told_where_robots_will_measure():
+    env = make(no_go=[WALL], robots=1, starts=[[800, 1500]], round_time_s=60.0, sample_every_m=100.0, samples_per_leg=0)
+    env.reset(seed=0)
+    goal, measured = np.array([1200.0, 1500.0]), []
+    start = env.state()[:2]
+    for _ in range(40):  # the first turn takes time, which shifts the ends of rounds
+        info = env.step({"robot_0": goal})[4]["robot_0"]
+        measured += [*(stop["location"] for stop in info["on_the_way"]), info["location"]]
+        env.max_cycles = 100
+        if info["reached"]:
+            break
+    planned = env.on_the_way("robot_0", start, goal)
+    assert abs(len(planned) - len(measured) + 1) <= 1
+    assert len(np.unique(measured, axis=0)) == len(measured)
+    distance = np.hypot(*(np.array(measured)[:, None] - planned).transpose(2, 0, 1))
+    assert distance.min(axis=0).max() <= 60.0
+    assert env.on_the_way("robot_0", start, start).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        (None, []),
+        ("nothing", []),
+        ([3, {"measurement": 1.0}], []),
+        ([{"location": [1.0, 2.0], "measurement": "high"}], [([1.0, 2.0], None)]),
+        ([{"location": [1.0, 2.0], "measurement": 4.0, "on_the_way": [1]}, {"location": "x"}], [([1.0, 2.0], 4.0)]),
+    ],
+)
+def test_whatever_worlds_report_is_read(told, kept):
+    report = Report.of({"location": [0.0, 0.0], "measurement": 1.0, "on_the_way": told, "path": told})
+    found = [(stop.place.tolist(), None if np.isnan(stop.outcome) else stop.outcome) for stop in report.on_the_way]
+    assert found == kept
+    assert report.path is None
+
+
+@pytest.mark.parametrize("kind", ["exact", "fused"])
+def test_the_belief_has_every_row(kind):
+    env = make()
+    team = sb.Team.for_env(env, belief={"kind": kind}, seed=0)
+    records = played(env, team)
+    taken = [one for record in records for one in record.evaluations]
+    assert len(taken) == team.n_data == 3 + 5 * 3 * 3
+    history = team.history
+    assert history.attached.sum() == 5 * 3 * 2
+    assert np.isfinite(history.factors).sum() == len(taken)
+    if kind == "fused":
+        assert sum(len(agent.y) for agent in team.belief.agents.values()) == len(taken)
+    else:
+        assert {tuple(x) for x in team.belief.X} == {tuple(one.location) for one in taken}
+        rebuilt = belief_after(records, team.belief_settings, team.domain)
+        places = env.sites()[::17]
+        np.testing.assert_allclose(rebuilt.posterior(places), team.belief.posterior(places), rtol=1e-6)
+        X, y = np.array([one.location for one in taken]), np.array([one.measurement for one in taken])
+        alone = ExactGP.from_hyperparameters(team.belief_settings, team.domain, team.belief.hyperparameters, X, y)
+        np.testing.assert_allclose(alone.posterior(places), team.belief.posterior(places), rtol=1e-6)
+
+
+def test_a_query_is_answered_by_what_was_asked_for():
+    env = make(failure_rate=0.4)
+    team = sb.Team.for_env(env, seed=0)
+    records = played(env, team, truth=env.ground_truth())
+    rows = team.history.X[~team.history.attached]
+    assert len(rows) == 6
+    places = [team.problem.places(row, team.agents) for row in rows]
+    for record, own in zip(records, places, strict=True):
+        assert {s.agent: s.location for s in record.samples} == {agent: x.tolist() for agent, x in own.items()}
+    alone = team._log.record("robot_0")  # by which it judges how careful to be
+    assert len(alone) == 6
+
+
+def test_what_is_told_on_the_way_is_counted():
+    bytes_by_way, messages = {}, {}
+    for count in (0, 4):
+        env = make(samples_per_leg=count, robots=2)
+        team = sb.Team.for_env(env, seed=0)
+        records = played(env, team)
+        bytes_by_way[count], messages[count] = records[1].sharing.bytes, records[1].sharing.messages
+        if count:
+            one = records[1].samples[0]
+            stops = [(stop.location, stop.measurement) for stop in one.along]
+            own = len(msgspec.msgpack.encode((one.agent, one.location, one.measurement, stops)))
+            assert records[1].sharing.bytes == pytest.approx(2 * own, abs=4)
+    assert messages[0] == messages[4]
+    assert bytes_by_way[4] > 3 * bytes_by_way[0]
+
+
+@pytest.mark.parametrize("kind", ["exact", "fused"])
+def test_a_saved_team_goes_on_alike(kind):
+    env = make(max_cycles=4)
+    team = sb.Team.for_env(env, belief={"kind": kind}, seed=0)
+    observations, infos = env.reset(seed=0)
+    for _ in range(2):
+        told = env.step(team.act(observations, infos))
+        team.observe(*told)
+        observations, infos = told[0], told[4]
+    other = make(max_cycles=4)
+    other.reset(seed=9)
+    other.set_state(env.get_state())
+    again = sb.Team.from_state_dict(team.state_dict(), other)
+    for _ in range(2):
+        actions = team.act(observations, infos)
+        np.testing.assert_equal(again.act(observations, infos), actions)
+        told, same = env.step(actions), other.step(actions)
+        np.testing.assert_equal(same, told)
+        team.observe(*told)
+        again.observe(*same)
+        observations, infos = told[0], told[4]
+    np.testing.assert_array_equal(again.belief.posterior(env.sites()[:50]), team.belief.posterior(env.sites()[:50]))
+
+
+def test_regrets_of_a_batch_are_of_what_was_asked_and_simple_regret_of_all():
+    env = make(samples_per_leg=6, noise_std=0.0, max_cycles=3)
+    team = sb.Team.for_env(env, coordination=LawnMower(), seed=1)
+    truth = env.ground_truth()
+    records = played(env, team, truth=truth)
+    so_far = np.inf
+    for record in records:
+        asked = truth.maximum - truth.value(np.array([s.location for s in record.samples]))
+        everything = truth.maximum - truth.value(np.array([one.location for one in record.evaluations]))
+        so_far = min(so_far, everything.min())
+        assert record.score.batch_regret == pytest.approx(asked.min())
+        assert record.score.total_regret == pytest.approx(asked.sum())
+        assert record.score.simple_regret == pytest.approx(so_far)
+    assert mean_regret(records) == pytest.approx(cumulative_regret(records)[-1] / 9)
+
+
+def test_logs_of_worlds_without_them_are_as_before():
+    sample = Sample("a", [0.0, 1.0], 2.0)
+    assert not {"on_the_way", "path", "battery"} & set(msgspec.json.decode(msgspec.json.encode(sample)))
+    along = msgspec.structs.replace(sample, on_the_way=[Evaluation([0.0, 0.5], 1.0)])
+    record = RoundRecord(round=1, samples=[along])
+    again = msgspec.json.decode(msgspec.json.encode(record), type=RoundRecord)
+    assert [one.location for one in again.evaluations] == [[0.0, 1.0], [0.0, 0.5]]
+    assert [one.location for one in again.asked] == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sample_every_m": 10.0}, r"\$\.sample_every_m: got 10\.0; wanted none beside samples_per_leg"),
+        ({"samples_per_leg": 0, "sample_every_m": 0.1}, r"\$\.sample_every_m: got 0\.1 m, .* wanted at most 64"),
+        (
+            {"field": {"survey": "oxford-ph"}},
+            r"\$\.samples_per_leg: got a field that can be measured at its",
+        ),
+        ({"samples_per_leg": 65}, r"\$\.samples_per_leg: got 65; wanted"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        make(**arguments)
+
+
+def test_it_keeps_the_contract():
+    sb.testing.check_environment(lambda: make(failure_rate=0.3, no_go=[WALL], noise_std=[1.0, 2.0, 3.0], max_cycles=8))
