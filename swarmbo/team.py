@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -142,7 +142,7 @@ class Team(AskTell):
         scopes: "Scopes | None" = None,
         hold: int = 1,
         **settings: Any,
-    ) -> "Team":
+    ) -> Self:
         """A policy for an environment; docs/worlds.md says what one may offer.
 
         Args:

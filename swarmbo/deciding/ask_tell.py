@@ -15,6 +15,7 @@ from swarmbo.belief.model import Model
 from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import query_name, whole_number
 from swarmbo.data import Dataset, News
+from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.description import rows_of, title_of
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
@@ -140,10 +141,14 @@ class AskTell(OneAtATime):
         return [self._ask(offers) for _ in range(whole_number(count, 1, "$.count"))]
 
     def _ask(self, offers: Offers) -> Query:
-        self._learner, choice = self._learner.decide(self._log, offers)
+        self._learner, choice = self._decided(offers)
         self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
         self.last_query, self.last_report = choice.query(query_id, self.problem), choice.report
         return self.last_query
+
+    def _decided(self, offers: Offers) -> tuple[FieldLearner | FunctionLearner, Choice]:
+        """What to evaluate next; a subclass may have it decided elsewhere."""
+        return self._learner.decide(self._log, offers)
 
     @whole_or_not_at_all
     def tell(

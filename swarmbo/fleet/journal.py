@@ -1,0 +1,88 @@
+"""What a member has written down: where it stood after a round, and every letter that it took since."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swarmbo.deciding.saved import read_state, write_state
+from swarmbo.errors import ConfigError
+
+_LENGTH = 4  # bytes before each entry
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """A letter that was taken.
+
+    Args:
+        sender: Who wrote it.
+        content: As it was sealed.
+    """
+
+    sender: str
+    content: bytes
+
+
+class Journal:
+    """The state of a member after a round, and the letters that came since, in two files of its own.
+
+    A process that is killed leaves at most one letter half written, whose receipt was not sent: it comes again.
+
+    Args:
+        folder: Of the member; made if it is not there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._number = max((int(file.stem) for file in folder.glob("*.npz") if file.stem.isdecimal()), default=0)
+        self._log = (folder / f"{self._number}.letters").open("ab")
+
+    def state(self) -> dict[str, Any] | None:
+        """The state as it was last kept; None before that."""
+        return read_state(self._path("npz")) if self._number else None
+
+    def letters(self) -> Iterator[tuple[str, bytes]]:
+        """Letters that were taken since, in their order.
+
+        Raises:
+            ConfigError: If the file is damaged in its middle.
+        """
+        path = self._path("letters")
+        data, start = path.read_bytes(), 0
+        while start + _LENGTH <= len(data):
+            end = start + _LENGTH + int.from_bytes(data[start : start + _LENGTH], "little")
+            if end > len(data):
+                break
+            try:
+                entry = msgspec.msgpack.decode(data[start + _LENGTH : end], type=Entry)
+            except msgspec.MsgspecError as error:
+                raise ConfigError(f"{path}: is damaged ({error}); wanted it as the member wrote it") from error
+            yield entry.sender, entry.content
+            start = end
+        if start < len(data):
+            self._log.truncate(start)
+
+    def keep(self, sender: str, content: bytes) -> None:
+        """Write a letter down."""
+        entry = msgspec.msgpack.encode(Entry(sender, content))
+        self._log.write(len(entry).to_bytes(_LENGTH, "little") + entry)
+        self._log.flush()
+
+    def turn(self, state: Mapping[str, Any], outstanding: Sequence[tuple[str, bytes]]) -> None:
+        """Begin a new page: a state, with what nobody has acknowledged, and no letters since."""
+        plain = {**state["json"], "outstanding": [[to, content.hex()] for to, content in outstanding]}
+        old, self._number = self._number, self._number + 1
+        write_state(self._path("npz"), {**state, "json": plain})  # from now on this page counts
+        self._log.close()
+        self._log = self._path("letters").open("ab")
+        for kind in ("npz", "letters"):
+            (self.folder / f"{old}.{kind}").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._log.close()
+
+    def _path(self, kind: str) -> Path:
+        return self.folder / f"{self._number}.{kind}"

@@ -1,0 +1,147 @@
+"""A member's ear and mouth: a Zenoh session with every endpoint listed, and who may say what to whom."""
+
+import json
+import queue
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from swarmbo.boundary.extras import needed
+from swarmbo.errors import ConfigError
+from swarmbo.fleet.keys import AUTHORITY
+from swarmbo.fleet.letters import LONGEST
+from swarmbo.fleet.plan import Plan
+
+_EXTRA = "zenoh"
+
+
+class Parcel(NamedTuple):
+    """Bytes that arrived, and who sent them: with keys, that is who they really came from."""
+
+    sender: str
+    content: bytes
+
+
+class Link:
+    """Sends parcels to members of a fleet, and keeps what arrives until it is asked for.
+
+    There is no discovery: no multicast and no gossip; each member dials all others, and again when it loses them. A
+    parcel from ``a`` to ``b`` is a sample of the key ``swarmbo/RUN/b/a``. With ``tls`` and ``quic`` every member shows
+    its certificate, and by the name in it others let it say and hear what is its own only; all else is dropped by them.
+
+    Args:
+        name: Of the member.
+        plan: Of the fleet.
+
+    Raises:
+        ConfigError: If the member is not in the plan, a key is missing, or its endpoint is taken.
+        MissingPackageError: If Zenoh is not installed.
+    """
+
+    def __init__(self, name: str, plan: Plan) -> None:
+        if name not in plan.endpoints:
+            raise ConfigError(f"got member {name!r}; wanted one of {list(plan.endpoints)}")
+        zenoh = needed("zenoh", _EXTRA, "a fleet")
+        self.name, self.plan = name, plan
+        self._arrived: queue.SimpleQueue[Parcel] = queue.SimpleQueue()
+        config = zenoh.Config()
+        for path, value in session_settings(name, plan).items():
+            config.insert_json5(path, json.dumps(value))
+        try:
+            self._session = zenoh.open(config)
+        except zenoh.ZError as error:
+            raise ConfigError(f"{name!r} cannot listen at {plan.endpoints[name]}: {error}") from error
+        self._subscriber = self._session.declare_subscriber(f"swarmbo/{plan.run}/{name}/*", self._hear)
+
+    def send(self, recipient: str, content: bytes) -> None:
+        """Send, without knowing whether it arrives."""
+        self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content, express=True)
+
+    def wait(self, seconds: float) -> Parcel | None:
+        """The next parcel; None if there is none for so long."""
+        try:
+            return self._arrived.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """End the session."""
+        try:
+            self._session.close()
+        except Exception as error:
+            if type(error).__name__ != "ZError":
+                raise
+
+    def _hear(self, sample: Any) -> None:
+        sender = str(sample.key_expr).rpartition("/")[2]
+        if sender in self.plan.endpoints and sender != self.name and len(sample.payload) <= LONGEST:
+            self._arrived.put(Parcel(sender, bytes(sample.payload)))
+
+
+def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
+    """Zenoh's settings of one member.
+
+    Raises:
+        ConfigError: If one of its keys is not there.
+    """
+    others = {other: endpoint for other, endpoint in plan.endpoints.items() if other != name}
+    settings: dict[str, Any] = {
+        "mode": "peer",
+        "listen/endpoints": [plan.endpoints[name]],
+        "connect/endpoints": list(others.values()),
+        "connect/timeout_ms": -1,  # those who are not there yet are dialled until they are, and nobody waits for it
+        "connect/exit_on_failure": False,
+        "connect/retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 1.5},
+        "open/return_conditions": {"connect_scouted": False, "declares": False},
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "transport/link/rx/max_message_size": LONGEST,
+    }
+    if plan.keys is None:
+        return settings
+    files = {kind: Path(plan.keys) / file for kind, file in _files(name).items()}
+    if missing := [path for path in files.values() if not path.is_file()]:
+        raise ConfigError(f"{missing[0]}: no such file; wanted a folder that `swarmbo fleet keys` made", at="$.keys")
+    settings["transport/link/tls"] = {
+        **{kind: str(path) for kind, path in files.items()},
+        "enable_mtls": True,
+        "verify_name_on_connect": True,
+    }
+    settings["access_control"] = _access(name, plan.run, list(others))
+    return settings
+
+
+def _files(name: str) -> dict[str, str]:
+    return {
+        "root_ca_certificate": AUTHORITY,
+        "listen_private_key": f"{name}.key",
+        "listen_certificate": f"{name}.pem",
+        "connect_private_key": f"{name}.key",
+        "connect_certificate": f"{name}.pem",
+    }
+
+
+def _access(name: str, run: str, others: list[str]) -> dict[str, Any]:
+    """Each other member may say what it signs, and hear what is said to it; nobody may do anything else."""
+    rules: list[dict[str, Any]] = []
+    for other in others:
+        allowed = {
+            "says": ("ingress", "put", f"swarmbo/{run}/{name}/{other}"),
+            "listens": ("ingress", "declare_subscriber", f"swarmbo/{run}/{other}/*"),
+            "hears": ("egress", "put", f"swarmbo/{run}/{other}/{name}"),
+            "is told who listens": ("egress", "declare_subscriber", f"swarmbo/{run}/{name}/*"),
+        }
+        rules += [
+            {"id": f"{other} {what}", "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}
+            for what, (flow, message, key) in allowed.items()
+        ]
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": [{"id": other, "cert_common_names": [other]} for other in others],
+        "policies": [
+            {"rules": [rule["id"] for rule in rules if rule["id"].startswith(f"{other} ")], "subjects": [other]}
+            for other in others
+        ],
+    }

@@ -1,0 +1,109 @@
+"""Letters that arrive, whatever a link loses, repeats or cuts: written again until a receipt comes, taken once."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from swarmbo.errors import TransportError
+from swarmbo.fleet.letters import Letter, Receipt, digest_of, opened, sealed
+from swarmbo.fleet.link import Parcel
+
+_SOON, _LATE = 0.2, 2.0  # seconds until a letter is written again: the first time, and at most
+_DIGEST = len(digest_of(b""))
+_REMEMBERED = 100_000  # letters; one that comes again after so many others is of a round that has ended
+
+
+class Carrier(Protocol):
+    """What moves parcels; ``Link`` does."""
+
+    def send(self, recipient: str, content: bytes, /) -> None:
+        """Send, without knowing whether it arrives."""
+        ...
+
+    def wait(self, seconds: float, /) -> Parcel | None:
+        """The next parcel; None if there is none for so long."""
+        ...
+
+
+class Mail:
+    """One member's letters.
+
+    Args:
+        carrier: What moves them.
+        keep: Called with a letter that is new, before its receipt is sent: what it wrote down is not lost if the
+            process is killed then.
+        clock: In seconds; does not go back.
+
+    Attributes:
+        refused: How many parcels were no letters: cut off, changed, or nonsense.
+        repeated: How many letters were written again.
+    """
+
+    def __init__(
+        self,
+        carrier: Carrier,
+        keep: Callable[[str, bytes], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._carrier, self._keep, self._clock = carrier, keep, clock
+        self._out: dict[tuple[str, bytes], tuple[bytes, float, float]] = {}  # content, when next, and the pause before
+        self._taken: dict[tuple[str, bytes], None] = {}
+        self.refused, self.repeated = 0, 0
+
+    @property
+    def outstanding(self) -> list[tuple[str, bytes]]:
+        """What no receipt has come for: recipient and content."""
+        return [(recipient, content) for (recipient, _), (content, _, _) in self._out.items()]
+
+    def write(self, recipient: str, letter: Letter) -> None:
+        """Send a letter, again and again until its receipt comes."""
+        self.post(recipient, sealed(letter))
+
+    def post(self, recipient: str, content: bytes) -> None:
+        """Send what was sealed before, as ``write`` does."""
+        self._out[recipient, content[:_DIGEST]] = content, self._clock() + _SOON, _SOON
+        self._carrier.send(recipient, content)
+
+    def remember(self, sender: str, content: bytes) -> None:
+        """Note that a letter was taken, now or by a process that was killed since."""
+        self._taken[sender, content[:_DIGEST]] = None
+        if len(self._taken) > _REMEMBERED:
+            del self._taken[next(iter(self._taken))]
+
+    def read(self, seconds: float) -> tuple[str, Letter] | None:
+        """The next letter that is new; None if there is none for so long. Meanwhile what is due is written again."""
+        until = self._clock() + seconds
+        while (left := until - self._clock()) >= 0:
+            self._repeat()
+            parcel = self._carrier.wait(min(left, _SOON / 4))
+            if parcel is not None and (letter := self._taken_in(parcel)) is not None:
+                return parcel.sender, letter
+        return None
+
+    def _taken_in(self, parcel: Parcel) -> Letter | None:
+        sender, content = parcel
+        try:
+            letter = opened(content)
+        except TransportError:
+            self.refused += 1
+            return None
+        if isinstance(letter, Receipt):
+            self._out.pop((sender, letter.digest), None)
+            return None
+        key = sender, content[:_DIGEST]
+        is_new = key not in self._taken
+        if is_new:
+            self.remember(sender, content)
+            if self._keep is not None:
+                self._keep(sender, content)
+        self._carrier.send(sender, sealed(Receipt(content[:_DIGEST])))
+        return letter if is_new else None
+
+    def _repeat(self) -> None:
+        now = self._clock()
+        for key, (content, due, pause) in self._out.items():
+            if due <= now:
+                pause = min(2.0 * pause, _LATE)
+                self._out[key] = content, now + pause, pause
+                self.repeated += 1
+                self._carrier.send(key[0], content)

@@ -1,0 +1,110 @@
+"""What all members of a fleet know beforehand: the problem, the settings, and where each of them listens."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from swarmbo.boundary.files import read_regular
+from swarmbo.errors import ConfigError
+from swarmbo.problem import Problem
+
+HUB = "world"  # the member that has the world and the log
+Protocol = Literal["tcp", "tls", "quic"]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``fleet.json``: what a member on any machine is made of, but for its own key.
+
+    Args:
+        run: Name of the run; members of other runs are not heard.
+        endpoints: Where each member listens, as Zenoh writes it: ``tls/192.168.0.7:7447``. The hub is ``world``.
+        problem: As ``Problem.to_plain`` has it.
+        settings: Of all agents alike.
+        patience_s: Seconds for which a member waits for others, while nothing comes.
+        keys: The folder with the authority's certificate, and the member's own certificate and key; None with ``tcp``.
+    """
+
+    run: str
+    endpoints: dict[str, str]
+    problem: dict[str, Any]
+    settings: dict[str, Any]
+    patience_s: float = 60.0
+    keys: str | None = None
+
+    @property
+    def protocol(self) -> str:
+        """What all endpoints speak."""
+        return self.endpoints[HUB].partition("/")[0]
+
+    def checked(self, at: str = "$") -> "Plan":
+        """Itself, if members can be reached by it.
+
+        Raises:
+            ConfigError: If a name can be no part of a key, endpoints are of several protocols, or keys are missing.
+        """
+        agents = Problem.from_plain(self.problem).agents
+        if set(self.endpoints) != {*agents, HUB}:
+            raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
+        for name in [self.run, *self.endpoints]:
+            if not _NAME.fullmatch(name):
+                raise ConfigError(f"got name {name!r}; wanted letters, digits, '_', '.' and '-', at most 64", at=at)
+        protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
+        if len(protocols) > 1 or not protocols <= {"tcp", "tls", "quic"}:
+            raise ConfigError(f"got endpoints of {sorted(protocols)}; wanted all tls, all quic, or all tcp", at=at)
+        if self.protocol == "tcp":
+            if far := [end for end in self.endpoints.values() if not end.startswith("tcp/127.0.0.1:")]:
+                raise ConfigError(f"got {far[0]}: tcp is open to anybody; wanted tls or quic, with keys", at=at)
+        elif self.keys is None:
+            raise ConfigError("got no keys; wanted a folder that `swarmbo fleet keys` made", at=at)
+        return self
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """A plan as it was written.
+
+        Raises:
+            ConfigError: If it is none.
+        """
+        try:
+            plan = msgspec.json.decode(read_regular(path), type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ConfigError(f"{path}: {error}; wanted the fleet.json that `swarmbo fleet` wrote") from error
+        return plan.checked(str(path))
+
+
+def endpoints_of(
+    agents: Sequence[str], protocol: Protocol, port: int, hosts: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Where members listen: each on a port of its own, from ``port`` on.
+
+    Args:
+        agents: Names of the agents.
+        protocol: What they speak.
+        port: Of the hub; agents follow in their order.
+        hosts: Addresses of members that are not on this machine, by name.
+
+    Raises:
+        ConfigError: If an agent has the hub's name, a protocol is unknown, a host is that of nobody, or ports run out.
+
+    Example:
+        >>> endpoints_of(["a"], "tcp", 7447)
+        {'world': 'tcp/127.0.0.1:7447', 'a': 'tcp/127.0.0.1:7448'}
+    """
+    if HUB in agents:
+        raise ConfigError(f"got an agent called {HUB!r}, as the hub of a fleet is; wanted another name")
+    members, hosts = [HUB, *agents], dict(hosts or {})
+    if protocol not in ("tcp", "tls", "quic"):
+        raise ConfigError(f"got {protocol!r}; wanted tcp, tls or quic", at="$.protocol")
+    if strangers := [name for name in hosts if name not in members]:
+        raise ConfigError(f"got a host of {strangers[0]!r}; wanted one of {members}", at="$.host")
+    if not 1024 <= port <= 65536 - len(members):
+        raise ConfigError(f"got port {port}; wanted 1024 to {65536 - len(members)}", at="$.port")
+    return {name: f"{protocol}/{hosts.get(name, '127.0.0.1')}:{port + i}" for i, name in enumerate(members)}

@@ -1,0 +1,176 @@
+"""Running a scenario with one process for each agent, here or on other machines."""
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+from threadpoolctl import threadpool_limits
+
+from swarmbo.agent.stages import require_own
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.fleet.link import Link
+from swarmbo.fleet.member import Member
+from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of
+from swarmbo.fleet.processes import Processes
+from swarmbo.fleet.team import FleetTeam, Hub
+from swarmbo.records import RoundRecord
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.limits import require_within_reason
+from swarmbo.runs.lock import locked
+from swarmbo.runs.rounds import Drive, OnRound, drive
+from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.summary import Summary
+from swarmbo.runs.trust import own_names
+from swarmbo.runs.world import Environment, make_environment
+
+FOLDER = "fleet"  # within the folder of a run
+PLAN = "fleet.json"
+
+
+def _ignore(record: RoundRecord, was_logged: bool) -> None:
+    """Tell nobody."""
+
+
+class NetworkReport(msgspec.Struct, frozen=True):
+    """What happened on the network of a fleet, as the hub saw it.
+
+    Args:
+        restarts: How often processes were started again, by agent.
+        repeated: Letters of the hub that were written again.
+        refused: Parcels that reached the hub and were no letters.
+    """
+
+    restarts: dict[str, int]
+    repeated: int
+    refused: int
+
+
+class Network(msgspec.Struct, frozen=True):
+    """How members of a fleet reach one another.
+
+    Args:
+        protocol: What they speak: ``tls`` or ``quic``, with keys, or ``tcp`` on one machine.
+        port: Of the hub; agents listen on the following ones.
+        hosts: Addresses of members, the hub's among them, by name; by default 127.0.0.1.
+        keys: What ``swarmbo fleet keys`` made.
+        elsewhere: Agents that are started by somebody else, with ``swarmbo agent``.
+        patience_s: Seconds > 0 for which members wait for one another while nothing comes.
+    """
+
+    protocol: Protocol = "tcp"
+    port: int = 7447
+    hosts: Mapping[str, str] = {}
+    keys: Path | None = None
+    elsewhere: tuple[str, ...] = ()
+    patience_s: float = 60.0
+
+
+def run_fleet(
+    scenario: Scenario, out: Path, network: Network, on_round: OnRound = _ignore
+) -> tuple[Summary, NetworkReport]:
+    """Run a scenario whose agents are processes of their own. The folder is that of a run, with ``fleet`` in it.
+
+    Agents decide as those of ``swarmbo run`` do, to the bit. The hub, which is this process, has the world and the log;
+    what it believes is for the log alone.
+
+    Args:
+        scenario: Of a function.
+        out: The folder; it must hold no run.
+        network: How members reach one another.
+        on_round: Called after each round.
+
+    Returns:
+        The summary, and what the network took.
+
+    Raises:
+        ConfigError: If a setting is refused, or the scenario is one of a field or names code of a user's own.
+        RunFolderError: If the folder holds a run.
+        TransportError: If an agent is silent for too long, or its process ends again and again.
+    """
+    env, team = _assembled(scenario)
+    if strangers := sorted(set(network.elsewhere) - set(team.agents)):
+        raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(team.agents)}", at="$.elsewhere")
+    plan = Plan(
+        run=f"{scenario.name}-{scenario.seed}",
+        endpoints=endpoints_of(team.agents, network.protocol, network.port, network.hosts),
+        problem=team.problem.to_plain(),
+        settings=team.setup.to_plain(),
+        patience_s=network.patience_s,
+        keys=None if network.keys is None else str(network.keys.absolute()),
+    ).checked()
+    with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):
+        if RunFolder.holds_run(out):
+            raise RunFolderError(f"{out}: holds a run; choose another --out")
+        folder = RunFolder.create(out, scenario)
+        place = out / FOLDER / PLAN
+        place.parent.mkdir()
+        plan.write(place)
+        with closing(Link(HUB, plan)) as link:
+            here = [agent for agent in team.agents if agent not in network.elsewhere]
+            with closing(Processes(here, place)) as processes:
+                team.hub = hub = Hub(plan, link, processes.attend)
+                summary = drive(Drive(scenario, folder, env, team, on_round, {}, lambda step: None))
+                hub.end()
+        return summary, NetworkReport(dict(processes.restarts), hub.mail.repeated, hub.mail.refused)
+
+
+def members_of(scenario: Scenario) -> list[str]:
+    """The hub and the agents of a scenario.
+
+    Raises:
+        ConfigError: As ``run_fleet``.
+    """
+    return [HUB, *_assembled(scenario)[1].agents]
+
+
+def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
+    if named := own_names(msgspec.structs.asdict(scenario)):
+        raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo's, which every machine has")
+    require_within_reason(scenario)
+    env = make_environment(scenario, False)
+    if not hasattr(env.unwrapped, "factor_graph"):
+        raise ConfigError(
+            f"got {scenario.environment['id']!r}, a field; wanted a function, such as that of `wlan`",
+            at="$.environment.id",
+        )
+    parts = ("belief", "acquisition", "coordination", "transport", "seed", "rounds", "no_go")
+    team = FleetTeam.for_env(env, **{part: getattr(scenario, part) for part in parts})
+    require_own(team.setup)
+    return env, team
+
+
+def be_member(name: str, path: Path, *, attached: bool = False, keys: Path | None = None) -> None:
+    """Be one agent of a fleet, until the run ends.
+
+    Args:
+        name: Of the agent.
+        path: Of the plan, ``fleet.json``; the journal lies beside it.
+        attached: End when standard input does.
+        keys: Where the keys lie on this machine, if elsewhere than the plan says.
+
+    Raises:
+        ConfigError: If the plan or the keys are refused.
+        TransportError: If others are silent for too long while it is deciding.
+    """
+    plan = Plan.read(path)
+    if keys is not None:
+        plan = msgspec.structs.replace(plan, keys=str(keys))
+    ended = threading.Event()
+    if attached:
+        threading.Thread(target=_watch, args=(ended,), daemon=True).start()
+    folder = path.parent / name
+    folder.mkdir(exist_ok=True)
+    with locked(folder), closing(Link(name, plan)) as link:
+        (folder / "pid").write_text(f"{os.getpid()}\n")
+        with threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
+            Member(name, plan, link, folder).run(ended.is_set)
+
+
+def _watch(ended: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    ended.set()

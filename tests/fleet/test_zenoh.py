@@ -1,0 +1,244 @@
+"""Fleets of processes over Zenoh: the command, kills, and who must not be heard. On request: ``-m fleet``."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+zenoh = pytest.importorskip("zenoh")
+pytest.importorskip("cryptography")
+
+from swarmbo.fleet.keys import make_keys  # noqa: E402
+from swarmbo.fleet.letters import Begin, sealed  # noqa: E402
+from swarmbo.fleet.link import Link, session_settings  # noqa: E402
+from swarmbo.fleet.mail import Mail  # noqa: E402
+from swarmbo.fleet.plan import HUB, Plan, endpoints_of  # noqa: E402
+
+pytestmark = pytest.mark.fleet
+
+SETTINGS = [
+    "--set=rounds=14",
+    "--set=environment.topology={generated={access_points=3,users=6,area_m=[100,100]}}",
+]
+
+
+def swarmbo(*arguments: str, **more) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "swarmbo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **more)
+
+
+def free_port() -> int:
+    """The first of five ports in a row that nobody listens to."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 60_000)
+        probes = [socket.socket() for _ in range(5)]
+        found = [probe.connect_ex(("127.0.0.1", port + n)) for n, probe in enumerate(probes)]
+        for probe in probes:
+            probe.close()
+        if all(found):
+            return port
+
+
+def points(folder: Path) -> list[list[float]]:
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    return [json.loads(line)["joint"]["location"] for line in lines[1:]]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    """The same run in one process."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    ended = swarmbo("run", "wlan", *SETTINGS, "--out", str(folder), "--no-figures", "-q")
+    assert ended.returncode == 0, ended.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("keys") / "keys"
+    ended = swarmbo("fleet", "keys", "wlan", str(folder), *SETTINGS)
+    assert ended.returncode == 0, ended.stderr
+    return folder
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "tls", "quic"])
+def test_a_fleet_of_processes_decides_as_one_process_does(tmp_path, alone, keys, protocol):
+    secret = [] if protocol == "tcp" else ["--keys", str(keys)]
+    fleet = ["fleet", "wlan", *SETTINGS, "--out", str(tmp_path / "run"), "--port", str(free_port())]
+    ended = swarmbo(*fleet, "--protocol", protocol, *secret, "--no-figures", "-q")
+    assert ended.returncode == 0, ended.stderr
+    assert points(tmp_path / "run") == points(alone)
+    assert "of the best known" in ended.stdout
+
+
+def test_an_agent_that_is_killed_in_mid_run_is_started_again_and_changes_nothing(tmp_path, alone, keys):
+    out = tmp_path / "run"
+    fleet = ["fleet", "wlan", *SETTINGS, "--out", str(out), "--port", str(free_port()), "--keys", str(keys)]
+    killed = threading.Event()
+
+    def kill() -> None:
+        until = time.monotonic() + 200
+        while time.monotonic() < until and not killed.wait(0.05):
+            logged = (out / "rounds.jsonl").read_text().count("\n") if (out / "rounds.jsonl").is_file() else 0
+            if logged >= 11:  # it agrees by messages now
+                found = subprocess.run(
+                    ["pgrep", "-f", f"agent ap_1 --fleet {out}"], capture_output=True, text=True, check=False
+                )
+                os.kill(int(found.stdout.split()[0]), signal.SIGKILL)
+                killed.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    ended = swarmbo(*fleet, "--no-figures", "-q")
+    was_killed = killed.is_set()
+    killed.set()
+    killer.join()
+    assert ended.returncode == 0, ended.stderr
+    assert was_killed
+    assert "processes were started again: ap_1 1 times" in ended.stderr
+    assert points(out) == points(alone)
+
+
+def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
+    out = tmp_path / "run"
+    fleet = ["fleet", "wlan", *SETTINGS, "--out", str(out), "--port", str(free_port()), "--keys", str(keys)]
+    agents: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        until = time.monotonic() + 60
+        while not (plan := out / "fleet" / "fleet.json").is_file() and time.monotonic() < until:
+            time.sleep(0.1)
+        there = tmp_path / "there"
+        there.mkdir()
+        (there / "fleet.json").write_bytes(plan.read_bytes())
+        agents.append(
+            subprocess.Popen([sys.executable, "-m", "swarmbo", "agent", "ap_2", "--fleet", str(there / "fleet.json")])
+        )
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    ended = swarmbo(*fleet, "--elsewhere", "ap_2", "--no-figures", "-q")
+    starter.join()
+    assert ended.returncode == 0, ended.stderr
+    assert agents[0].wait(20) == 0
+    assert points(out) == points(alone)
+
+
+class Three:
+    """The hub, an agent, and a third who may be anybody."""
+
+    def __init__(self, folder: Path, protocol: str) -> None:
+        make_keys(folder / "keys", dict.fromkeys([HUB, "a", "b"], "127.0.0.1"))
+        ends = endpoints_of(["a", "b"], protocol, free_port())  # pyright: ignore[reportArgumentType]
+        self.plan = Plan(run="three", endpoints=ends, problem={}, settings={}, keys=str(folder / "keys"))
+        self.hub, self.a = Link(HUB, self.plan), Link("a", self.plan)
+
+    def close(self) -> None:
+        self.hub.close()
+        self.a.close()
+
+
+@pytest.fixture(params=["tls", "quic"])
+def three(tmp_path, request):
+    made = Three(tmp_path, request.param)
+    yield made
+    made.close()
+
+
+def session(settings):
+    config = zenoh.Config()
+    for path, value in settings.items():
+        config.insert_json5(path, json.dumps(value))
+    return zenoh.open(config)
+
+
+def heard(link: Link, seconds: float = 2.0) -> list[tuple[str, bytes]]:
+    found = []
+    while (parcel := link.wait(seconds)) is not None:
+        found.append(tuple(parcel))
+    return found
+
+
+def arrives(sender: Link, recipient: Link) -> bool:
+    """Whether what one says reaches the other, once they have met."""
+    for _ in range(50):
+        sender.send(recipient.name, b"hello")
+        if recipient.wait(0.2) is not None:
+            heard(recipient, 0.3)
+            return True
+    return False
+
+
+def test_who_has_a_key_cannot_speak_as_somebody_else_nor_listen_to_what_is_not_its_own(three):
+    settings = dict(session_settings("b", three.plan))
+    del settings["access_control"]  # it does not keep to the rules
+    said: list[bytes] = []
+    with session(settings) as nasty:
+        for key in ("swarmbo/**", "swarmbo/three/b/*"):
+            nasty.declare_subscriber(key, lambda sample: said.append(bytes(sample.payload)))
+        assert arrives(three.hub, three.a)
+        for _ in range(30):
+            nasty.put("swarmbo/three/a/b", b"in its own name")
+            if (parcel := three.a.wait(0.2)) is not None:
+                break
+        assert parcel == ("b", b"in its own name")  # it is connected
+        nasty.put("swarmbo/three/a/world", b"as the hub")
+        three.hub.send("a", b"a secret")
+        three.hub.send("b", b"for b")
+        found = heard(three.a)
+    assert ("world", b"as the hub") not in found
+    assert ("world", b"a secret") in found
+    assert b"for b" in said
+    assert b"a secret" not in said
+
+
+def test_a_stranger_is_not_let_in(three, tmp_path):
+    make_keys(tmp_path / "other", {"b": "127.0.0.1"})  # of an authority of its own
+    settings = dict(session_settings("b", three.plan))
+    del settings["access_control"]
+    own = {
+        kind: path.replace("keys", "other") if isinstance(path, str) and not kind.startswith("root") else path
+        for kind, path in settings["transport/link/tls"].items()
+    }
+    settings["transport/link/tls"] = own
+    said: list[bytes] = []
+    with session(settings) as stranger:
+        for key in ("swarmbo/**", "swarmbo/three/b/*"):
+            stranger.declare_subscriber(key, lambda sample: said.append(bytes(sample.payload)))
+        assert arrives(three.hub, three.a)
+        for _ in range(20):
+            stranger.put("swarmbo/three/a/b", b"let me in")
+            three.hub.send("b", b"for b")
+            time.sleep(0.1)
+        found = heard(three.a, 0.5)
+        assert list(stranger.info.peers_zid()) == []
+    assert found == []
+    assert set(said) == {b"let me in"}  # its own, to itself
+
+
+def test_ten_thousand_mangled_parcels_are_dropped_and_counted(three):
+    mail, rng = Mail(three.a), random.Random(0)
+    assert arrives(three.hub, three.a)
+    letter = sealed(Begin(1, (("a", "b"),)))
+    for n in range(10_000):
+        content = bytearray(letter)
+        for _ in range(rng.randrange(1, 5)):
+            content[rng.randrange(len(content))] ^= rng.randrange(1, 256)
+        if n % 1000 == 0:
+            content = bytearray(5 * 2**20)  # longer than any letter
+        three.hub.send("a", bytes(content[: rng.randrange(len(content) + 1)] if n % 3 == 0 else content))
+        if n % 100 == 0:
+            time.sleep(0.01)  # Zenoh drops what nobody takes
+    mail_hub = Mail(three.hub)
+    mail_hub.write("a", Begin(2))
+    got = mail.read(20.0)
+    assert got == ("world", Begin(2))
+    assert mail.refused > 9_000

@@ -1,0 +1,64 @@
+"""Every letter is taken once, whatever the network loses, repeats and delays."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.fleet.letters import Begin, Receipt, sealed
+from swarmbo.fleet.link import Parcel
+from swarmbo.fleet.mail import Mail
+
+
+@settings(max_examples=100)
+@given(st.floats(0.0, 0.7), st.floats(0.0, 0.9), st.floats(0.0, 3.0), st.integers(0, 10**6))
+def test_every_letter_is_taken_once(network, loss, twice, late, seed):
+    wire = network(loss, twice, late, seed)
+    a, b = (Mail(wire.carrier(name), clock=wire.clock) for name in "ab")
+    letters = [Begin(number) for number in range(1, 9)]
+    for letter in letters:
+        a.write("b", letter)
+        b.write("a", letter)
+    taken = {"a": [], "b": []}
+    while a.outstanding or b.outstanding:
+        for name, mail in (("a", a), ("b", b)):
+            if (got := mail.read(0.05)) is not None:
+                taken[name].append(got)
+        assert wire.now < 600.0, "letters never arrived"
+    for name, other in (("a", "b"), ("b", "a")):
+        assert {sender for sender, _ in taken[name]} == {other}
+        assert sorted(letter.round for _, letter in taken[name]) == [letter.round for letter in letters]
+
+
+def test_without_loss_nothing_is_written_again(network):
+    wire = network()
+    a, b = (Mail(wire.carrier(name), clock=wire.clock) for name in "ab")
+    a.write("b", Begin(1))
+    assert b.read(0.1) == ("a", Begin(1))
+    assert a.read(0.1) is None
+    assert (a.outstanding, a.repeated, wire.sent) == ([], 0, 2)
+
+
+def test_a_letter_is_kept_before_its_receipt_is_sent(network):
+    wire, kept = network(), []
+
+    def full(sender: str, content: bytes) -> None:
+        kept.append((sender, content))
+        raise OSError("no space left")
+
+    a, b = Mail(wire.carrier("a"), clock=wire.clock), Mail(wire.carrier("b"), full, wire.clock)
+    a.write("b", Begin(1))
+    with pytest.raises(OSError, match="no space"):
+        b.read(0.1)
+    assert kept == [("a", sealed(Begin(1)))]
+    assert a.read(0.1) is None
+    assert a.outstanding == [("b", sealed(Begin(1)))]
+
+
+def test_parcels_that_are_no_letters_are_counted_and_dropped(network):
+    wire = network()
+    mail = Mail(wire.carrier("a"), clock=wire.clock)
+    for content in (b"", b"x" * 40, sealed(Begin(1))[:-1]):
+        wire.send("b", "a", content)
+    wire.send("b", "a", sealed(Begin(2)))
+    assert mail.read(0.1) == ("b", Begin(2))
+    assert mail.refused == 3
+    assert wire.take("b") == Parcel("a", sealed(Receipt(sealed(Begin(2))[:16])))
