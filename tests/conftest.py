@@ -22,8 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, and what needs ns-3, half a gigabyte, unless it is asked for."""
-    left_out = [marker for marker in ("ns3", "slow", "thorough") if marker not in config.getoption("-m")]
+    """Leave out what takes long, and what needs ns-3 or a network, unless it is asked for."""
+    left_out = [marker for marker in ("fleet", "ns3", "slow", "thorough") if marker not in config.getoption("-m")]
     wanted = [item for item in items if not any(map(item.get_closest_marker, left_out))]
     if len(wanted) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
