@@ -1,0 +1,119 @@
+"""Commands of fleets: a process for each agent."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from swarmbo.cli.ending import close, formats as formats_of, one_line_errors
+from swarmbo.cli.options import Dpi, FormatNames, NoFigures, Overrides, Quiet, Source, app
+from swarmbo.errors import ConfigError
+
+
+class _ScenarioFirst(TyperGroup):
+    """What is no command is a scenario to run."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help", "-h"}:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+fleet = typer.Typer(
+    cls=_ScenarioFirst, no_args_is_help=True, help="Run a scenario with one process for each agent, over a network."
+)
+app.add_typer(fleet, name="fleet")
+Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", metavar="NAME=ADDRESS", help="Of a member on another machine, or `world`; may be repeated."),
+]
+Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="What `swarmbo fleet keys` made.")]
+
+
+@fleet.command("run")
+def run_fleet(
+    source: Source,
+    seed: Annotated[int | None, typer.Option(help="Seed of world and team; default: the scenario's.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>-fleet.")] = None,
+    overrides: Overrides = None,
+    protocol: Annotated[
+        str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys, else tcp, on this machine.")
+    ] = None,
+    keys: Keys = None,
+    port: Annotated[int, typer.Option(help="Of the hub; agents listen on the following ones.")] = 7447,
+    hosts: Hosts = None,
+    elsewhere: Annotated[
+        list[str] | None,
+        typer.Option("--elsewhere", metavar="NAME", help="An agent that `swarmbo agent` starts; may be repeated."),
+    ] = None,
+    patience: Annotated[float, typer.Option(help="Seconds for which members wait for one another.")] = 60.0,
+    no_figures: NoFigures = False,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a scenario of a function, each agent a process of its own; decisions are those of `swarmbo run`."""
+    with one_line_errors():
+        from swarmbo.fleet.run import Network, run_fleet as run_scenario
+        from swarmbo.runs import load
+        from swarmbo.runs.progress import Progress
+        from swarmbo.runs.sweep import folder_name
+
+        drawn_as = formats_of(formats, dpi, no_figures)
+        scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], False)
+        out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
+        network = Network(
+            protocol=protocol or ("tcp" if keys is None else "tls"),  # pyright: ignore[reportArgumentType] - checked
+            port=port,
+            hosts=_hosts(hosts),
+            keys=keys,
+            elsewhere=tuple(elsewhere or ()),
+            patience_s=patience,
+        )
+        with Progress(scenario.rounds, quiet=quiet) as progress:
+            summary, report = run_scenario(scenario, out, network, progress.show)
+        close(out, summary, was_there=False, drawn_as=drawn_as)
+        if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
+            typer.echo(f"swarmbo: processes were started again: {again}", err=True)
+
+
+@fleet.command("keys")
+def make_fleet_keys(
+    source: Source,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where they go.")],
+    overrides: Overrides = None,
+    hosts: Hosts = None,
+) -> None:
+    """Make a test authority, and a certificate and a key for each member, good for 30 days."""
+    with one_line_errors():
+        from swarmbo.fleet.keys import make_keys
+        from swarmbo.fleet.run import members_of
+        from swarmbo.runs import load
+
+        members, given = members_of(load(source, overrides or [], False)), _hosts(hosts)
+        if strangers := sorted(set(given) - set(members)):
+            raise ConfigError(f"got {strangers[0]!r}; wanted one of {members}", at="--host")
+        written = make_keys(folder, {name: given.get(name, "127.0.0.1") for name in members})
+        typer.echo(f"{len(written)} files: {folder}")
+
+
+@app.command()
+def agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the agent.")],
+    plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The fleet.json that `swarmbo fleet` wrote.")],
+    keys: Keys = None,
+    attached: Annotated[bool, typer.Option("--attached", hidden=True, help="End when standard input does.")] = False,
+) -> None:
+    """Be one agent of a fleet, here or on another machine, until its run ends."""
+    with one_line_errors():
+        from swarmbo.fleet.run import be_member
+
+        be_member(name, plan, attached=attached, keys=keys)
+
+
+def _hosts(given: list[str] | None) -> dict[str, str]:
+    pairs = [(name, address) for name, _, address in (text.partition("=") for text in given or [])]
+    if bad := [name for name, address in pairs if not (name and address)]:
+        raise ConfigError(f"got {bad[0]!r}; wanted NAME=ADDRESS", at="--host")
+    return dict(pairs)

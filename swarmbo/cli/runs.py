@@ -1,0 +1,230 @@
+"""Commands that make runs, go on with them and read them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from swarmbo.cli.ending import close, draw, formats as formats_of, one_line_errors, resumable, show
+from swarmbo.cli.options import (
+    Dpi,
+    FormatNames,
+    NoFigures,
+    Overrides,
+    Quiet,
+    RunPath,
+    Source,
+    Trust,
+    app,
+    setting_paths_of,
+)
+
+
+@app.command()
+def run(
+    source: Source,
+    seed: Annotated[int | None, typer.Option(help="Seed of world and team; default: the scenario's.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>[+<settings>].")] = None,
+    overrides: Overrides = None,
+    no_figures: NoFigures = False,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
+    quiet: Quiet = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
+    trust: Trust = False,
+) -> None:
+    """Run a scenario into a folder of its own, with figures and a closing table."""
+    with one_line_errors():
+        from swarmbo.runs import load, run as run_scenario
+        from swarmbo.runs.sweep import folder_name, setting_slug
+
+        given, drawn_as = list(overrides or []), formats_of(formats, dpi, no_figures)
+        scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])], trust)
+        if out is None:
+            settings = f"+{setting_slug(given)}" if given else ""
+            out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
+        was_there = (out / "summary.json").is_file() and not force
+        with resumable(out):
+            summary = run_scenario(scenario, out, force=force, progress=not quiet, trust=trust)
+        close(out, summary, was_there=was_there, drawn_as=drawn_as)
+
+
+@app.command()
+def resume(
+    folder: RunPath,
+    no_figures: NoFigures = False,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
+    quiet: Quiet = False,
+    trust: Trust = False,
+) -> None:
+    """Go on with an interrupted run, as if it had never been interrupted."""
+    with one_line_errors():
+        from swarmbo.runs import RunFolder, resume as resume_run
+        from swarmbo.runs.summary import read_summary
+
+        there, drawn_as = RunFolder.open(folder), formats_of(formats, dpi, no_figures)
+        was_there = read_summary(there) is not None
+        with resumable(folder):
+            summary = resume_run(folder, progress=not quiet, trust=trust)
+        close(folder, summary, was_there=was_there, drawn_as=drawn_as)
+
+
+@app.command()
+def plot(folder: RunPath, formats: FormatNames = None, dpi: Dpi = None) -> None:
+    """Draw the figures of a run again, complete or not."""
+    with one_line_errors():
+        from swarmbo.runs.figures import draw_run
+
+        files = draw_run(folder, formats_of(formats, dpi))
+        for path in files:
+            typer.echo(path)
+        if not files:
+            typer.echo(f"swarmbo: {folder}: no round is logged yet, so there is nothing to draw", err=True)
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run, or one with runs below it.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Default: measurements.csv|parquet in DIR; - for stdout.")
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Write CSV, the default.")] = False,
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Write Parquet; needs pip install swarmbo[pandas].")
+    ] = False,
+) -> None:
+    """Write one tidy table of a run, complete or not: a row for each measurement."""
+    with one_line_errors():
+        from swarmbo.runs.export import export as export_runs
+
+        written = export_runs(folder, file, csv=csv, parquet=parquet)
+        if written is not None:
+            typer.echo(written)
+
+
+@app.command()
+def check(
+    source: Source,
+    overrides: Overrides = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
+    trust: Trust = False,
+) -> None:
+    """Build the world and the team of a scenario, and try a round: what a run would refuse is refused here."""
+    with one_line_errors():
+        from swarmbo.runs import check as check_scenario, load
+
+        scenario, takes = load(source, overrides or [], trust), ""
+        if quick:
+            check_scenario(scenario, trust)
+        else:
+            from swarmbo.runs.trial import estimate
+
+            takes = f"; a run takes {estimate(scenario, trust).text()}"
+        what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
+        typer.echo(f"{scenario.name}: ready to run ({what}{takes})")
+
+
+@app.command("list")
+def list_known() -> None:
+    """List the scenarios that swarmbo brings, and the environments and kinds that scenarios can name."""
+    with one_line_errors():
+        from swarmbo.registry import SLOTS, TEAMS, kinds, summary_of
+        from swarmbo.runs.scenario import available, summary_line
+        from swarmbo.runs.world import load_plug_ins, plug_in_ids
+
+        typer.secho("scenarios", bold=True)
+        for name, path in available().items():
+            typer.echo(f"  {name:<20} {summary_line(path)}")
+        typer.secho("environments", bold=True)
+        for identifier in plug_in_ids():
+            typer.echo(f"  {identifier}")
+        for slot in SLOTS:
+            typer.secho(f"{slot}: kind", bold=True)
+            for name, settings in kinds(slot).items():
+                teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
+                typer.echo(f"  {name:<20} {teams:<15} {summary_of(settings)}")
+        for name, why in load_plug_ins().items():
+            typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
+
+
+@app.command()
+def sweep(
+    source: Source,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from the scenario's on.")] = 10,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="TABLE.KEY=A,B",
+            help="Alternatives; every combination is run. May be repeated.",
+            autocompletion=setting_paths_of,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
+    jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw every run when all are done; --format and --dpi do so too.")
+    ] = False,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
+    quiet: Quiet = False,
+    trust: Trust = False,
+) -> None:
+    """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
+    with one_line_errors():
+        from swarmbo.runs.progress import SweepProgress
+        from swarmbo.runs.sweep import plan, sweep as run_trials
+
+        drawn_as = formats_of(formats, dpi, no_figures=not (figures or formats or dpi))
+        trials = plan(source, seeds, overrides or [], out, trust)
+        try:
+            with SweepProgress(len(trials), quiet=quiet) as progress:
+                outcomes = run_trials(trials, jobs, progress.show)
+        except KeyboardInterrupt:
+            typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
+            raise typer.Exit(130) from None
+        for outcome in outcomes:
+            if outcome.status != "failed":
+                draw(outcome.trial.out, drawn_as)
+        counts = Counter(outcome.status for outcome in outcomes)
+        told = ["done", "resumed", "skipped", *(["failed"] if counts["failed"] else [])]
+        typer.echo(", ".join(f"{counts[status]} {status}" for status in told) + f": {out}")
+        if counts["failed"]:
+            raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, searched through.")],
+    reference: Annotated[
+        str | None, typer.Option(help="The method that others are compared to; default: the first.")
+    ] = None,
+    against: Annotated[list[str] | None, typer.Option(help="Which others; default: all. May be repeated.")] = None,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the table; its ending names the format: png, pdf or svg.")
+    ] = None,
+    formats: FormatNames = None,
+    dpi: Dpi = None,
+) -> None:
+    """Compare methods per problem, seed by seed, by what its goal is scored by: regret, map error, F1 of a level."""
+    with one_line_errors():
+        from swarmbo.compare import compare as compare_runs
+        from swarmbo.compare.table import comparison_tables, write_csv
+
+        drawn_as = formats_of(formats, dpi, no_figures=figure is None)
+        comparison = compare_runs(folders, reference, against or [], level)
+        show(*comparison_tables(comparison))
+        for note in comparison.notes:
+            typer.echo(f"swarmbo: {note}", err=True)
+        if csv is not None:
+            typer.echo(write_csv(comparison, csv))
+        if figure is not None and drawn_as is not None:
+            from swarmbo.compare.figure import draw_comparison
+
+            ends = figure.suffix and not formats
+            path = figure if ends else figure.with_suffix(f".{drawn_as.figures}")
+            typer.echo(draw_comparison(comparison, path, drawn_as.dpi))
