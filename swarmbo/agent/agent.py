@@ -9,6 +9,7 @@ import networkx as nx
 from numpy.typing import ArrayLike
 
 from swarmbo.agent.begun import Deciding
+from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import UNASKED, OwnRows
 from swarmbo.agent.talking import Talking
 from swarmbo.boundary.values import check_links, query_name, whole_number
@@ -18,6 +19,7 @@ from swarmbo.deciding.setup import Setup, settings_again
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, StateVersionError, UnknownQueryError
 from swarmbo.problem import Problem
+from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
 STATE_VERSION = 2  # 2: rounds by that name, and fields
@@ -132,8 +134,7 @@ class Agent(Talking):
                 only a field has is given for a function.
             ShapeError: If places are no finite numbers of the box's dimensions.
         """
-        if self._steps is not None:
-            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is asked again")
+        self._require_idle("asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count")
         offer = self._owned.offer(candidates, price, position)
         check_links(self.links)
@@ -158,6 +159,26 @@ class Agent(Talking):
         if name not in self._words:
             raise UnknownQueryError(f"query {name!r} is not of what was asked last: {list(self._words)}")
         return self._words[name]
+
+    def recommend(self) -> None:
+        """Begin to find out what is worth most in expectation; ``recommended`` says it when that is finished.
+
+        All agents are asked for it in step, as for decisions. No later decision depends on it.
+
+        Raises:
+            ConfigError: If it is deciding.
+        """
+        self._require_idle("asked for a recommendation")
+        self._recommended = None
+        self._begin(0, Offer())
+
+    def recommended(self) -> Recommendation | None:
+        """What was recommended last, as a ``Team`` recommends it; None while nothing was, or there is no data.
+
+        The point is the team's to the bit. Of a function with outcomes by factor, mean and standard deviation are sums
+        of what the owners of factors say, so last digits may differ.
+        """
+        return self._recommended
 
     def tell(
         self,
@@ -231,8 +252,7 @@ class Agent(Talking):
             ShapeError: If shapes do not fit.
             ConfigError: If a point is not in bounds, or the agent is deciding.
         """
-        if self._steps is not None:
-            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before evaluations are attached")
+        self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own.count
         if isinstance(self._learner, FieldLearner):
             fades = self._learner.belief.has_time
@@ -259,6 +279,7 @@ class Agent(Talking):
             "log": plain_log,
             "own": msgspec.to_builtins(self._own),
             "words": self._words,
+            "recommended": msgspec.to_builtins(self._recommended),
             "turn": self._participant.decision,
             "early": [[letter.sender, msgspec.to_builtins(letter.payload)] for letter in self._early],
             "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
@@ -305,11 +326,12 @@ class Agent(Talking):
         )
         made._log = made._log.from_state(plain["log"], state["arrays"])
         made._learner = made._learner.from_state(plain, state["arrays"])
+        made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
         if begun is not None:
             made._own, made._early = begun.said, made._letters(begun.heard)
             made._participant = Participant[Any](made.name, begun.turn)
-            made._words = dict.fromkeys(plain["words"])
+            made._words = dict.fromkeys(plain["words"]) if begun.count else dict(plain["words"])
             made._begin(begun.count, begun.offer)
             if begun.is_under_way:
                 made.tick(0.0)
@@ -323,3 +345,7 @@ class Agent(Talking):
 
     def _letters(self, heard: tuple[tuple[str, bytes], ...]) -> list[Envelope]:
         return [Envelope(sender, self.name, payload) for sender, payload in heard]
+
+    def _require_idle(self, what: str) -> None:
+        if self._steps is not None:
+            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is {what}")

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from swarmbo.agent.agent import Agent
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
-from swarmbo.records import Traffic
+from swarmbo.records import Recommendation, Traffic
 from swarmbo.transport import Envelope
 
 _ENDING = 5.0  # seconds that a process has to end by itself
@@ -124,6 +124,14 @@ class RemoteAgent:
     def word(self, query: str | None = None) -> dict[str, float] | None:
         """As of an ``Agent``."""
         return self._call("word", query)
+
+    def recommend(self) -> None:
+        """As of an ``Agent``."""
+        self._call("recommend")
+
+    def recommended(self) -> Recommendation | None:
+        """As of an ``Agent``."""
+        return self._call("recommended")
 
     def tell(self, query: str | None, outcome: Any = None, **more: Any) -> None:
         """As of an ``Agent``."""

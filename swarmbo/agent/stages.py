@@ -1,6 +1,6 @@
 """What one agent does in a decision, stage by stage: it computes from what it knows, then waits for messages."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,13 +24,13 @@ from swarmbo.coordination.requests import AllReduce, answered
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
-from swarmbo.deciding.joint import Agree, Gather, Rank, Ranking, Request, Whole
+from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole
 from swarmbo.deciding.places import Choose, Visit
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.logbook import Logbook
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.transport import Routes
 from swarmbo.worlds import Offers
 
@@ -102,6 +102,15 @@ class Stages:
         """
         return answered(learner.steps(log, offers), self._answer)
 
+    def recommended(self, log: Logbook, learner: Learner) -> Staged[tuple[Learner, Recommendation | None]]:
+        """What is worth most in expectation.
+
+        Args:
+            log: What is known.
+            learner: What was made of it before.
+        """
+        return answered(learner.recommend(log, None), self._answer)
+
     def _answer(self, request: Request | Choose | Visit) -> Staged[Any]:
         match request:
             case Rank():
@@ -109,7 +118,9 @@ class Stages:
             case Gather():
                 return (yield from self._gathered(request))
             case Whole():
-                return (yield from self._whole("best", request.point))
+                return (yield from self._best(request))
+            case Expect():
+                return (yield from self._expected(request))
             case Agree():
                 return (yield from self._agreed(request))
             case Choose():
@@ -159,7 +170,30 @@ class Stages:
             status="converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds",
             rounds=max((outcome.rounds for outcome in outcomes), default=0),
         )
-        return Agreement((yield from self._whole("point", point)), 0.0, report)
+        return Agreement(
+            (yield from self._composed("point", point, self.setup.problem.graph.variable_owners)), 0.0, report
+        )
+
+    def _best(self, request: Whole) -> Staged[Float[np.ndarray, " n"]]:
+        """A joint point, of which the owner of each variable's first factor says where that is."""
+        graph = self.setup.problem.graph
+        owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
+        return (yield from self._composed("best", request.point, owners))
+
+    def _expected(self, request: Expect) -> Staged[tuple[float, float]]:
+        """What the sum is expected to be, as the owners of factors have it."""
+        (model, point), graph = request, self.setup.problem.graph
+        if self._knows_all:
+            mean, std = model.posterior(point[None])
+            return float(mean[0]), float(std[0])
+        numbers = np.zeros((2, len(graph.factors)))
+        for place, factor in enumerate(graph.factors):
+            if graph.owner(factor) == self.name:  # an only factor, which may be modelled in parts, is the sum
+                is_sum = len(graph.factors) == 1
+                found = model.posterior(point[None]) if is_sum else model.factor_posterior(factor, point[None])
+                numbers[:, place] = [float(array[0]) for array in found]
+        means, stds = yield from self._sum("expected", numbers)
+        return float(means.sum()), float(np.sqrt((stds**2).sum()))
 
     def _chosen(self, request: Choose) -> Staged[Solution]:
         """What it agrees on with others, by its own tables; then everybody learns what all chose, and what it is worth.
@@ -206,9 +240,11 @@ class Stages:
         graph = self.setup.problem.graph
         return Part(graph, len(graph.components) + 1, self.routes)
 
-    def _whole(self, purpose: str, point: Float[np.ndarray, " n"]) -> Staged[Float[np.ndarray, " n"]]:
-        graph = self.setup.problem.graph
-        mine = np.isin(graph.variables, graph.variables_owned_by(self.name))
+    def _composed(
+        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str]
+    ) -> Staged[Float[np.ndarray, " n"]]:
+        """A joint point, of which each agent says the variables that are its own in this."""
+        mine = np.array(owners) == self.name
         return (yield from self._sum(purpose, np.where(mine, point, 0.0)[None]))[0]
 
     def _sum(self, purpose: str, numbers: Float[np.ndarray, "k m"]) -> Staged[Float[np.ndarray, "k m"]]:

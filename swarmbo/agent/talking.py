@@ -22,7 +22,7 @@ from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
@@ -58,6 +58,7 @@ class Talking:
         self._log, self._own = Logbook.empty(problem), OwnRows()
         self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
         self._words: dict[str, dict[str, float] | None] = {}
+        self._recommended: Recommendation | None = None
         self._early: list[Envelope] = []
         self._begun: Begun | None = None
         self._steps: Staged[None] | None = None
@@ -138,7 +139,7 @@ class Talking:
             assert begun is not None
             self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
             self._participant = Participant[Any](self.name, begun.deciding.turn)
-            self._words, self._steps, self._begun = {}, None, None
+            self._words, self._steps, self._begun = {} if begun.deciding.count else self._words, None, None
             raise
         else:
             self._participant.begin(stage.programs(self._counted(stage.purpose)))
@@ -162,6 +163,8 @@ class Talking:
             self._log, self._learner, given = told
         else:
             self._log = yield from stages.news(self._log, deciding.said)
+        if not deciding.count:
+            self._learner, self._recommended = yield from stages.recommended(self._log, self._learner)
         for i in range(deciding.count):
             if i:
                 self._participant = self._next_participant()

@@ -19,6 +19,7 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.description import rows_of, title_of
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.rows import is_table, read_rows
 from swarmbo.deciding.saved import write_state
 from swarmbo.deciding.setup import Setup
@@ -311,7 +312,8 @@ class AskTell(OneAtATime):
         of what each part of the graph saw. In a field it is a place: the environment's ``sites()`` are compared where
         it has them, else 2,048 quasi-random points of the box and the places in it that were measured.
         """
-        self._learner, found = self._learner.recommend(self._log, self._world)
+        answering = InOnePlace(self.coordination, self.transport, self._log.round)
+        self._learner, found = answering.run(self._learner.recommend(self._log, self._world))
         return found
 
     @property

@@ -168,12 +168,13 @@ class FieldLearner:
             stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in found.items()},
         )
 
-    def recommend(self, log: Logbook, world: World | None) -> tuple["FieldLearner", Recommendation | None]:
-        """Where the mean is largest, over the places that can be measured.
+    def recommend(self, log: Logbook, world: World | None) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
+        """Where the mean is largest, over the places that can be measured; it follows from what is known here.
 
         The places are the environment's ``sites()`` where it has them, else 2,048 quasi-random points of the box and
         the locations in it that were measured. None where none of them may be asked.
         """
+        yield from ()  # nobody has to be asked
         if self.belief.n_data == 0:
             return self, None
         fitted, box = self.fitted(log), self.setup.problem.box

@@ -20,7 +20,7 @@ from swarmbo.boundary.values import check_links
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.in_one_place import InOnePlace
-from swarmbo.deciding.joint import Steps, joint_steps
+from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
 from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.errors import ConfigError
@@ -124,7 +124,7 @@ class FunctionLearner:
         U, report = yield from joint_steps(situation, model, setup.acquisition, setup.coordination)
         return replace(made, learned=model.learned), Choice(self._place(log, U), report)
 
-    def recommend(self, log: Logbook, world: World | None) -> tuple["FunctionLearner", Recommendation | None]:
+    def recommend(self, log: Logbook, world: World | None) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """The evaluated point that is worth most in expectation.
 
         Where factors are observed one by one it is put together from the best of what each part of the graph saw. If
@@ -133,10 +133,7 @@ class FunctionLearner:
         if not self.n_data(log):
             return self, None
         made, model = self.modelled(log)
-        model, problem = model.complete or model, self.setup.problem
-        point = problem.in_box(problem.kept_out(model.incumbent()))
-        mean, std = model.posterior(point[None])
-        return made, Recommendation(point.tolist(), float(mean[0]), float(std[0]), problem.named(point))
+        return made, (yield from recommended_steps(self.setup.problem, model.complete or model))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain data and arrays."""

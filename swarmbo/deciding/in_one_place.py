@@ -13,7 +13,7 @@ from swarmbo.coordination.participant import (
     maximise_with_agents,
     solve_with_agents,
 )
-from swarmbo.deciding.joint import Agree, Gather, Rank, Request, Whole
+from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Request, Whole
 from swarmbo.deciding.places import Choose, Visit, checked_solution
 from swarmbo.errors import ConfigError
 from swarmbo.registry.own_code import checked_as, takes_named
@@ -57,6 +57,8 @@ class InOnePlace:
                     answer = request.point
                 case Agree():
                     answer = self._agreed(request)
+                case Expect():
+                    answer = tuple(float(array[0]) for array in request.model.posterior(request.point[None]))
                 case Choose():
                     answer = self._chosen(request)
                 case Visit():

@@ -29,7 +29,8 @@ from swarmbo.deciding.setup import JointPolicy, Maximiser
 from swarmbo.deciding.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.problem import Problem
+from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
 from swarmbo.transport import Routes
@@ -69,7 +70,10 @@ class Gather(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A joint point (n,); answered by one that everybody has his own variables of."""
+    """A joint point (n,), of which each factor's owner has its variables right; answered by one that has all of them.
+
+    Of a variable that several factors share, their owners have the same.
+    """
 
     point: Float[np.ndarray, " n"]
 
@@ -90,7 +94,17 @@ class Agree(NamedTuple):
     again: bool = False
 
 
-Request = Rank | Gather | Whole | Agree
+class Expect(NamedTuple):
+    """A model and a joint point (n,), physical; answered by the mean and standard deviation of the sum there.
+
+    Only own factors of the model are meant to be right.
+    """
+
+    model: Model
+    point: Float[np.ndarray, " n"]
+
+
+Request = Rank | Gather | Whole | Agree | Expect
 Steps = Generator[Request, Any, Out]
 
 
@@ -141,6 +155,19 @@ def joint_steps(
         traffic += draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
     report = msgspec.structs.replace(agreement.report, traffic=agreement.report.traffic + traffic)
     return _checked(agreement.point, situation, coordination), report
+
+
+def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
+    """The evaluated point that is worth most in expectation, or one near it where that must not be asked.
+
+    Args:
+        problem: What is maximised.
+        model: Of all evaluations.
+    """
+    best = yield from _best(model, (yield Rank(model.belief)))
+    point = problem.in_box(problem.kept_out(best))
+    mean, std = yield Expect(model, point)
+    return Recommendation(point.tolist(), mean, std, problem.named(point))
 
 
 def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:

@@ -187,6 +187,17 @@ class Ensemble:
         marginals = [part.marginals(U, self.settings.floor) for part in self.parts]
         return np.sum([mean for mean, _ in marginals], axis=0), np.sum([var for _, var in marginals], axis=0)
 
+    def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and variance over all members of a factor that is observed by itself.
+
+        Args:
+            factor: Its name.
+            X: Joint points (m, n), physical.
+        """
+        own = (self.graph.place_of[factor],)
+        (part,) = (part for part in self.parts if tuple(part.hyper.factors) == own)
+        return part.marginals(self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.settings.floor)
+
     def factor_means(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "k m"]:
         """Mean of each factor at joint points (m, n) of the unit cube, physical."""
         return np.concatenate([part.factor_means(U, self.settings.floor) for part in self.parts])

@@ -44,6 +44,11 @@ class EnsembleModel(Model):
         mean, variance = self._awaiting.posterior(X)
         return mean, np.sqrt(variance)
 
+    def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """The same of a factor that is observed by itself."""
+        mean, variance = self._awaiting.factor_posterior(factor, X)
+        return mean, np.sqrt(variance)
+
     def factor_means(self) -> Float[np.ndarray, "k t"]:
         """Over all members."""
         return self.ensemble.factor_means(evaluated(self.belief))

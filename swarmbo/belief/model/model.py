@@ -93,15 +93,25 @@ class Model:
             return self.warp.marginals(*belief.posterior(X))
         points = np.asarray(X, dtype=float)
         mean, variance = np.zeros(len(points)), np.zeros(len(points))
-        for factor, scope, warp in zip(belief.graph.factors, belief.scopes, self.factor_warps, strict=True):
-            own = points[:, list(scope)]
-            if factor in self.splits:
-                own_mean, own_variance = self.splits[factor].posterior(own)
-                own_std = np.sqrt(own_variance)
-            else:
-                own_mean, own_std = warp.marginals(*belief.factor_posterior(factor, own))
+        for factor in belief.graph.factors:
+            own_mean, own_std = self.factor_posterior(factor, points)
             mean, variance = mean + own_mean, variance + own_std**2  # factors seen by themselves are independent
         return mean, np.sqrt(variance)
+
+    def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and standard deviation of a factor that is observed by itself.
+
+        Args:
+            factor: Of the belief's graph.
+            X: Joint points (m, n), physical; only the factor's variables are looked at.
+        """
+        place = self.belief.graph.place_of[factor]
+        own = np.asarray(X, dtype=float)[:, list(self.belief.scopes[place])]
+        if factor in self.splits:
+            mean, variance = self.splits[factor].posterior(own)
+            return mean, np.sqrt(variance)
+        mean, variance = self.belief.factor_posterior(factor, own)
+        return self.factor_warps[place].marginals(mean, variance) if self.factor_warps else (mean, np.sqrt(variance))
 
     def factor_means(self) -> Float[np.ndarray, "k t"] | None:
         """What each factor is worth at evaluated points, if not as the belief has it; else None."""

@@ -89,6 +89,22 @@ class Case:
             if own := {factor: y for factor, y in told.items() if self.graph.owner(factor) == name}:
                 agent.tell(query_id, own)
 
+    def recommended(self) -> sb.Recommendation | None:
+        """What the team recommends; the agents recommend the same."""
+        wanted = self.team.recommend()
+        for agent in self.agents.values():
+            agent.recommend()
+        run(self.agents, self.transport)
+        for agent in self.agents.values():
+            found = agent.recommended()
+            if wanted is None:
+                assert found is None
+                continue
+            assert found is not None
+            assert (found.location, found.point) == (wanted.location, wanted.point)
+            assert (found.mean, found.std) == pytest.approx((wanted.mean, wanted.std), rel=1e-9)
+        return wanted
+
     def go_on(self, rounds: int, count: int | None = None) -> None:
         for _ in range(rounds):
             for query_id, point in self.asked(count)[::-1]:  # told in another order than asked
@@ -239,6 +255,58 @@ def test_what_was_attached_is_known_as_the_team_knows_it(outcomes: str):
             agent.tell(query_id, None)
     case.asked(2)
     assert {agent.log.n_evaluations for agent in case.agents.values()} == {9}
+
+
+RECOMMENDING: list[Any] = [
+    pytest.param({}, id="ring"),
+    pytest.param({"scopes": PAIRS}, id="nothing shared"),
+    pytest.param({"scopes": {"f": ["a", "b"]}}, id="one factor"),
+    pytest.param({"scopes": PARTS, "owners": OWNERS, "fails": lost("e", {"h", "k"})}, id="parts, failures"),
+    pytest.param({"belief": FADING, "acquisition": "thompson"}, id="fading"),
+    pytest.param({"belief": ENSEMBLE, "acquisition": "egp-ei"}, id="ensemble"),
+    pytest.param({"belief": ENSEMBLE, "acquisition": "egp-ei", "scopes": PAIRS}, id="ensemble, nothing shared"),
+    pytest.param({"coordination": "sobol"}, id="sobol"),
+]
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("given", RECOMMENDING)
+def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
+    case = Case(**given)
+    assert case.recommended() is None
+    case.go_on(INITIAL + 2)
+    assert case.recommended() is not None
+    words = [agent.word() for agent in case.agents.values()]
+    assert None not in words  # what was decided is still known
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}
+    assert None not in [agent.recommended() for agent in case.agents.values()]
+    ((query_id, point),) = case.asked()  # no decision depends on it
+    case.tell(query_id, case.outcomes(point))
+    case.recommended()
+
+
+def test_with_totals_agents_recommend_what_the_team_does():
+    case = Case(outcomes="total", acquisition="auto")
+    for _ in range(INITIAL + 1):
+        ((query_id, point),) = case.asked()
+        case.team.tell(query_id, sum(case.outcomes(point).values()))
+        case.agents["a"].tell(query_id, sum(case.outcomes(point).values()))
+    case.recommended()
+
+
+def test_an_agent_goes_on_from_its_state_while_it_recommends():
+    case = Case(acquisition="dec-hbo")
+    case.go_on(INITIAL)
+    wanted = case.team.recommend()
+    assert wanted is not None
+    for agent in case.agents.values():
+        agent.recommend()
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}
+    run(case.agents, case.transport)
+    assert [agent.recommended() for agent in case.agents.values()] == [case.agents["a"].recommended()] * 3
+    first = case.agents["a"].recommended()
+    assert first is not None
+    assert first.point == wanted.point
 
 
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])

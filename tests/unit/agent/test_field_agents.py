@@ -184,6 +184,19 @@ def test_agents_decline_what_the_team_declines(acquisition: Any, price: float):
     assert case.agents["a"].word() == {}
 
 
+@pytest.mark.parametrize("given", [{}, {"belief": FADING, "fails": lost}, {"coordination": "random"}])
+def test_agents_recommend_what_the_team_does(given: dict[str, Any]):
+    case = Case(**given)
+    for turn in range(3):
+        wanted = case.team.recommend()
+        for agent in case.agents.values():
+            agent.recommend()
+        run(case.agents, case.transport)
+        assert [agent.recommended() for agent in case.agents.values()] == [wanted] * len(NAMES)
+        assert (wanted is None) == (turn == 0)
+        case.go_on(1)
+
+
 def test_who_has_nowhere_to_go_sits_the_round_out():
     case = Case()
     case.go_on(2)
