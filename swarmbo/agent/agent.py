@@ -163,7 +163,8 @@ class Agent(Talking):
     def recommend(self) -> None:
         """Begin to find out what is worth most in expectation; ``recommended`` says it when that is finished.
 
-        All agents are asked for it in step, as for decisions. No later decision depends on it.
+        All agents are asked for it in step, as for decisions. Of a function no later decision depends on it; in a field
+        the belief is fitted where that is due.
 
         Raises:
             ConfigError: If it is deciding.

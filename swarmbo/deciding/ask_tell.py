@@ -306,7 +306,9 @@ class AskTell(OneAtATime):
 
     @whole_or_not_at_all
     def recommend(self) -> Recommendation | None:
-        """What is worth most in expectation; None while there is no data. No later decision depends on it.
+        """What is worth most in expectation; None while there is no data.
+
+        Of a function no later decision depends on it; in a field it fits the belief where that is due, as ``refit`` does.
 
         Of a function it is an evaluated point; where factors are observed one by one it is put together from the best
         of what each part of the graph saw. In a field it is a place: the environment's ``sites()`` are compared where
