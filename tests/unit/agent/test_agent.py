@@ -15,7 +15,9 @@ from swarmbo.agent import Agent, rows, run
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
-from swarmbo.transport import Envelope, InProcess, InProcessTransport
+from swarmbo.transport import Envelope, InProcess
+
+from .carried import Recording, copied
 
 SEED, INITIAL = 3, 4
 SMALL = sb.ADMM(rounds=3, starts=3, screened=16, polish_steps=4)
@@ -109,18 +111,6 @@ class Case:
         for _ in range(rounds):
             for query_id, point in self.asked(count)[::-1]:  # told in another order than asked
                 self.tell(query_id, self.outcomes(point))
-
-
-class Recording(InProcessTransport):
-    """Keeps what was handed over, step by step."""
-
-    def __init__(self, routes: Any) -> None:
-        super().__init__(routes)
-        self.handed: list[dict[str, list[Envelope]]] = []
-
-    def deliver(self) -> dict[str, list[Envelope]]:
-        self.handed.append(super().deliver())
-        return self.handed[-1]
 
 
 @pytest.fixture
@@ -412,12 +402,6 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
             if own := {factor: outcomes[factor] for factor in agent.factors}:
                 agent.tell(query_id, own)
         case.tell(query_id, outcomes)
-
-
-def copied(agent: Agent) -> Agent:
-    """The same agent, from JSON and arrays."""
-    state = agent.state_dict()
-    return Agent.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": dict(state["arrays"])})
 
 
 @pytest.mark.parametrize("tick_of_state", [0, 11, *(pytest.param(tick, marks=THOROUGH) for tick in range(1, 40, 4))])

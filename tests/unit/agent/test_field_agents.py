@@ -21,9 +21,11 @@ from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
-from swarmbo.transport import Envelope, InProcess, InProcessTransport
+from swarmbo.transport import Envelope, InProcess
 from swarmbo.worlds import FieldWorld, Step
 from swarmbo_envs import robot_team_v0, sensor_field_v0
+
+from .carried import Recording, copied
 
 NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
 BOX = Domain(np.zeros(2), np.array([10.0, 4.0]))
@@ -40,18 +42,6 @@ Places = Mapping[str, np.ndarray]
 
 def field(place: np.ndarray) -> float:
     return float(np.sin(0.7 * place[0]) * np.cos(place[1]) + 0.1 * place[0])
-
-
-class Recording(InProcessTransport):
-    """Keeps what was handed over, step by step."""
-
-    def __init__(self, routes: Any) -> None:
-        super().__init__(routes)
-        self.handed: list[dict[str, list[Envelope]]] = []
-
-    def deliver(self) -> dict[str, list[Envelope]]:
-        self.handed.append(super().deliver())
-        return self.handed[-1]
 
 
 class Case:
@@ -332,12 +322,6 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     case.tell(queries[1])
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
     case.go_on(1)
-
-
-def copied(agent: Agent) -> Agent:
-    """The same agent, from JSON and arrays."""
-    state = agent.state_dict()
-    return Agent.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": dict(state["arrays"])})
 
 
 @pytest.mark.parametrize("make", [robot_team_v0.parallel_env, sensor_field_v0.parallel_env], ids=["robots", "sensors"])
