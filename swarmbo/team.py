@@ -9,7 +9,8 @@ from msgspec import UNSET, UnsetType
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import said
-from swarmbo.deciding.ask_tell import AskTell, require_same, require_version
+from swarmbo.deciding.ask_tell import AskTell
+from swarmbo.deciding.held import require_same, require_version
 from swarmbo.deciding.saved import read_state
 from swarmbo.deciding.setup import (
     Given,

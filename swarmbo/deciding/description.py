@@ -7,10 +7,10 @@ import numpy as np
 from swarmbo.deciding.setup import to_plain
 
 if TYPE_CHECKING:
-    from swarmbo.deciding.ask_tell import AskTell
+    from swarmbo.deciding.held import Held
 
 
-def title_of(team: "AskTell") -> str:
+def title_of(team: "Held") -> str:
     """What the team works on."""
     problem, n_agents = team.problem, counted(len(team.agents), "agent")
     if problem.is_field:
@@ -20,7 +20,7 @@ def title_of(team: "AskTell") -> str:
     return f"Team of {n_agents} for a function of {counted(problem.domain.n_dims, 'variable')}, {known}, {told}"
 
 
-def rows_of(team: "AskTell") -> list[tuple[str, str]]:
+def rows_of(team: "Held") -> list[tuple[str, str]]:
     """How far it is, what it is made of, and the best outcome so far: labels and texts. Nothing is worked out."""
     kinds = ("belief", "acquisition", "coordination", "transport")
     parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
@@ -33,7 +33,7 @@ def rows_of(team: "AskTell") -> list[tuple[str, str]]:
     return rows + _best(team)
 
 
-def _best(team: "AskTell") -> list[tuple[str, str]]:
+def _best(team: "Held") -> list[tuple[str, str]]:
     data, problem = team.history, team.problem
     values = data.factors if problem.is_field else data.with_sums().totals[:, None]
     if not np.isfinite(values).any():

@@ -1,0 +1,187 @@
+"""What a team holds: what it was told, and what it made of that; to be looked at, and written down."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+from swarmbo.belief import ExactGP
+from swarmbo.belief.fusion import FusedBelief
+from swarmbo.belief.model import Model
+from swarmbo.boundary.html import html_table
+from swarmbo.data import Dataset
+from swarmbo.deciding.description import rows_of, title_of
+from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.saved import write_state
+from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
+from swarmbo.errors import StateVersionError
+from swarmbo.logbook import Logbook
+from swarmbo.records import Query, SolveReport, Traffic
+from swarmbo.worlds import World
+
+STATE_VERSION = 6  # 6: rounds by that name
+
+
+class Held(OneAtATime):
+    """Base of teams: what one holds.
+
+    Args:
+        setup: What it is made of.
+
+    Attributes:
+        setup: The same.
+        problem: What it works on.
+        agents: Their names.
+        graph: Scopes and owners; in a field of each agent's own place.
+        domain: The box of joint points, in a field that of places.
+        outcomes: What is observed.
+        belief_settings: What the team thinks.
+        acquisition: What a query is worth.
+        coordination: How the agents agree.
+        transport: What carries their messages.
+        seed: Drives everything random.
+        horizon: Number of queries planned; None if unknown.
+        initial: Points of the initial design; 0 in a field.
+        last_query: What was asked for last.
+        last_report: How the agents agreed on it.
+        last_sharing: What telling one another the last outcomes took.
+    """
+
+    shared = ("_world",)
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__()
+        problem = setup.problem
+        self.setup, self.problem, self.agents, self.graph = setup, problem, problem.agents, problem.graph
+        self.domain, self.outcomes = problem.box, problem.outcomes
+        self.acquisition, self.coordination = setup.acquisition, setup.coordination
+        self.belief_settings, self.transport = setup.belief, setup.transport
+        self.seed, self.horizon, self.initial = setup.seed, setup.horizon, setup.initial
+        self.last_query: Query | None = None
+        self.last_report: SolveReport | None = None
+        self.last_sharing = Traffic()
+        self._log = Logbook.empty(problem)
+        self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
+        self._acting: str | None = None  # the query that the environment is carrying out
+        self._world: World | None = None
+
+    @property
+    def belief(self) -> ExactGP | FusedBelief:
+        """What a team in a field believes; that of a function is ``model.belief``."""
+        if isinstance(self._learner, FieldLearner):
+            return self._learner.belief
+        raise AttributeError("what a team believes of a function is its model's: team.model.belief")
+
+    @property
+    def model(self) -> Model:
+        """What the team makes of the history of a function; pending points count as evaluated in the variance."""
+        return self._modelled()
+
+    @whole_or_not_at_all
+    def _modelled(self) -> Model:
+        if not isinstance(self._learner, FunctionLearner):
+            raise AttributeError("a team in a field has no model of a sum; what it believes is team.belief")
+        self._learner, model = self._learner.modelled(self._log)
+        return model
+
+    @property
+    def round(self) -> int:
+        """Number of queries, in a field of this episode."""
+        return self._log.round - 1
+
+    @property
+    def history(self) -> Dataset:
+        """Everything that was evaluated so far."""
+        return self._log.history
+
+    @property
+    def n_data(self) -> int:
+        """Number of evaluated points with at least one outcome; in a field, of measurements that did not fail."""
+        return self._learner.n_data(self._log)
+
+    @property
+    def failures(self) -> int:
+        """Number of outcomes that failed."""
+        return self._log.failures
+
+    @property
+    def pending(self) -> dict[str, dict[str, float]]:
+        """Queries that wait for outcomes: the point of each by its id, in the order in which they were asked."""
+        return {name: self.problem.named(query.point) for name, query in self._log.open.items()}
+
+    @property
+    def world(self) -> World | None:
+        """The environment that the team acts in; None for a team that is asked and told."""
+        return self._world
+
+    @whole_or_not_at_all
+    def state_dict(self) -> dict[str, Any]:
+        """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
+        log, rows = self._log.to_state()
+        learned, arrays = self._learner.to_state()
+        plain = {
+            "version": STATE_VERSION,
+            "problem": self.problem.to_plain(),
+            "settings": self.setup.to_plain(),
+            "log": log,
+            "acting": self._acting,
+            **learned,
+        }
+        return {"json": plain, "arrays": rows | arrays}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of the team to one file, whole or not at all: ``Team.load`` goes on from it to the bit.
+
+        The file holds numbers and JSON, no pickle; ``numpy.load`` reads it. Of parts of your own making it has the
+        names and, where they are ``Settings``, the settings.
+
+        Args:
+            path: Of the file; one that is there is replaced.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        write_state(path, self.state_dict())
+
+    @whole_or_not_at_all
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
+        """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
+
+        Args:
+            state: What ``state_dict`` of a team with the same problem and belief settings returned.
+
+        Raises:
+            StateVersionError: If another version of swarmbo, or another team, wrote it.
+        """
+        plain, arrays, own = state["json"], state["arrays"], self.setup.to_plain()
+        require_version(plain)
+        require_same(plain["problem"], self.problem.to_plain())
+        require_same({"belief": plain["settings"]["belief"]}, {"belief": own["belief"]})
+        self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
+        self._learner = self._learner.from_state(plain, arrays)
+        if self._world is not None:
+            self._world.begin({})
+        return self
+
+    def __repr__(self) -> str:
+        """What it is and how far, in one line."""
+        parts = [f"{label} {text}" if label not in ("data", "best outcome") else text for label, text in rows_of(self)]
+        return f"<{title_of(self)}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """The same for notebooks."""
+        return html_table(title_of(self), rows_of(self))
+
+
+def require_version(plain: Mapping[str, Any]) -> None:
+    """Refuse the state of another version."""
+    if plain.get("version") != STATE_VERSION:
+        raise StateVersionError(f"got team state version {plain.get('version')}; wanted {STATE_VERSION}")
+
+
+def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuse the state of a team that is another in something that no state can change."""
+    for key in own:
+        if plain.get(key) != own[key]:
+            raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")
