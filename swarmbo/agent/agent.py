@@ -48,6 +48,9 @@ class Agent(Talking):
         problem: What all work on.
         links: Who hears whom; None means everyone. It may be set anew before a decision, alike for all agents.
         patience: For how long, on the clock of ``tick``, it waits for messages while none arrives.
+        level: In a field, the level that it is watched for, where the acquisition's settings have none; alike for all.
+        sites: In a field, every place (k, d) that can be measured at all, alike for all agents; None: anything in the
+            box. Recommendations are some of them, and a few acquisitions look at them.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as of a
             ``Team``, the same for all agents.
 
@@ -84,9 +87,11 @@ class Agent(Talking):
         *,
         links: "nx.Graph[str] | None" = None,
         patience: float = math.inf,
+        level: float | None = None,
+        sites: ArrayLike | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(name, problem, Setup.of(problem, **settings), links, patience)
+        super().__init__(name, problem, Setup.of(problem, **settings), links, patience, level, sites)
 
     @overload
     def ask(
@@ -275,6 +280,8 @@ class Agent(Talking):
             "name": self.name,
             "links": None if links is None else {"agents": list(links.nodes), "edges": [list(e) for e in links.edges]},
             "patience": None if math.isinf(self.patience) else self.patience,
+            "level": self.level,
+            "sites": None if self.sites is None else self.sites.tolist(),
             "problem": self.problem.to_plain(),
             "settings": self._setup.to_plain(),
             "log": plain_log,
@@ -323,6 +330,8 @@ class Agent(Talking):
             Problem.from_plain(plain["problem"]),
             links=links,
             patience=math.inf if plain["patience"] is None else plain["patience"],
+            level=plain["level"],
+            sites=plain["sites"],
             **settings_again(plain["settings"], own),
         )
         made._log = made._log.from_state(plain["log"], state["arrays"])

@@ -64,6 +64,8 @@ class RemoteAgent:
         problem: As ``name``.
         links: As ``name``.
         patience: As ``name``.
+        level: As ``name``.
+        sites: As ``name``.
         **settings: As ``name``.
 
     Raises:
@@ -85,10 +87,12 @@ class RemoteAgent:
         *,
         links: "nx.Graph[str] | None" = None,
         patience: float = math.inf,
+        level: float | None = None,
+        sites: ArrayLike | None = None,
         **settings: Any,
     ) -> None:
         self._start(name)
-        self._call("new", name, problem, links=links, patience=patience, **settings)
+        self._call("new", name, problem, links=links, patience=patience, level=level, sites=sites, **settings)
 
     @classmethod
     def from_state_dict(cls, state: Any, **own: Any) -> Self:

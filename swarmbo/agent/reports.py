@@ -5,11 +5,10 @@ choose from.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
-import networkx as nx
 import numpy as np
 
 from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows
@@ -162,17 +161,15 @@ class Reports:
         return Offer(places, report.price, report.position)
 
 
-def offers_of(
-    given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int, links: "nx.Graph[str] | None"
-) -> Offers:
+def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
     """What agents said of where they can go, as a world says it to a team.
 
     Args:
+        common: What all know of the world.
         given: By agent.
         problem: The field.
         seed: Of all agents.
         round_number: The coming round; who does not say where it can go draws places anew in each.
-        links: Who hears whom.
     """
     candidates: dict[str, np.ndarray] | None = None
     if any(offer.candidates is not None for offer in given.values()):
@@ -181,9 +178,9 @@ def offers_of(
         for name, offer in given.items():
             if offer.candidates is not None:
                 candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
-    return Offers(
+    return replace(
+        common,
         candidates=candidates,
         prices={name: offer.price for name, offer in given.items()},
         standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},
-        links=links,
     )

@@ -102,14 +102,17 @@ class Stages:
         """
         return answered(learner.steps(log, offers), self._answer)
 
-    def recommended(self, log: Logbook, learner: Learner) -> Staged[tuple[Learner, Recommendation | None]]:
+    def recommended(
+        self, log: Logbook, learner: Learner, sites: Float[np.ndarray, "k d"] | None
+    ) -> Staged[tuple[Learner, Recommendation | None]]:
         """What is worth most in expectation.
 
         Args:
             log: What is known.
             learner: What was made of it before.
+            sites: In a field, every place that can be measured at all; None: anything in the box.
         """
-        return answered(learner.recommend(log, None), self._answer)
+        return answered(learner.recommend(log, sites), self._answer)
 
     def _answer(self, request: Request | Choose | Visit) -> Staged[Any]:
         match request:
@@ -259,14 +262,18 @@ class Stages:
         return ByMessages(part, self.name, post).program(steps())
 
 
-def require_own(setup: Setup) -> None:
+def require_own(setup: Setup, level: float | None = None) -> None:
     """Refuse what one agent can't do with what it knows.
+
+    Args:
+        setup: What everybody knows beforehand.
+        level: In a field, that it is watched for; None where there is none.
 
     Raises:
         ConfigError: It names the setting.
     """
     if setup.problem.is_field:
-        _require_field(setup)
+        _require_field(setup, level)
         return
     coordination, belief = setup.coordination, setup.belief
     everything = shares_outcomes(setup.problem)
@@ -287,12 +294,12 @@ def require_own(setup: Setup) -> None:
         )
 
 
-def _require_field(setup: Setup) -> None:
+def _require_field(setup: Setup, level: float | None) -> None:
     if isinstance(setup.belief, FusedSettings):
         raise ConfigError("got 'fused', which is a team's only; wanted a belief that agents share", at="$.belief")
     if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, Coordination):
         raise _knows_no_agents(setup.coordination, "'max-sum'")
-    setup.acquisition.check_world(None)
+    setup.acquisition.check_world(level)
 
 
 def _knows_no_agents(coordination: object, wanted: str) -> ConfigError:

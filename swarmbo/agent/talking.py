@@ -6,12 +6,13 @@ from typing import Any
 
 import msgspec
 import networkx as nx
+from numpy.typing import ArrayLike
 
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.reports import Offer, offers_of
 from swarmbo.agent.rows import OwnRows
 from swarmbo.agent.stages import Staged, Stages, require_own
-from swarmbo.agent.told import Owned
+from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.messages import Codec, Message
@@ -36,6 +37,8 @@ class Talking:
         setup: What everybody knows beforehand.
         links: Who hears whom; None: everyone hears everyone.
         patience: For how long it waits for messages while none arrives.
+        level: In a field, that it is watched for.
+        sites: In a field, every place that can be measured at all.
     """
 
     def __init__(
@@ -45,12 +48,15 @@ class Talking:
         setup: Setup,
         links: "nx.Graph[str] | None" = None,
         patience: float = math.inf,
+        level: float | None = None,
+        sites: ArrayLike | None = None,
     ) -> None:
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
-        require_own(setup)
+        require_own(setup, level)
         check_links(links)
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
+        self.level, self.sites = level, None if sites is None else checked_sites(sites, problem)
         self._setup, self._owned = setup, Owned(name, problem)
         self.factors, self.variables = self._owned.factors, self._owned.variables
         self.sent: dict[str, Traffic] = {}
@@ -164,13 +170,13 @@ class Talking:
         else:
             self._log = yield from stages.news(self._log, deciding.said)
         if not deciding.count:
-            self._learner, self._recommended = yield from stages.recommended(self._log, self._learner)
+            self._learner, self._recommended = yield from stages.recommended(self._log, self._learner, self.sites)
         for i in range(deciding.count):
             if i:
                 self._participant = self._next_participant()
-            offers = Offers(links=self.links)
+            offers = Offers(links=self.links, level=self.level, sites=self.sites)
             if given is not None:
-                offers = offers_of(given, problem, self._setup.seed, self._log.round, self.links)
+                offers = offers_of(offers, given, problem, self._setup.seed, self._log.round)
             self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
             point = problem.named(choice.point)

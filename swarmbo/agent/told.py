@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
@@ -272,6 +273,22 @@ class Owned:
         if len(self.factors) != 1:
             raise ConfigError(f"got {number}; wanted a table of its own factors {list(self.factors)}", at="$.outcome")
         return {self.factors[0]: number}, UNSET
+
+
+def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
+    """Every place that can be measured in a field.
+
+    Args:
+        sites: (k, d), k >= 1.
+        problem: The field.
+
+    Raises:
+        ConfigError: If the problem is no field, or there is none.
+        ShapeError: If they are no finite places in or near the box.
+    """
+    if not problem.is_field or not len(checked := checked_candidates({"": sites}, [""], problem.box)[""]):
+        raise ConfigError("got none, or those of a function; wanted places in a field", at="$.sites")
+    return checked
 
 
 def _known(number: float) -> float | None:

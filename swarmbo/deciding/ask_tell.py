@@ -270,5 +270,6 @@ class AskTell(Held):
         it has them, else 2,048 quasi-random points of the box and the places in it that were measured.
         """
         answering = InOnePlace(self.coordination, self.transport, self._log.round)
-        self._learner, found = answering.run(self._learner.recommend(self._log, self._world))
+        sites = None if self._world is None else self._world.sites()
+        self._learner, found = answering.run(self._learner.recommend(self._log, sites))
         return found

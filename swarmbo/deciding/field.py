@@ -41,7 +41,7 @@ from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, Traffic
 from swarmbo.registry.own_code import not_wanted
-from swarmbo.worlds import Offers, World
+from swarmbo.worlds import Offers
 
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
@@ -168,17 +168,19 @@ class FieldLearner:
             stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in found.items()},
         )
 
-    def recommend(self, log: Logbook, world: World | None) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
+    def recommend(
+        self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
+    ) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
         """Where the mean is largest, over the places that can be measured; it follows from what is known here.
 
-        The places are the environment's ``sites()`` where it has them, else 2,048 quasi-random points of the box and
+        The places are the sites of the environment where it has them, else 2,048 quasi-random points of the box and
         the locations in it that were measured. None where none of them may be asked.
         """
         yield from ()  # nobody has to be asked
         if self.belief.n_data == 0:
             return self, None
         fitted, box = self.fitted(log), self.setup.problem.box
-        places = None if world is None else world.sites()
+        places = sites
         if places is None:
             places = places_to_recommend(box, measured_places(fitted.belief, box.n_dims), self.setup.seed)
         places = allowed_places(places, self.setup.problem)

@@ -29,7 +29,7 @@ from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.registry.own_code import checked_as
 from swarmbo.rng import stream
 from swarmbo.transport import Routes
-from swarmbo.worlds import Offers, World
+from swarmbo.worlds import Offers
 
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
@@ -124,7 +124,9 @@ class FunctionLearner:
         U, report = yield from joint_steps(situation, model, setup.acquisition, setup.coordination)
         return replace(made, learned=model.learned), Choice(self._place(log, U), report)
 
-    def recommend(self, log: Logbook, world: World | None) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
+    def recommend(
+        self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
+    ) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
         """The evaluated point that is worth most in expectation.
 
         Where factors are observed one by one it is put together from the best of what each part of the graph saw. If

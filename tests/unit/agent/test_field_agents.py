@@ -324,18 +324,33 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     case.go_on(1)
 
 
-@pytest.mark.parametrize("make", [robot_team_v0.parallel_env, sensor_field_v0.parallel_env], ids=["robots", "sensors"])
-def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any]):
+@pytest.mark.parametrize(
+    ("make", "acquisition"),
+    [
+        pytest.param(robot_team_v0.parallel_env, UCB, id="robots"),
+        pytest.param(sensor_field_v0.parallel_env, INFORMATION, id="sensors"),
+        pytest.param(sensor_field_v0.parallel_env, sb.Straddle(**FEW), id="sensors, level", marks=THOROUGH),
+        pytest.param(robot_team_v0.parallel_env, sb.TargetedVariance(**FEW), id="robots, sites", marks=THOROUGH),
+    ],
+)
+def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any], acquisition: Any):
     """Of the world each is told what concerns itself: where it can go, what that costs, and what it measured."""
-    given: dict[str, Any] = {"belief": QUICK, "acquisition": UCB, "coordination": MAX_SUM, "seed": 1, "rounds": 5}
-    if make is sensor_field_v0.parallel_env:
-        given["acquisition"] = INFORMATION
-    one, other = make(), make()
+    given: dict[str, Any] = {
+        "belief": QUICK,
+        "acquisition": acquisition,
+        "coordination": MAX_SUM,
+        "seed": 1,
+        "rounds": 5,
+    }
+    settings: dict[str, Any] = {} if make is robot_team_v0.parallel_env else {"sensors": 8}
+    settings |= {"task": "level", "level": 0.3} if isinstance(acquisition, sb.Straddle) else {}
+    one, other = make(**settings), make(**settings)
     team, world = sb.Team.for_env(one, **given), FieldWorld(other)
     observations, infos = one.reset(seed=2)
     _, starts = other.reset(seed=2)
     problem = world.problem
-    agents = {name: Agent(name, problem, **given) for name in problem.agents}
+    known: dict[str, Any] = {"level": world.level, "sites": world.sites()}
+    agents = {name: Agent(name, problem, **known, **given) for name in problem.agents}
     start = world.begin(starts)
     for name, place in problem.places(start.point, start.factors).items():
         agents[name].tell(None, start.factors[name], location=place)
@@ -359,6 +374,11 @@ def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any]):
         news = world.news(words, Step(*other.step(actions)))
         for name, place in problem.places(news.point, news.factors).items():
             agents[name].tell(team.last_query.id, news.factors[name], location=place)
+    for agent in agents.values():
+        agent.links = None
+        agent.recommend()
+    run(agents, InProcess().open(agents))
+    assert [agent.recommended() for agent in agents.values()] == [team.recommend()] * len(agents)
 
 
 @pytest.mark.thorough
@@ -426,6 +446,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "price", lambda a: a.ask(price=-1.0), ConfigError, "got -1.0; wanted a finite number >= 0"
     yield "position", lambda a: a.ask(position=[0.0]), ShapeError, "location of 'a'"
     yield "rounds", lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0), ShapeError, "in which nothing fades"
+    yield "sites", lambda a: Agent("a", a.problem, sites=[]), ConfigError, "wanted places in a field"
     yield "maker", lambda a: a.attach([[0.0, 0.0]], [1.0], agents="z"), ConfigError, "got 'z'"
 
 
