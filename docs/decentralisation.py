@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -22,7 +23,7 @@ from swarmbo.data import News
 from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcessTransport, Routes
-from swarmbo.worlds import FunctionWorld
+from swarmbo.worlds import FieldWorld, FunctionWorld, Step
 from swarmbo_envs import robot_team_v0, wlan_power_v0
 
 INITIAL, DECISIONS, SEED = 10, 4, 0
@@ -40,6 +41,11 @@ OWN_ACCOUNT = {
     "news": "what came, and where",
     "ranking": "best evaluations",
     "point": "what was agreed",
+}
+OWN_REPORTS = {
+    "agreement": "agreement",
+    "reports": "measurements and reach",
+    "choices": "what was agreed",
 }
 COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "draws", "outcomes")
 
@@ -222,6 +228,35 @@ def robots(coordination: str) -> tuple[Traffic, Traffic]:
     return agreement, sharing
 
 
+def robots_by_themselves(coordination: str) -> dict[str, Traffic]:
+    """What the same robots send as agents that are told their own measurements only, by purpose."""
+    env = robot_team_v0.parallel_env(robots=4, field={"elevation": "jacksboro"})
+    world, (_, infos) = FieldWorld(env), env.reset(seed=SEED)
+    problem = world.problem
+    given: Any = {"coordination": coordination, "seed": SEED, "rounds": world.horizon, "sites": world.sites()}
+    agents = {name: Agent(name, problem, **given) for name in problem.agents}
+    sent, query, news = dict.fromkeys(OWN_REPORTS, Traffic()), None, world.begin(infos)
+    for _ in range(DECISIONS):
+        for name, place in problem.places(news.point, news.factors).items():
+            agents[name].tell(query, news.factors[name], location=place)
+        offers = world.offers(list(agents))
+        assert offers.candidates is not None
+        assert offers.links is not None
+        links = offers.links.copy()
+        if not nx.is_connected(links):  # over a base station, as a team's reports go
+            links.add_edges_from(("base station", name) for name in agents)
+        for name, agent in agents.items():
+            agent.links = links
+            query = agent.ask(candidates=offers.candidates[name])
+        run(agents, InProcessTransport(Routes(problem.agents, links)))
+        for agent in agents.values():
+            for purpose, traffic in agent.sent.items():
+                sent[purpose] += traffic
+        point = {x: value for agent in agents.values() for x, value in (agent.word() or {}).items()}
+        news = world.news(point, Step(*env.step(world.actions(point, problem.agents))))
+    return sent
+
+
 def row_of(name: str, *numbers: float) -> str:
     """A name, and means over decisions."""
     cells = " | ".join(f"{number / DECISIONS:,.0f}".replace(",", " ") for number in numbers)
@@ -261,6 +296,11 @@ def main() -> None:
     for coordination in ("exact", "max-sum", "greedy", "independent"):
         agreement, sharing = robots(coordination)
         print_row(coordination, agreement.messages, agreement.bytes, sharing.messages, sharing.bytes)
+    columns = [f"{purpose}: {what}" for purpose in OWN_REPORTS.values() for what in ("messages", "bytes")]
+    print_head("Four robots, agents that are told their own measurements only", "db-gp-ucb and", *columns)
+    for coordination in ("exact", "max-sum", "greedy", "independent"):
+        sent = robots_by_themselves(coordination)
+        print_row(coordination, *(n for phase in OWN_REPORTS for n in (sent[phase].messages, sent[phase].bytes)))
 
 
 if __name__ == "__main__":

@@ -138,6 +138,7 @@ class Talking:
         assert self._steps is not None
         try:
             stage = next(self._steps) if outcomes is None else self._steps.send(outcomes)
+            self._participant.begin(stage.programs(self._counted(stage.purpose)))
         except StopIteration:
             self._steps = self._begun = None
         except Exception:  # nothing is decided, and nothing that it was told is lost
@@ -147,8 +148,6 @@ class Talking:
             self._participant = Participant[Any](self.name, begun.deciding.turn)
             self._words, self._steps, self._begun = {} if begun.deciding.count else self._words, None, None
             raise
-        else:
-            self._participant.begin(stage.programs(self._counted(stage.purpose)))
 
     def _counted(self, purpose: str) -> Post:
         """Posts messages, and notes what they take."""

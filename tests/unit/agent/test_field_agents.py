@@ -395,8 +395,12 @@ def test_agents_apart_form_chains_of_their_own_and_are_told_over_a_base_station(
     links: nx.Graph[str] = nx.Graph([("r", "k"), ("a", "m"), ("r", "base"), ("base", "a")])
     case = Case(links=links)
     case.go_on(3)
+    agent = Case(links=nx.Graph([("r", "k"), ("a", "m")])).agents["a"]
     with pytest.raises(TransportError, match="no path of links from 'a' to 'r'"):
-        Case(links=nx.Graph([("r", "k"), ("a", "m")])).agents["a"].ask()
+        agent.ask()
+    assert agent.is_finished  # as if it had not been asked
+    agent.links = nx.path_graph(NAMES)
+    assert agent.ask() == "q00001"
 
 
 def test_reports_go_along_a_tree_and_are_counted():
