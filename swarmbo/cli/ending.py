@@ -69,6 +69,24 @@ def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) 
     return Formats.of(names or [], dpi)
 
 
+def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "tuple[Path, Formats] | None":
+    """Where one figure goes and as what: as ``--format`` says, or the ending of its name; refused before it is drawn.
+
+    Raises:
+        ConfigError: If that is no format of figures.
+    """
+    if path is None:
+        return None
+    from swarmbo.plotting import Formats
+    from swarmbo.plotting.formats import ANIMATION_FORMATS
+
+    said = names or ([path.suffix[1:]] if path.suffix else [])
+    if moving := [name for name in said if name in ANIMATION_FORMATS]:
+        raise ConfigError(f"got {moving[0]!r}; wanted png, pdf or svg", at="--figure")
+    drawn_as = Formats.of(said, dpi)
+    return path if path.suffix and not names else path.with_suffix(f".{drawn_as.figures}"), drawn_as
+
+
 def draw(folder: Path, drawn_as: "Formats | None") -> None:
     """Draw the figures of a run that are not there yet."""
     if drawn_as is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from swarmbo.cli.ending import close, draw, formats as formats_of, one_line_errors, resumable, show
+from swarmbo.cli.ending import close, draw, figure_at, formats as formats_of, one_line_errors, resumable, show
 from swarmbo.cli.options import (
     Dpi,
     FormatNames,
@@ -215,16 +215,15 @@ def compare(
         from swarmbo.compare import compare as compare_runs
         from swarmbo.compare.table import comparison_tables, write_csv
 
-        drawn_as = formats_of(formats, dpi, no_figures=figure is None)
+        drawing = figure_at(figure, formats, dpi)
         comparison = compare_runs(folders, reference, against or [], level)
         show(*comparison_tables(comparison))
         for note in comparison.notes:
             typer.echo(f"swarmbo: {note}", err=True)
         if csv is not None:
             typer.echo(write_csv(comparison, csv))
-        if figure is not None and drawn_as is not None:
+        if drawing is not None:
             from swarmbo.compare.figure import draw_comparison
 
-            ends = figure.suffix and not formats
-            path = figure if ends else figure.with_suffix(f".{drawn_as.figures}")
+            path, drawn_as = drawing
             typer.echo(draw_comparison(comparison, path, drawn_as.dpi))

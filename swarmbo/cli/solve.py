@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from swarmbo.cli.ending import formats as formats_of, one_line_errors, show
+from swarmbo.cli.ending import figure_at, one_line_errors, show
 from swarmbo.cli.options import Dpi, app
-from swarmbo.errors import ConfigError
 
 
 @app.command()
@@ -40,13 +39,10 @@ def solve(
     with one_line_errors():
         from swarmbo.interchange import read_problem
         from swarmbo.interchange.solved import solve_problem
-        from swarmbo.plotting.formats import ANIMATION_FORMATS
         from swarmbo.runs.override import parse_override
         from swarmbo.runs.scenario import find
 
-        drawn_as = formats_of([figure.suffix[1:]] if figure and figure.suffix else None, dpi, no_figures=figure is None)
-        if figure is not None and figure.suffix[1:] in ANIMATION_FORMATS:
-            raise ConfigError(f"got {figure.suffix[1:]!r}; wanted png, pdf or svg", at="--figure")
+        drawing = figure_at(figure, None, dpi)
         settings = {".".join(path): value for path, value in map(parse_override, overrides or [])}
         given = {"kind": coordination, "bound": bound, "rounds": rounds}
         settings |= {key: value for key, value in given.items() if value is not None}
@@ -61,10 +57,11 @@ def solve(
             typer.echo(f"swarmbo: {note}", err=True)
         written = [solved.write(out)] if out is not None else []
         written += [solved.write_trace(trace)] if trace is not None else []
-        if figure is not None and drawn_as is not None:
+        if drawing is not None:
             from swarmbo.plotting.solve_trace import draw_solve_trace
 
+            path, drawn_as = drawing
             label = "cost" if problem.objective == "min" else "value"
-            written.append(draw_solve_trace(solved.trace, figure, problem.name, label, problem.told, drawn_as))
+            written.append(draw_solve_trace(solved.trace, path, problem.name, label, problem.told, drawn_as))
         for path in written:
             typer.echo(path, err=as_json)

@@ -208,6 +208,8 @@ def test_sweep_then_compare(invoke, tmp_path):
     assert "independent" in result.stdout
     assert (tmp_path / "t.csv").read_text().count("\n") == 7
     assert (tmp_path / "t.png").is_file()
+    refused = invoke("compare", "out", "--figure", "t.gif", status=2)
+    assert "--figure: got 'gif'; wanted png, pdf or svg" in refused.stderr
     refused = invoke("compare", "out", "--reference", "nobody", status=2)
     assert "wanted one of 'independent', 'random'" in refused.stderr or "'random', 'independent'" in refused.stderr
 
