@@ -124,6 +124,7 @@ from swarmbo.team import (
     Team as Team,
 )
 from swarmbo.transport import (
+    Faults as Faults,
     InProcess as InProcess,
 )
 

@@ -1,6 +1,6 @@
 """What was evaluated, and what came of it: one table for every kind of team."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -47,6 +47,14 @@ class News:
     def along(self, agent: str) -> tuple[Reading, ...]:
         """What one agent measured besides."""
         return tuple(reading for reading in self.on_the_way if reading.agent == agent)
+
+    def of(self, channels: Collection[str]) -> "News":
+        """Without outcomes of other channels; where they were made stays."""
+        return replace(
+            self,
+            factors={channel: y for channel, y in self.factors.items() if channel in channels},
+            noise={channel: std for channel, std in self.noise.items() if channel in channels},
+        )
 
 
 @dataclass(frozen=True, eq=False)

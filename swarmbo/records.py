@@ -18,7 +18,17 @@ from swarmbo.boundary.html import html_table
 
 Goal = Literal["peak", "map", "level"]
 TRUE_MAXIMUM = "true maximum"
-Status = Literal["exact", "converged", "max_rounds", "infeasible", "sequential", "not_needed", "centralised"]
+Status = Literal[
+    "exact",
+    "converged",
+    "max_rounds",
+    "infeasible",
+    "sequential",
+    "not_needed",
+    "centralised",
+    "deadline",
+    "blocked",
+]
 
 
 class Traffic(msgspec.Struct, frozen=True):
@@ -40,6 +50,57 @@ class Traffic(msgspec.Struct, frozen=True):
         )
 
 
+class EdgeTraffic(msgspec.Struct, frozen=True):
+    """What one agent sent another, and what became of it.
+
+    Args:
+        messages: How many were sent.
+        bytes: Their size.
+        arrived: How many came, copies included.
+        lost: How many never came.
+        steps: From sending to arrival, of all that came, added up.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    arrived: int = 0
+    lost: int = 0
+    steps: int = 0
+
+    def __add__(self, other: "EdgeTraffic") -> "EdgeTraffic":
+        return EdgeTraffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def age(self) -> float:
+        """Steps from sending to arrival, in the mean; NaN if nothing came."""
+        return self.steps / self.arrived if self.arrived else math.nan
+
+
+class LinkReport(msgspec.Struct, frozen=True):
+    """How links fared while agents agreed over a transport with faults, or until a deadline.
+
+    Args:
+        ticks: Steps of the clock that it took, in each of which a message crosses one link or more.
+        repeated: Bytes that were sent because others did not arrive in time, acknowledgements included.
+        silent: Agents that were gone or unheard of when it ended.
+        without: Agents that came out with no choice: they stay where they are, or decline.
+        clashes: Pairs of variables whose choices forbid each other.
+        edges: From whom to whom, as ``"a>b"``: what was sent.
+    """
+
+    ticks: int
+    repeated: int = 0
+    silent: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    clashes: int = 0
+    edges: dict[str, EdgeTraffic] = {}
+
+    @property
+    def total(self) -> EdgeTraffic:
+        """Of all edges."""
+        return sum(self.edges.values(), EdgeTraffic())
+
+
 class SolveReport(msgspec.Struct, frozen=True):
     """How an agreement was reached.
 
@@ -47,7 +108,9 @@ class SolveReport(msgspec.Struct, frozen=True):
         status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
             ``infeasible`` (what was chosen is forbidden, see ``violated``; by exact methods proved of all choices),
             ``sequential`` (agents chose in turn), ``not_needed`` (nothing was exchanged), ``centralised`` (somebody who
-            has all factors in one place chose; no messages are counted).
+            has all factors in one place chose; no messages are counted), ``deadline`` (agents acted by what they had
+            heard when it was time), ``blocked`` (agents that wait for one another waited for one that is gone: those
+            that had not finished come out with no choice).
         rounds: Steps of the method's own exchange that wait for one another; parts of a graph run side by side, and the
             longest counts. Max-sum: renewals of the variables' and then the factors' messages. Exact: tables passed up
             between agents, then choices passed down. One agent after the other: choices waited for. What is handed over
@@ -63,6 +126,7 @@ class SolveReport(msgspec.Struct, frozen=True):
             in the same unit.
         polish_gain: By how much climbing from the consensus raised ``value``; None where nothing was polished.
         violated: The factors that forbid what was chosen, being -inf there.
+        links: How links fared; left out where none has faults and nobody has a deadline.
 
     Example:
         >>> import swarmbo as sb
@@ -82,6 +146,7 @@ class SolveReport(msgspec.Struct, frozen=True):
     dual_residual: float | None = None
     polish_gain: float | None = None
     violated: tuple[str, ...] = ()
+    links: LinkReport | UnsetType = UNSET
 
     @property
     def upper_bound(self) -> float | None:

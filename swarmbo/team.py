@@ -1,5 +1,6 @@
 """A team: asks what to evaluate together, learns from the outcomes, and drives a PettingZoo environment."""
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -9,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import said
+from swarmbo.data import News
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.held import require_same, require_version
 from swarmbo.deciding.saved import read_state
@@ -29,6 +31,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.no_go import NoGoRegion
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.spaces import Domain
+from swarmbo.transport import Faults
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
 
 
@@ -186,7 +189,7 @@ class Team(AskTell):
         self._acting, self._log, self._learner = None, self._log.in_new_episode(), self._learner.begin()
         news = None if self._world is None else self._world.begin(infos)
         if news is not None:
-            self._take(None, news)
+            self._take(None, self._heard(news))
 
     @whole_or_not_at_all
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, np.ndarray]:
@@ -234,7 +237,13 @@ class Team(AskTell):
         news = self._in_world.news(sent, step)
         if news is not None:  # else the action is held
             acting, self._acting = self._acting, None
-            self._take(acting if query is not None else None, news, is_all=True)
+            self._take(acting if query is not None else None, self._heard(news), is_all=True)
+
+    def _heard(self, news: News) -> News:
+        """What anybody hears of a round's news: in a field, not what agents measured that are dead or yet to join."""
+        if not (self.problem.is_field and isinstance(self.transport, Faults)):
+            return news
+        return news.of(self.transport.present(self.problem.agents, self.round, math.inf))
 
     @classmethod
     def from_state_dict(

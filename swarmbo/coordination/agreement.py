@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.coordination.tables import Table, factor_values, total, violated
 from swarmbo.graph import FactorGraph
-from swarmbo.records import SolveReport, Status, Traffic
+from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
 
 class TableOutcome(NamedTuple):
@@ -59,8 +59,9 @@ class Solution(msgspec.Struct, frozen=True):
     """A joint choice.
 
     Args:
-        assignment: For each variable the index of its value, in the graph's order of variables.
-        value: Sum of the tables at the assignment; -inf if it is a forbidden one.
+        assignment: For each variable the index of its value, in the graph's order of variables. Where agents were cut
+            off from one another, variables that nobody decided are missing.
+        value: Sum of the tables at the assignment; -inf if it is a forbidden one, or variables are missing.
         upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known. -inf: every one is
             forbidden. It holds for these tables, so of candidates for them, not of all that lies between.
         report: Status, rounds, traffic and gap.
@@ -193,3 +194,20 @@ def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Tr
         polish_gain=sum(gain_of[part] for part in sorted(gain_of)) if gain_of else None,
     )
     return Agreement(np.array([x[variable] for variable in graph.variables]), value, report)
+
+
+def unfinished_solution(
+    graph: FactorGraph, outcomes: Sequence[TableOutcome], traffic: Traffic, links: LinkReport
+) -> Solution:
+    """What agents came out with of whom some wait for ever.
+
+    Args:
+        graph: The whole graph.
+        outcomes: Of agents and parts that have finished.
+        traffic: Of all.
+        links: How links fared.
+    """
+    found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
+    assignment = {variable: found[variable] for variable in graph.variables if variable in found}
+    rounds = max((outcome.rounds for outcome in outcomes), default=0)
+    return Solution(assignment, -np.inf, None, SolveReport("blocked", rounds, traffic=traffic, links=links))

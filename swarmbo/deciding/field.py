@@ -41,6 +41,7 @@ from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, Traffic
 from swarmbo.registry.own_code import not_wanted
+from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
 Places = Mapping[str, Float[np.ndarray, " d"]]
@@ -80,7 +81,7 @@ class FieldLearner:
         """Learn what agents measured in a round, in the team's order, and note where they are."""
         problem = self.setup.problem
         belief, sharing = with_news(self.belief, news, problem, links, asked=asked, now=now)
-        places = problem.places(news.point, news.factors)
+        places = problem.places(news.point, problem.channels_in(news.point))
         return replace(
             self, belief=belief, positions={**self.positions, **places}, starts={**places, **self.starts}
         ), sharing
@@ -113,7 +114,7 @@ class FieldLearner:
             ConfigError: As ``steps``.
             ShapeError: As ``steps``.
         """
-        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round)
+        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round, self.setup.seed)
         return answering.run(self.steps(log, offers))
 
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
@@ -129,6 +130,11 @@ class FieldLearner:
         """
         setup, problem, now = self.setup, self.setup.problem, log.round
         agents, candidates, prices = _checked(problem, offers, setup.seed, now)
+        if isinstance(setup.transport, Faults):  # who is gone takes no part, and relays nothing
+            agents = setup.transport.present(agents, now)
+            if offers.links is not None:
+                gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
+                offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
         fitted = self.fitted(log)
         after = replace(fitted, belief=fitted.belief.at(now))
         belief = with_pending(after.belief, log, now)

@@ -94,7 +94,7 @@ class FunctionLearner:
         Raises:
             ConfigError: If links are directed, or what only a field has is given.
         """
-        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round)
+        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round, self.setup.seed)
         decided, choice = answering.run(self.steps(log, offers))
         if not choice.chosen:
             return decided, choice

@@ -1,8 +1,10 @@
 """Who answers the steps of a decision where all is known: a team."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import networkx as nx
 
 from swarmbo.acquisition import Decision
 from swarmbo.coordination import Solution
@@ -15,9 +17,10 @@ from swarmbo.coordination.participant import (
 )
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Request, Whole
 from swarmbo.deciding.places import Choose, Visit, checked_solution
+from swarmbo.deciding.setup import Carrying
 from swarmbo.errors import ConfigError
 from swarmbo.registry.own_code import checked_as, takes_named
-from swarmbo.transport import InProcess
+from swarmbo.transport import Transport
 
 Out = TypeVar("Out")
 
@@ -30,11 +33,13 @@ class InOnePlace:
         coordination: How agents agree.
         transport: What carries their messages.
         round: The coming one.
+        seed: The team's, for what transports with faults draw.
     """
 
     coordination: Any
-    transport: InProcess
+    transport: Carrying
     round: int
+    seed: int = 0
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
         """Go through the steps.
@@ -71,7 +76,7 @@ class InOnePlace:
             return checked_as(Agreement, agreement, self.coordination, "maximise")
         if not isinstance(self.coordination, ContinuousCoordination):
             raise self._knows_no_agents()
-        opened = self.transport.open(functions.graph.agents, links)
+        opened = self._opened(functions.graph.agents, links)
         decision = 2 * self.round + int(request.again)  # there may be two in a round
         return maximise_with_agents(self.coordination, functions, opened, seed, decision)
 
@@ -85,14 +90,17 @@ class InOnePlace:
             return checked_solution(solution, problem.shortlists, self.coordination)
         if not isinstance(self.coordination, Coordination):
             raise self._knows_no_agents()
-        opened = self.transport.open(problem.graph.agents, links)
+        opened = self._opened(problem.graph.agents, links)
         return solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
+
+    def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:
+        return self.transport.open(agents, links, seed=self.seed, round=self.round)
 
     def _visited(self, request: Visit) -> Decision:
         planned, links = request
         if not self.transport.as_agents:
             return planned.in_one_place()
-        return planned.with_agents(self.transport.open(planned.pilots, links), self.round)
+        return planned.with_agents(self._opened(planned.pilots, links), self.round)
 
     def _knows_no_agents(self) -> ConfigError:
         got = f"got true, but {type(self.coordination).__name__} knows no agents"

@@ -20,7 +20,7 @@ from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
-from swarmbo.boundary.values import whole_number
+from swarmbo.boundary.values import short, whole_number
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
@@ -32,7 +32,7 @@ from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind,
 from swarmbo.registry.own_code import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
-from swarmbo.transport import InProcess
+from swarmbo.transport import Faults, InProcess
 
 DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
     FIELD: {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"},
@@ -99,6 +99,7 @@ class OwnJointBelief(Protocol):
         ...
 
 
+Carrying = InProcess | Faults  # what may carry agents' messages
 FieldBelief = ExactGPSettings | FusedSettings | OwnFieldBelief
 JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief
 
@@ -254,6 +255,17 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
             )
 
 
+def check_named(transport: Carrying, problem: Problem) -> None:
+    """Refuse a schedule of faults of agents that there are not.
+
+    Raises:
+        ConfigError: If there are such.
+    """
+    if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(problem.agents))):
+        wanted = f"some of {short(list(problem.agents))}"
+        raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
+
+
 def to_plain(part: object) -> Any:
     """A part's settings as plain data; of an object of a user's own its class is the kind.
 
@@ -320,7 +332,7 @@ class Setup:
     belief: Any
     acquisition: Any
     coordination: Any
-    transport: InProcess
+    transport: Carrying
     seed: int
     horizon: int | None
     initial: int
@@ -353,6 +365,7 @@ class Setup:
             slot: part(slot, DEFAULT_KINDS[team][slot] if given[slot] is UNSET else given[slot], team) for slot in SLOTS
         }
         check_of_account(parts["acquisition"], team)
+        check_named(parts["transport"], problem)
         if not problem.is_field:
             check_belief_fits(parts["belief"], parts["acquisition"])
             if isinstance(parts["belief"], AdditiveGPSettings):

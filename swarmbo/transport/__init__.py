@@ -1,10 +1,17 @@
 """Transports move named messages between agents and count them. They know no graph of factors."""
 
-from swarmbo.transport.faults import Faults as Faults, FaultyTransport as FaultyTransport
+from swarmbo.transport.faults import (
+    Cut as Cut,
+    Event as Event,
+    Faults as Faults,
+    FaultyTransport as FaultyTransport,
+)
 from swarmbo.transport.in_process import (
     Envelope as Envelope,
     InProcess as InProcess,
     InProcessTransport as InProcessTransport,
 )
 from swarmbo.transport.multicast import multicast_traffic as multicast_traffic
+from swarmbo.transport.protocol import Transport as Transport
+from swarmbo.transport.reliable import Reliable as Reliable
 from swarmbo.transport.routes import Routes as Routes

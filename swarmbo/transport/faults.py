@@ -1,48 +1,150 @@
-"""A transport that loses messages: at random on every link and direction, and all that would cross a cut."""
+"""A transport with faults: it loses, delays, repeats and reorders messages, links are cut, and agents die and join."""
 
-from collections.abc import Collection, Iterable
+import heapq
+import math
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Settings, Share, Whole
+from swarmbo.settings import Count, Settings, Share, Whole, require
 from swarmbo.transport.in_process import Envelope, InProcessTransport
 from swarmbo.transport.routes import Routes
 
 if TYPE_CHECKING:
     import networkx as nx
 
+Span = tuple[Whole, Whole]
 
-class Faults(Settings, frozen=True, tag_field="kind", tag="faults"):
-    """A transport inside one process that loses messages. Senders are not told.
+
+class Cut(Settings, frozen=True):
+    """Links that carry nothing for a while.
+
+    Args:
+        parts: Names of agents: nothing passes from one part to another. Agents in no part are one more.
+        rounds: First and last round in which it holds; None: in all.
+        steps: First and last step of each agreement in which it holds, counted from 0; None: in all.
+
+    Example:
+        >>> [Cut(parts=(("a",),), rounds=(3, 5)).holds(round, step=0) for round in (2, 3, 5, 6)]
+        [False, True, True, False]
+    """
+
+    parts: tuple[tuple[str, ...], ...]
+    rounds: Span | None = None
+    steps: Span | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "parts", lambda parts: any(parts), "at least one part with an agent in it")
+        for field in ("rounds", "steps"):
+            require(self, field, lambda span: span is None or span[0] <= span[1], "the first and the last, in order")
+
+    def holds(self, round: int, step: int) -> bool:
+        """Whether it holds then."""
+        return _within(self.rounds, round) and _within(self.steps, step)
+
+    def parts_links(self, link: tuple[str, str]) -> bool:
+        """Whether the ends of a link are in different parts."""
+        side = {agent: number for number, part in enumerate(self.parts, start=1) for agent in part}
+        return side.get(link[0], 0) != side.get(link[1], 0)
+
+
+class Event(Settings, frozen=True):
+    """When an agent dies or joins.
+
+    Args:
+        agent: Its name.
+        round: In which round, >= 0.
+        step: At which step of the agreement of that round, >= 0; 0 is before it begins.
+    """
+
+    agent: str
+    round: Whole
+    step: Whole = 0
+
+
+@kind("transport", FIELD, FUNCTION)
+class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
+    """A transport inside one process with faults. Senders are not told what becomes of a message.
+
+    Over it agents are objects of their own that exchange encoded messages. Methods that wait for what they need (the
+    lockstep ones) acknowledge and repeat messages below the method, so they decide as without faults, later and with
+    more traffic; where an agent is gone for good they end with the status ``blocked``. Methods with a deadline take
+    what arrives in time.
 
     Args:
         loss: Share, from 0 to below 1, of the messages that a link loses; each direction on its own, and a relayed
             message has to survive every link on its way.
-        seed: Of what is lost, >= 0. Each link and direction draws from a stream of its own, one number for
-            each message that gets so far, so what a link loses does not depend on what others carry.
+        delay: Steps, >= 0, that a link takes longer at most than one; drawn anew for each message and link, so that
+            messages overtake one another.
+        duplicate: Share, from 0 to below 1, of the messages that come twice, each copy with fates of its own.
+        reorder: Share, from 0 to below 1, of the inboxes that are handed over in any order.
+        bandwidth: Bytes, >= 1, that a link carries in a step, each direction on its own; what does not fit waits its
+            turn. None: any number.
+        cuts: When which links carry nothing.
+        deaths: When agents fall silent: they say, hear and relay nothing from then on, measure nothing that anybody
+            hears of, and are left out of decisions that begin later.
+        joins: When agents come back, or for the first time where none of their deaths is earlier.
+        seed: Of what is drawn, >= 0. Each link and direction draws from streams of its own, so what a link loses does
+            not depend on what others carry. A team's own seed and the round go into it, too.
 
     Example:
         >>> transport = Faults(loss=0.5).open(["a", "b"])
         >>> for n in range(100):
         ...     transport.send(Envelope("a", "b", b"hello"))
-        >>> len(transport.deliver()["b"]), transport.traffic.messages
-        (55, 100)
+        >>> len(transport.deliver()["b"]), transport.traffic.messages, transport.edges["a", "b"].lost
+        (55, 100, 45)
     """
 
+    as_agents: ClassVar[bool] = True
+
     loss: Share = 0.0
+    delay: Whole = 0
+    duplicate: Share = 0.0
+    reorder: Share = 0.0
+    bandwidth: Count | None = None
+    cuts: tuple[Cut, ...] = ()
+    deaths: tuple[Event, ...] = ()
+    joins: tuple[Event, ...] = ()
     seed: Whole = 0
 
-    def open(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None) -> "FaultyTransport":
+    @property
+    def named(self) -> frozenset[str]:
+        """The agents whose faults it schedules."""
+        in_parts = (agent for cut in self.cuts for part in cut.parts for agent in part)
+        return frozenset([*in_parts, *(event.agent for event in (*self.deaths, *self.joins))])
+
+    def is_present(self, agent: str, round: int, step: float = 0) -> bool:
+        """Whether an agent is there at a step of a round's agreement; infinity is after it."""
+        events = [(e.round, e.step, True) for e in self.joins if e.agent == agent]
+        events += [(e.round, e.step, False) for e in self.deaths if e.agent == agent]
+        events.sort()
+        past = [joins for *when, joins in events if tuple(when) <= (round, step)]
+        return past[-1] if past else not (events and events[0][2])
+
+    def present(self, agents: Sequence[str], round: int, step: float = 0) -> tuple[str, ...]:
+        """Those that are there."""
+        return tuple(agent for agent in agents if self.is_present(agent, round, step))
+
+    def open(
+        self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, seed: int | None = None, round: int = 0
+    ) -> "FaultyTransport":
         """Connect agents.
 
         Args:
             agents: Their names.
             links: The radio graph; None: everyone hears everyone.
+            seed: Of the team, for draws that differ from team to team and round to round; None: as the settings say.
+            round: What the schedule is read at.
         """
-        return FaultyTransport(Routes(agents, links), self.loss, self.seed)
+        drawn = self.seed
+        if seed is not None:
+            drawn = int(stream(self.seed, "faults", team=seed, round=round).integers(2**63))
+        return FaultyTransport(Routes(agents, links), self, drawn, round)
 
 
 class FaultyTransport(InProcessTransport):
@@ -50,16 +152,24 @@ class FaultyTransport(InProcessTransport):
 
     Args:
         routes: Who reaches whom while nothing is cut.
-        loss: Share of the messages that a link loses.
-        seed: Of what is lost.
+        faults: What befalls messages.
+        seed: Of what is drawn.
+        round: Of the schedule.
+
+    Attributes:
+        now: Steps that have ended.
     """
 
-    def __init__(self, routes: Routes, loss: float, seed: int) -> None:
+    def __init__(self, routes: Routes, faults: Faults, seed: int, round: int = 0) -> None:
         super().__init__(routes)
-        self.loss = loss
+        self.faults, self.round, self.now = faults, round, 0
         self._seed = seed
-        self._streams: dict[tuple[str, str], np.random.Generator] = {}
-        self._side: dict[str, int] = {}
+        self._cut: Cut | None = None
+        self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
+        self._free: dict[tuple[str, str], float] = {}  # when a link has carried all that waits for it, in steps
+        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's place, number, sent at
+        self._n_sent = 0
+        self._mortal = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
 
     def cut(self, *parts: Collection[str]) -> None:
         """From now on lose every message between different parts; agents in no part are one more.
@@ -67,26 +177,97 @@ class FaultyTransport(InProcessTransport):
         Args:
             *parts: Names of agents.
         """
-        self._side = {agent: number for number, part in enumerate(parts, start=1) for agent in part}
+        self._cut = Cut(parts=tuple(tuple(part) for part in parts))
 
     def heal(self) -> None:
         """End the cut."""
-        self._side = {}
+        self._cut = None
+
+    def is_gone(self, agent: str) -> bool:
+        """Whether an agent is dead, or has not joined yet."""
+        return agent in self._mortal and not self.faults.is_present(agent, self.round, self.now)
 
     def send(self, envelope: Envelope) -> None:
-        """Take a message, and perhaps lose it; if not, :meth:`deliver` hands it over at the next step.
+        """Take a message, and perhaps lose it; if not, :meth:`deliver` hands it over at a later step.
 
         Raises:
             TransportError: If sender or recipient is unknown, or no path of links joins them.
         """
-        super().send(envelope)
-        links = pairwise(self.routes.path(envelope.sender, envelope.recipient))
-        if not all(self._carries(*link) for link in links):
-            self._under_way.pop()
+        path = self.routes.path(envelope.sender, envelope.recipient)
+        if self.is_gone(envelope.sender):
+            return
+        self._count(envelope)
+        links, arrivals = list(pairwise(path)), [self.now + 1]
+        if links:
+            copies = 1 + (self.faults.duplicate > 0 and self._draw("duplicate", links[0]) < self.faults.duplicate)
+            arrivals = [
+                when for _ in range(copies) if (when := self._arrival(links, len(envelope.payload))) is not None
+            ]
+        for when in arrivals:
+            self._n_sent += 1
+            heapq.heappush(self._due, (when, self._place[envelope.sender], self._n_sent, self.now, envelope))
+        if not arrivals:
+            self._note_lost(envelope)
 
-    def _carries(self, sender: str, recipient: str) -> bool:
-        link = (sender, recipient)
-        if link not in self._streams:
-            self._streams[link] = stream(self._seed, "loss", sender=sender, recipient=recipient)
-        survives = self._streams[link].random() >= self.loss
-        return bool(survives) and self._side.get(sender, 0) == self._side.get(recipient, 0)
+    def deliver(self) -> dict[str, list[Envelope]]:
+        """End the step: everything that arrives in it, by recipient, ordered by sender and then by order of sending."""
+        self.now += 1
+        inboxes: dict[str, list[Envelope]] = {}
+        while self._due and self._due[0][0] <= self.now:
+            *_, sent_at, envelope = heapq.heappop(self._due)
+            if self.is_gone(envelope.recipient):
+                self._note_lost(envelope)
+                continue
+            self._note_arrival(envelope, self.now - sent_at)
+            inboxes.setdefault(envelope.recipient, []).append(envelope)
+        if self.faults.reorder > 0:
+            for agent, inbox in inboxes.items():
+                if self._draw("reorder", (agent, agent)) < self.faults.reorder:
+                    order = self._stream("order", (agent, agent)).permutation(len(inbox))
+                    inboxes[agent] = [inbox[i] for i in order]
+        return {agent: inboxes[agent] for agent in self.routes.agents if agent in inboxes}
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._due
+
+    def _arrival(self, links: Sequence[tuple[str, str]], n_bytes: int) -> int | None:
+        """The step at the end of which a message comes out of a chain of links; None if one of them loses it."""
+        late = 0
+        for link in links:
+            late += self._wait(link, n_bytes)
+            if not self._carries(link):
+                return None
+            if self.faults.delay:
+                late += int(self._stream("delay", link).integers(self.faults.delay + 1))
+        return self.now + 1 + late
+
+    def _wait(self, link: tuple[str, str], n_bytes: int) -> int:
+        """Steps that a message waits for what the link has still to carry."""
+        if self.faults.bandwidth is None:
+            return 0
+        free = max(self._free.get(link, 0.0), float(self.now)) + n_bytes / self.faults.bandwidth
+        self._free[link] = free
+        return max(0, math.ceil(free - self.now - 1e-9) - 1)
+
+    def _carries(self, link: tuple[str, str]) -> bool:
+        survives = self._draw("loss", link) >= self.faults.loss
+        if self._mortal and (self.is_gone(link[0]) or self.is_gone(link[1])):
+            return False
+        if self._cut is not None and self._cut.parts_links(link):
+            return False
+        return survives and not any(c.holds(self.round, self.now) and c.parts_links(link) for c in self.faults.cuts)
+
+    def _draw(self, purpose: str, link: tuple[str, str]) -> float:
+        return float(self._stream(purpose, link).random())
+
+    def _stream(self, purpose: str, link: tuple[str, str]) -> np.random.Generator:
+        key = (purpose, *link)
+        if key not in self._streams:
+            self._streams[key] = stream(self._seed, purpose, sender=link[0], recipient=link[1])
+        return self._streams[key]
+
+
+def _within(span: Span | None, number: int) -> bool:
+    return span is None or span[0] <= number <= span[1]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from swarmbo.records import Traffic
+from swarmbo.records import EdgeTraffic, Traffic
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Settings
 from swarmbo.transport.routes import Routes
@@ -39,13 +39,17 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
 
     as_agents: bool = False
 
-    def open(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None) -> "InProcessTransport":
+    def open(
+        self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, seed: int | None = None, round: int = 0
+    ) -> "InProcessTransport":
         """Connect agents.
 
         Args:
             agents: Their names.
             links: The radio graph; None: everyone hears everyone. A message between agents that do not hear each other
                 is relayed along a shortest path.
+            seed: Of what transports with faults draw; nothing is drawn here.
+            round: When it is, for transports on which that depends.
 
         Returns:
             A transport with nothing under way and nothing counted.
@@ -58,11 +62,16 @@ class InProcessTransport:
 
     Args:
         routes: Who reaches whom.
+
+    Attributes:
+        traffic: What was sent, as far as it crosses a link.
     """
 
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
         self.traffic = Traffic()
+        self._edges: dict[tuple[str, str], list[int]] = {}
+        self._place = {agent: place for place, agent in enumerate(routes.agents)}
         self._under_way: list[Envelope] = []
 
     def send(self, envelope: Envelope) -> None:
@@ -71,16 +80,42 @@ class InProcessTransport:
         Raises:
             TransportError: If sender or recipient is unknown, or no path of links joins them.
         """
-        hops = self.routes.hops(envelope.sender, envelope.recipient)
-        if hops:  # a note to oneself crosses no link
-            self.traffic += Traffic(messages=1, bytes=len(envelope.payload), transmissions=hops)
+        self._count(envelope)
         self._under_way.append(envelope)
 
     def deliver(self) -> dict[str, list[Envelope]]:
         """End the step: everything sent in it, by recipient, ordered by sender and then by order of sending."""
-        place = {agent: place for place, agent in enumerate(self.routes.agents)}
+        place = self._place
         inboxes: dict[str, list[Envelope]] = {agent: [] for agent in self.routes.agents}
         for envelope in sorted(self._under_way, key=lambda envelope: place[envelope.sender]):  # sorted() is stable
             inboxes[envelope.recipient].append(envelope)
+            self._note_arrival(envelope, 1)
         self._under_way = []
         return {agent: inbox for agent, inbox in inboxes.items() if inbox}
+
+    @property
+    def edges(self) -> dict[tuple[str, str], EdgeTraffic]:
+        """What was sent from each sender to each recipient, and what became of it."""
+        return {edge: EdgeTraffic(*numbers) for edge, numbers in self._edges.items()}
+
+    def _count(self, envelope: Envelope) -> None:
+        """Count a message that is sent, unless it is a note to oneself, which crosses no link."""
+        hops, n_bytes = self.routes.hops(envelope.sender, envelope.recipient), len(envelope.payload)
+        if hops:
+            self.traffic += Traffic(messages=1, bytes=n_bytes, transmissions=hops)
+            edge = self._edge(envelope)
+            edge[0] += 1
+            edge[1] += n_bytes
+
+    def _note_arrival(self, envelope: Envelope, steps: int) -> None:
+        if envelope.sender != envelope.recipient:
+            edge = self._edge(envelope)
+            edge[2] += 1
+            edge[4] += steps
+
+    def _note_lost(self, envelope: Envelope) -> None:
+        self._edge(envelope)[3] += 1
+
+    def _edge(self, envelope: Envelope) -> list[int]:
+        """Its counts, in the order of ``EdgeTraffic``."""
+        return self._edges.setdefault((envelope.sender, envelope.recipient), [0] * 5)

@@ -6,7 +6,7 @@ import pytest
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.records import Traffic
 from swarmbo.settings import convert
-from swarmbo.transport import Envelope, Faults
+from swarmbo.transport import Cut, Envelope, Event, Faults
 
 
 def arrivals(transport, sender, recipient, n):
@@ -63,9 +63,124 @@ def test_a_note_to_oneself_is_never_lost():
 @pytest.mark.parametrize("loss", [-0.1, 1.0, float("nan")])
 def test_other_shares_are_refused(loss):
     with pytest.raises(ConfigError, match=r"a number in \[0, 1\)"):
-        convert({"kind": "faults", "loss": loss}, Faults)
+        convert({"kind": "faulty", "loss": loss}, Faults)
 
 
 def test_unknown_agents_are_refused():
     with pytest.raises(TransportError, match="unknown agent"):
         Faults().open("ab").send(Envelope("a", "x", b""))
+
+
+def steps_under_way(transport, n, size=2):
+    """For each of n messages, all sent at once, the steps until it arrives."""
+    for k in range(n):
+        transport.send(Envelope("a", "b", bytes([k]) * size))
+    took = {}
+    for step in range(1, 200):
+        for envelope in transport.deliver().get("b", []):
+            took.setdefault(envelope.payload[0], step)
+    return [took[k] for k in range(n)]
+
+
+def test_delays_are_drawn_up_to_the_largest_and_let_messages_overtake_one_another():
+    took = steps_under_way(Faults(delay=3).open("ab"), 200)
+    assert set(took) == {1, 2, 3, 4}
+    assert took != sorted(took)
+    assert steps_under_way(Faults().open("ab"), 5) == [1] * 5
+
+
+def test_a_delay_is_counted_on_every_link_of_the_way():
+    transport = Faults(delay=2, seed=1).open("abc", nx.path_graph(["a", "c", "b"]))
+    assert max(steps_under_way(transport, 200)) == 5
+
+
+def test_messages_that_come_twice_are_sent_and_counted_once():
+    transport = Faults(duplicate=0.4).open("ab")
+    for _ in range(1000):
+        transport.send(Envelope("a", "b", b"1"))
+    assert len(transport.deliver()["b"]) == pytest.approx(1400, abs=60)
+    assert transport.traffic.messages == transport.edges["a", "b"].messages == 1000
+
+
+def test_inboxes_are_shuffled_without_loss_or_gain():
+    sent = [bytes([k]) for k in range(20)]
+    transport = Faults(reorder=0.999).open("ab")
+    for payload in sent:
+        transport.send(Envelope("a", "b", payload))
+    got = [envelope.payload for envelope in transport.deliver()["b"]]
+    assert got != sent
+    assert sorted(got) == sent
+
+
+def test_a_link_carries_so_many_bytes_a_step_and_the_rest_waits_its_turn():
+    assert steps_under_way(Faults(bandwidth=10).open("ab"), 5, size=5) == [1, 1, 2, 2, 3]
+    assert steps_under_way(Faults(bandwidth=2).open("ab"), 2, size=5) == [3, 5]
+    transport = Faults(bandwidth=5).open("ab")
+    transport.send(Envelope("a", "b", b"12345"))
+    transport.send(Envelope("b", "a", b"12345"))  # the other direction has room of its own
+    assert set(transport.deliver()) == {"a", "b"}
+
+
+def test_cuts_hold_in_their_rounds_and_steps():
+    faults = Faults(cuts=(Cut(parts=(("a",),), rounds=(3, 4), steps=(1, 2)),))
+    assert arrivals(faults.open("ab", round=2), "a", "b", 4) == [True] * 4
+    assert arrivals(faults.open("ab", round=3), "a", "b", 4) == [True, False, False, True]
+
+
+def test_who_is_dead_says_hears_and_relays_nothing_until_it_joins_again():
+    faults = Faults(deaths=(Event(agent="b", round=2, step=1),), joins=(Event(agent="b", round=4),))
+    path = nx.path_graph(["a", "b", "c"])
+    for sender, recipient in ["ab", "bc", "ac"]:
+        assert arrivals(faults.open("abc", path, round=1), sender, recipient, 2) == [True, True]
+        assert arrivals(faults.open("abc", path, round=2), sender, recipient, 2) == [recipient != "b", False]
+        assert arrivals(faults.open("abc", path, round=3), sender, recipient, 2) == [False, False]
+        assert arrivals(faults.open("abc", path, round=4), sender, recipient, 2) == [True, True]
+    transport = faults.open("abc", path, round=3)
+    transport.send(Envelope("b", "a", b"1"))
+    assert transport.traffic == Traffic()  # the dead send nothing
+
+
+def test_who_joins_first_was_not_there_before():
+    faults = Faults(joins=(Event(agent="b", round=2),), deaths=(Event(agent="b", round=5),))
+    assert [faults.present("ab", round) for round in (0, 1, 2, 4, 5)] == [
+        ("a",),
+        ("a",),
+        ("a", "b"),
+        ("a", "b"),
+        ("a",),
+    ]
+
+
+def test_edges_say_what_was_sent_lost_and_how_old_it_was():
+    transport = Faults(delay=4, loss=0.5, seed=2).open("ab")
+    for _ in range(100):
+        transport.send(Envelope("a", "b", b"12"))
+    ages = [step for step in range(1, 6) for _ in transport.deliver().get("b", [])]
+    edge = transport.edges["a", "b"]
+    assert (edge.messages, edge.bytes, edge.arrived, edge.lost) == (100, 200, len(ages), 100 - len(ages))
+    assert edge.age == pytest.approx(sum(ages) / len(ages))
+
+
+def test_draws_differ_by_team_and_round_and_repeat():
+    def fates(**when):
+        return arrivals(Faults(loss=0.5).open("ab", **when), "a", "b", 100)
+
+    drawn = [fates(), fates(seed=0, round=0), fates(seed=0, round=1), fates(seed=1, round=0)]
+    assert all(one != other for n, one in enumerate(drawn) for other in drawn[:n])
+    assert fates(seed=1, round=0) == drawn[3]
+
+
+@pytest.mark.parametrize(
+    ("table", "wanted"),
+    [
+        ({"delay": -1}, "an integer >= 0"),
+        ({"bandwidth": 0}, "an integer >= 1"),
+        ({"cuts": [{"parts": []}]}, "at least one part"),
+        ({"cuts": [{"parts": [["a"]], "rounds": [4, 3]}]}, "the first and the last"),
+        ({"deaths": [{"agent": "a"}]}, "round"),
+        ({"deaths": [{"agent": "a", "round": 1, "when": 2}]}, "unknown key 'when'"),
+    ],
+)
+def test_faults_that_cannot_be_are_refused(table, wanted):
+    with pytest.raises(ConfigError, match=wanted):
+        convert({"kind": "faulty", **table}, Faults)

@@ -1,0 +1,70 @@
+"""Messages that are acknowledged and repeated: each comes once, whatever is lost, and nobody is waited for in vain."""
+
+import networkx as nx
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.transport import Cut, Envelope, Event, Faults, Reliable
+
+FAULTS = st.builds(
+    Faults,
+    loss=st.floats(0.0, 0.8),
+    delay=st.integers(0, 5),
+    duplicate=st.floats(0.0, 0.8),
+    reorder=st.floats(0.0, 0.8),
+    bandwidth=st.none() | st.integers(5, 200),
+    seed=st.integers(0, 1000),
+)
+
+
+def received(transport):
+    """What comes until nothing more will, by recipient."""
+    out = {}
+    while inboxes := transport.deliver():
+        for agent, inbox in inboxes.items():
+            out.setdefault(agent, []).extend(inbox)
+    return out
+
+
+@given(FAULTS, st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_every_message_comes_exactly_once(faults, pairs):
+    transport = Reliable(faults.open("abc", nx.path_graph("abc")))
+    sent = [Envelope(sender, recipient, bytes([n])) for n, (sender, recipient) in enumerate(pairs)]
+    for envelope in sent:
+        transport.send(envelope)
+    got = [envelope for inbox in received(transport).values() for envelope in inbox]
+    assert sorted(got) == sorted(sent)
+    assert not transport.given_up
+
+
+def test_without_faults_inboxes_are_those_of_a_faultless_transport_and_nothing_is_repeated():
+    transport = Reliable(Faults().open("abc"))
+    for sender, payload in [("c", b"1"), ("b", b"2"), ("c", b"3")]:
+        transport.send(Envelope(sender, "a", payload))
+    assert [envelope.payload for envelope in transport.deliver()["a"]] == [b"2", b"1", b"3"]
+    assert transport.deliver() == {}
+    acknowledged = 2  # one answer to each of the two senders
+    assert transport.traffic.messages == 3 + acknowledged
+
+
+def test_who_never_answers_is_given_up():
+    for faults in (Faults(cuts=(Cut(parts=(("b",),)),)), Faults(deaths=(Event(agent="b", round=0),))):
+        transport = Reliable(faults.open("abc"))
+        transport.send(Envelope("a", "b", b"1"))
+        transport.send(Envelope("a", "c", b"2"))
+        assert set(received(transport)) == {"c"}
+        assert transport.given_up == {("a", "b")}
+        assert transport.report().silent == ("b",)
+        ticks = transport.ticks
+        transport.send(Envelope("a", "b", b"3"))  # it is not tried again
+        assert received(transport) == {}
+        assert transport.ticks <= ticks + 2
+
+
+def test_a_cut_that_ends_delays_and_loses_nothing():
+    transport = Reliable(Faults(cuts=(Cut(parts=(("b",),), steps=(0, 300)),)).open("ab"))
+    transport.send(Envelope("a", "b", b"1"))
+    assert [e.payload for e in received(transport)["b"]] == [b"1"]
+    assert transport.ticks > 300
+    report = transport.report()
+    assert report.repeated == report.total.bytes - 1
