@@ -185,6 +185,8 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         known = _known_fields(kind, data, path)
         near = difflib.get_close_matches(match.group(1), known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else (f"; known keys: {', '.join(known)}" if known else "")
+        if not near and (elsewhere := _tables_with(match.group(1), kind, data, path)):
+            hint = f"; it is one of kind = {' or '.join(map(repr, elsewhere))}"
         return ConfigError(f"unknown key {short(match.group(1))}{hint}", at=at + path[1:])
     if re.match(r"Expected `(int|float)[^`]*` (>|<|that's)", text) and not path.endswith("]"):
         wanted = _Number(_type_at(kind, data, path)[0]).wanted
@@ -244,6 +246,12 @@ def _known_fields(kind: Any, data: object, path: str) -> list[str]:
         return []
     tag = table.__struct_config__.tag_field
     return [*([tag] if tag else []), *table.__struct_fields__]
+
+
+def _tables_with(key: str, kind: Any, data: object, path: str) -> list[str]:
+    """The tags of the other tables that could stand at a path, and have a key."""
+    members = _struct_members(_type_at(kind, data, path)[0])
+    return [str(part.__struct_config__.tag) for part in members if key in part.__struct_fields__]
 
 
 def _choices(kind: Any, data: object, path: str) -> list[str]:

@@ -228,6 +228,24 @@ class Reports(Message, frozen=True, tag="reports"):
     about: ClassVar = ("part", "agent")
 
 
+News = FromVariable | FromFactor | Choice  # what changes of an agent's state
+
+
+class Bundle(Message, frozen=True, tag="bundle"):
+    """What an agent tells another by a deadline: what changed of its state, and which bundles of the other have come.
+
+    Of each entry the larger version holds. ``before`` has a bit for each of the bundles before ``heard``, -1 for none.
+    """
+
+    number: int
+    heard: int
+    before: int
+    versions: tuple[int, ...]
+    news: tuple[News, ...]
+
+    about: ClassVar = ("number",)
+
+
 AnyMessage = (
     FromVariable
     | FromFactor
@@ -247,6 +265,7 @@ AnyMessage = (
     | Reduced
     | Broadcast
     | Reports
+    | Bundle
 )
 
 
@@ -308,7 +327,7 @@ class Codec:
             )
         try:
             message = cls._decoder.decode(payload[fewest:])
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise TransportError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
         return Label(*cls._label.unpack_from(payload, start)), message
 

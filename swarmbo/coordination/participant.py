@@ -1,10 +1,12 @@
 """What agents say and hear of a decision: each owns some factors and variables, and hears of the rest by messages."""
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import (
@@ -14,15 +16,17 @@ from swarmbo.coordination.agreement import (
     TableOutcome,
     agreement_of,
     solution_of,
+    unfinished_solution,
 )
+from swarmbo.coordination.by_deadline import agree_by_deadline, has_deadline
 from swarmbo.coordination.drivers.by_messages import Post
-from swarmbo.coordination.local_functions import LocalFunctions
+from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.messages import Codec, Key, Label, Message
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
-from swarmbo.records import Traffic
-from swarmbo.transport import Envelope, Routes
+from swarmbo.records import LinkReport, SolveReport, Traffic
+from swarmbo.transport import Envelope, FaultyTransport, Reliable, Routes, Transport
 
 Result = TypeVar("Result")
 Own = TypeVar("Own", contravariant=True)
@@ -203,22 +207,6 @@ class ContinuousCoordination(Protocol):
         ...
 
 
-@runtime_checkable
-class Transport(Protocol):
-    """What agents need of a transport: :class:`swarmbo.transport.InProcessTransport` is one."""
-
-    routes: Routes
-    traffic: Traffic
-
-    def send(self, envelope: Envelope) -> None:
-        """Take a message."""
-        ...
-
-    def deliver(self) -> dict[str, list[Envelope]]:
-        """End the step, and hand over what has arrived, by recipient."""
-        ...
-
-
 def solve_with_agents(
     settings: Coordination,
     graph: FactorGraph,
@@ -229,7 +217,10 @@ def solve_with_agents(
 ) -> Solution:
     """Let one agent per owner agree by real messages, step by synchronous step.
 
-    Decisions, value, bound and traffic are those of ``settings.solve(graph, tables, links, seed)``, to the bit.
+    Decisions, value, bound and traffic are those of ``settings.solve(graph, tables, links, seed)``, to the bit. Over a
+    transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. Where
+    somebody is gone for good, the report's status is ``blocked``: who does not need it has decided, others have not.
+    With ``mode = "asynchronous"`` nobody waits, and all act at the deadline (``by_deadline``).
 
     Args:
         settings: ``MaxSum(…)`` or ``Exact(…)``.
@@ -259,13 +250,19 @@ def solve_with_agents(
         >>> solution.assignment, solution.value, solution.report.messages
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
     """
+    if has_deadline(settings):
+        return agree_by_deadline(settings, graph, tables, transport, decision).solution
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
     agents = {
         name: Participant.of(name, plan, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
         for name in graph.agents
     }
-    return solution_of(graph, checked, *_outcomes(agents, transport))
+    ended = run_to_the_end(agents, transport)
+    if ended.without and ended.links is not None:
+        return unfinished_solution(graph, ended.outcomes, ended.traffic, ended.links)
+    solution = solution_of(graph, checked, ended.outcomes, ended.traffic)
+    return solution if ended.links is None else replace(solution, report=replace(solution.report, links=ended.links))
 
 
 def maximise_with_agents(
@@ -277,7 +274,10 @@ def maximise_with_agents(
 ) -> Agreement:
     """Let one agent per owner agree on a joint point by real messages, step by synchronous step.
 
-    Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit.
+    Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit. Over a
+    transport with faults messages are acknowledged and repeated, as in ``solve_with_agents``. Where somebody is gone
+    for good, the report's status is ``blocked``, and all variables stay where they stand: at the best start, or in the
+    middle of the box.
 
     Args:
         settings: Of a method on continuous domains.
@@ -296,12 +296,40 @@ def maximise_with_agents(
     agents = {
         name: Participant.of(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents
     }
-    return agreement_of(graph, *_outcomes(agents, transport))
+    ended = run_to_the_end(agents, transport)
+    if ended.without and ended.links is not None:
+        standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
+        value = float(total_value(functions, standing[None])[0])
+        return Agreement(standing, value, SolveReport("blocked", 0, value, traffic=ended.traffic, links=ended.links))
+    agreement = agreement_of(graph, ended.outcomes, ended.traffic)
+    if ended.links is not None:
+        agreement = dataclasses.replace(agreement, report=replace(agreement.report, links=ended.links))
+    return agreement
 
 
-def _outcomes(agents: Mapping[str, Participant[Result]], transport: Transport) -> tuple[list[Result], Traffic]:
-    traffic = run(agents, transport)
-    return [outcome for agent in agents.values() for outcome in agent.outcomes], traffic
+class Ended(NamedTuple, Generic[Result]):
+    """What came of agents: outcomes, who has none, what crossed the links, and how those with faults fared."""
+
+    outcomes: list[Result]
+    without: tuple[str, ...]
+    traffic: Traffic
+    links: LinkReport | None
+
+
+def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transport) -> Ended[Result]:
+    """Step agents until nothing is under way; over a transport with faults by acknowledgement and repetition.
+
+    Raises:
+        TransportError: If an agent waits for a message that is not under way, over a transport without faults.
+    """
+    if isinstance(transport, FaultyTransport):
+        carrier = Reliable(transport)
+        traffic = step(agents, carrier)
+        without = tuple(name for name, agent in agents.items() if not agent.is_finished)
+        links = carrier.report(without)
+    else:
+        traffic, without, links = run(agents, transport), (), None
+    return Ended([outcome for agent in agents.values() for outcome in agent.outcomes], without, traffic, links)
 
 
 @runtime_checkable
@@ -331,6 +359,19 @@ def run(agents: Mapping[str, Ticking], transport: Transport) -> Traffic:
     Raises:
         TransportError: If an agent waits for a message that is not under way.
     """
+    traffic = step(agents, transport)
+    if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
+        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way")
+    return traffic
+
+
+def step(agents: Mapping[str, Ticking], transport: Transport) -> Traffic:
+    """As ``run``; who still waits when nothing is under way does so when it returns.
+
+    Args:
+        agents: By name.
+        transport: Opened for at least them.
+    """
     before, now = transport.traffic, 0
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
@@ -338,8 +379,6 @@ def run(agents: Mapping[str, Ticking], transport: Transport) -> Traffic:
             for envelope in agents[name].tick(float(now), inbox):
                 transport.send(envelope)
         inboxes, now = transport.deliver(), now + 1
-    if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
-        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way")
     after = transport.traffic
     return Traffic(
         messages=after.messages - before.messages,

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import networkx as nx
+import numpy as np
 
 from swarmbo.acquisition import Decision
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.by_deadline import agree_by_deadline, has_deadline
 from swarmbo.coordination.participant import (
     ContinuousCoordination,
     Coordination,
@@ -82,6 +84,8 @@ class InOnePlace:
 
     def _chosen(self, request: Choose) -> Solution:
         problem, links, seed = request
+        if has_deadline(self.coordination):
+            return self._chosen_by_deadline(request)
         if not self.transport.as_agents:
             drawing = (
                 {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
@@ -92,6 +96,16 @@ class InOnePlace:
             raise self._knows_no_agents()
         opened = self._opened(problem.graph.agents, links)
         return solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
+
+    def _chosen_by_deadline(self, request: Choose) -> Solution:
+        """What agents say; those that say nothing have no value."""
+        problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
+        declining = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
+        default = {agent: int(rows.argmax()) for agent, rows in declining.items() if rows.any()}
+        settled = agree_by_deadline(
+            self.coordination, problem.graph, problem.tables, opened, self.round, default=default
+        )
+        return settled.said
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:
         return self.transport.open(agents, links, seed=self.seed, round=self.round)

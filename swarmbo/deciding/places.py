@@ -17,6 +17,7 @@ from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situat
 from swarmbo.baselines import LawnMower, Random
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
+from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
@@ -61,6 +62,9 @@ def place_steps(
 ) -> PlaceSteps[Decision]:
     """Where everybody measures next: by an agreement over the local acquisitions, or as a baseline has it.
 
+    Agents that come out of an agreement with no choice stay where they are. What was agreed by a deadline, or by some
+    agents alone, is final: to hold it against what all would have chosen one after the other takes all of them.
+
     Args:
         situation: What is known.
         acquisition: What a query is worth.
@@ -84,7 +88,7 @@ def place_steps(
             continue  # it declines
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
-    if problem.safeguard is None:
+    if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
     settled = problem.safeguard.settle(points)
     looking = problem.safeguard.traffic(RadioRoutes(problem.graph.agents, situation.links), situation.domain.n_dims)

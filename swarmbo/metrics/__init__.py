@@ -8,5 +8,10 @@ from swarmbo.metrics.regret import (
     score_round as score_round,
     simple_regret as simple_regret,
 )
-from swarmbo.metrics.traffic import agreement_traffic as agreement_traffic, sharing_traffic as sharing_traffic
+from swarmbo.metrics.traffic import (
+    agreement_traffic as agreement_traffic,
+    links_of as links_of,
+    links_over_rounds as links_over_rounds,
+    sharing_traffic as sharing_traffic,
+)
 from swarmbo.metrics.travel import distance_travelled as distance_travelled

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from swarmbo.records import RoundRecord, Traffic
+from msgspec import UNSET
+
+from swarmbo.records import EdgeTraffic, LinkReport, RoundRecord, Traffic
 
 
 def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:
@@ -13,3 +15,28 @@ def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:
 def sharing_traffic(records: Sequence[RoundRecord]) -> Traffic:
     """What it took to pass every measurement to the other agents, over all rounds."""
     return sum((record.sharing for record in records), Traffic())
+
+
+def links_of(record: RoundRecord) -> LinkReport | None:
+    """How links fared in a round's agreement; None where none has faults and nobody has a deadline."""
+    links = UNSET if record.report is None else record.report.links
+    return links if isinstance(links, LinkReport) else None
+
+
+def links_over_rounds(records: Sequence[RoundRecord]) -> LinkReport | None:
+    """The same over all rounds: counts are added up, and agents named that fared so in any of them."""
+    reports = [report for record in records if (report := links_of(record)) is not None]
+    if not reports:
+        return None
+    edges: dict[str, EdgeTraffic] = {}
+    for report in reports:
+        for edge, traffic in report.edges.items():
+            edges[edge] = edges.get(edge, EdgeTraffic()) + traffic
+    return LinkReport(
+        ticks=sum(report.ticks for report in reports),
+        repeated=sum(report.repeated for report in reports),
+        silent=tuple(sorted({agent for report in reports for agent in report.silent})),
+        without=tuple(sorted({agent for report in reports for agent in report.without})),
+        clashes=sum(report.clashes for report in reports),
+        edges=edges,
+    )

@@ -1,9 +1,10 @@
 """Teams that plan routes for the rounds that are left, and drive the first leg."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -13,7 +14,7 @@ from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import view_of
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.participant import Participant, Transport, run
+from swarmbo.coordination.participant import Participant, Transport, run_to_the_end
 from swarmbo.coordination.plan import Plan
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
@@ -166,11 +167,15 @@ class Planned:
             decision: Its number, larger than those of earlier ones over the transport.
 
         Raises:
-            TransportError: If messages do not arrive, or not as they were sent.
+            TransportError: If messages do not arrive, or not as they were sent, over a transport without faults.
         """
         agents = {name: Participant.of(name, self.plan, {name: pilot}, decision) for name, pilot in self.pilots.items()}
-        traffic = run(agents, transport)
-        return _decision([legs for agent in agents.values() for legs in agent.outcomes], traffic)
+        ended = run_to_the_end(agents, transport)
+        decided = _decision(ended.outcomes, ended.traffic)
+        if ended.links is None:
+            return decided
+        status = "blocked" if ended.without else decided.report.status
+        return replace(decided, report=msgspec.structs.replace(decided.report, status=status, links=ended.links))
 
 
 def _targeted(acquisition: Acquisition) -> TargetedVariance:
@@ -207,5 +212,5 @@ def _graph(group: tuple[str, ...]) -> FactorGraph:
 
 def _decision(legs: list[Legs], traffic: Traffic) -> Decision:
     points = {agent: place for part in legs for agent, place in part.points.items()}
-    rounds = max(part.rounds for part in legs)
+    rounds = max((part.rounds for part in legs), default=0)
     return Decision(points, SolveReport(status="sequential", rounds=rounds, traffic=traffic))

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from swarmbo.errors import RunFolderError
 from swarmbo.metrics.by_goal import METRIC_TEXT, METRICS, MORE_IS_BETTER
-from swarmbo.records import TRUE_MAXIMUM, Recommendation, Traffic
+from swarmbo.records import TRUE_MAXIMUM, LinkReport, Recommendation, Traffic
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.references import THIS_RUN
 from swarmbo.runs.scopes_in_use import ScopeInUse
@@ -62,8 +62,30 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     rows += [
         ("messages to agree", traffic_text(summary.agreement)),
         ("messages to share", traffic_text(summary.sharing)),
+        *_link_rows(summary),
         ("time in rounds", f"{summary.seconds:.1f} s"),
     ]
+    return rows
+
+
+def _link_rows(summary: Summary) -> list[tuple[str, str]]:
+    """How links fared, where they may have faults, or agents act at a deadline."""
+    links = summary.links
+    if not isinstance(links, LinkReport):
+        return []
+    total, rows = links.total, list[tuple[str, str]]()
+    if total.messages:
+        age = "" if math.isnan(total.age) else f", the others {total.age:.2g} ticks under way"
+        rows.append(("messages lost", f"{total.lost / total.messages:.0%} of those to agree{age}"))
+    again = f"; {_size(links.repeated)} were to repeat and to acknowledge" if links.repeated else ""
+    rows.append(("time to agree", f"{links.ticks:,} ticks{again}"))
+    if links.silent:
+        rows.append(("agents gone or unheard of", ", ".join(links.silent)))
+    if links.without:
+        rows.append(("agents that came out with no choice", ", ".join(links.without)))
+    if summary.blocked:
+        rows.append(("rounds that were blocked", str(summary.blocked)))
+    rows.append(("choices that clashed", str(links.clashes) if links.clashes else "none"))
     return rows
 
 
@@ -161,8 +183,11 @@ def traffic_text(traffic: Traffic) -> str:
     """Messages, transmissions and size in words."""
     if not traffic.messages:
         return "none"
-    size = f"{traffic.bytes / 1000:,.1f} kB" if traffic.bytes >= 1000 else f"{traffic.bytes} bytes"
-    return f"{traffic.messages:,} ({size}; {traffic.transmissions:,} transmissions)"
+    return f"{traffic.messages:,} ({_size(traffic.bytes)}; {traffic.transmissions:,} transmissions)"
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1000:,.1f} kB" if n_bytes >= 1000 else f"{n_bytes} bytes"
 
 
 def _scopes(scopes: Sequence[ScopeInUse]) -> str:

@@ -5,12 +5,31 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from swarmbo.boundary.html import html_table
 from swarmbo.errors import RunFolderError
-from swarmbo.metrics import agreement_traffic, declined, distance_travelled, mean_regret, sharing_traffic, total_cost
+from swarmbo.metrics import (
+    agreement_traffic,
+    declined,
+    distance_travelled,
+    links_over_rounds,
+    mean_regret,
+    sharing_traffic,
+    total_cost,
+)
 from swarmbo.metrics.by_goal import metrics_of
-from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels, Recommendation, RoundRecord, Score, Traffic
+from swarmbo.records import (
+    TRUE_MAXIMUM,
+    Goal,
+    GroundTruth,
+    Labels,
+    LinkReport,
+    Recommendation,
+    RoundRecord,
+    Score,
+    Traffic,
+)
 from swarmbo.runs.folder import RunFolder, Timing
 from swarmbo.runs.references import References
 from swarmbo.runs.scenario import Scenario
@@ -54,6 +73,8 @@ class Summary(msgspec.Struct, frozen=True):
         best_round: Round of the largest measurement.
         worst_off: What those get who get least, where the world can tell: of this run's best measurement, and of where
             simple ways end, by name and by what it is.
+        links: How links fared in all agreements; left out where none has faults and nobody has a deadline.
+        blocked: Rounds in which agents that wait for one another waited for one that is gone.
     """
 
     name: str
@@ -87,6 +108,8 @@ class Summary(msgspec.Struct, frozen=True):
     maximum_is: str = TRUE_MAXIMUM
     best_round: int | None = None
     worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
+    links: LinkReport | UnsetType = UNSET
+    blocked: int | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
         """The closing table, for notebooks."""
@@ -112,6 +135,8 @@ def summarise(
     late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
     told = [value for value in late if value is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
+    links = links_over_rounds(records)
+    blocked = sum(record.report is not None and record.report.status == "blocked" for record in records)
     return Summary(
         name=scenario.name,
         seed=scenario.seed,
@@ -145,6 +170,8 @@ def summarise(
             (record.round for record in records if last.best is not None and record.best == last.best), None
         ),
         failed_rounds=sum(record.failure is not None for record in records),
+        links=UNSET if links is None else links,
+        blocked=UNSET if links is None else blocked,
         metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )
 

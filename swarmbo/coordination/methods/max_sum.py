@@ -1,16 +1,17 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Solution, TableOutcome
+from swarmbo.coordination.by_deadline import agree_by_deadline
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import FromFactor, FromVariable
-from swarmbo.coordination.plan import TableMethod
+from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.repair import reweighed, sweep
 from swarmbo.coordination.requests import Compare, Mail, Steps, ToFactors, ToVariables
 from swarmbo.coordination.tables import Table
@@ -22,10 +23,12 @@ from swarmbo.coordination.updates import (
     messages_of_variable,
 )
 from swarmbo.coordination.view import LocalView
+from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, NonNegative, Share, Whole
+from swarmbo.settings import Count, NonNegative, Share, Whole, require
+from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -52,6 +55,13 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             spread (largest less smallest entry), and no choice changes; >= 0.
         repairs: Where every joint choice so far is forbidden, sweeps at most over the variables to find one that is
             not, >= 0; parts with loops only.
+        mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
+            they wait for none, and act at a deadline by what they have heard (``swarmbo.coordination.asynchronous``);
+            then nothing is proved, and ``rounds``, ``tolerance`` and ``repairs`` are of no account.
+        deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
+            like the following.
+        patience: Ticks, >= 1, after which an agent that says nothing is taken to do nothing.
+        threshold: Messages that change by no more than this share of their spread are not sent again, >= 0.
 
     Example:
         >>> import swarmbo as sb
@@ -66,6 +76,50 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     damping: Share = 0.5
     tolerance: NonNegative = 1e-6
     repairs: Whole = 30
+    mode: Literal["lockstep", "asynchronous"] = "lockstep"
+    deadline: Count = 20
+    patience: Count = 6
+    threshold: NonNegative = 1e-2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        is_free = self.mode == "lockstep" or self.bound is None
+        require(self, "bound", lambda _: is_free, "none where nobody waits: a bound takes a sum over all factors")
+
+    def plan(
+        self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
+    ) -> Plan[Mapping[str, Table], TableOutcome]:
+        """What every agent works out for itself in lockstep; see ``TableMethod.plan``.
+
+        Raises:
+            ConfigError: If the mode is another: an agreement by a deadline has no such plan.
+        """
+        if self.mode != "lockstep":
+            raise ConfigError(f"got {self.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
+        return super().plan(graph, sizes, routes, seed)
+
+    def solve(
+        self,
+        graph: FactorGraph,
+        tables: Mapping[str, ArrayLike],
+        links: "nx.Graph[Any] | None" = None,
+        seed: int = 0,
+    ) -> Solution:
+        """Solve in this process, and report the traffic that the agents have, or would have had.
+
+        Args:
+            graph: Scopes and owners.
+            tables: One array per factor, axes in scope order; -inf forbids a combination.
+            links: Radio graph of the agents; None: everyone hears everyone.
+            seed: Of what agents draw; these draw nothing.
+
+        Returns:
+            As of every method (``TableMethod.solve``). Asynchronously, who finds no value that is certain to be allowed
+            takes the one that messages speak for.
+        """
+        if self.mode == "lockstep":
+            return super().solve(graph, tables, links, seed)
+        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links)).solution
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """What whoever sees some factors and variables of a connected part does."""

@@ -1,0 +1,354 @@
+"""Max-sum by a deadline: whoever is silent, and whatever is lost, every agent acts in time, and in nobody's way.
+
+At every tick an agent renews the messages of its own factors and variables from what it has heard, and tells others
+what changed. From a third of the time on variables get their values, colour by colour: the owner of each says its
+word, which is final, and messages that take it as given make those of later colours conditional. ``Claims`` says which
+values may be taken before which words are heard. At the deadline the rest is decided by what is known.
+
+Source:
+    Messages as of synchronous max-sum (``updates``). Asynchronous max-sum is of Farinelli et al. 2008; words by colour
+    and claims are our own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.correspondence import Correspondence
+from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Key, Label, Message
+from swarmbo.coordination.tables import Table, spread
+from swarmbo.coordination.updates import Vector, damped, kernels_for, largest_changes
+from swarmbo.errors import ConfigError, TransportError
+from swarmbo.graph import FactorGraph
+from swarmbo.transport import Envelope
+
+NO_VALUE = -1  # on the wire: a word that takes none
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What every agent knows before an agreement by a deadline.
+
+    Args:
+        graph: Scopes and owners.
+        sizes: Number of values by variable.
+        claims: Which values forbid each other.
+        deadline: Ticks until everyone acts, >= 1.
+        patience: Ticks, >= 1, after which whoever says nothing is taken to stand at its default.
+        threshold: A message that changes by no more than this share of its spread is not told again, >= 0.
+        damping: Share of the previous message kept in a new one, in [0, 1), where there are loops.
+        default: Of variables that have one, the value that stands for doing nothing.
+    """
+
+    graph: FactorGraph
+    sizes: Mapping[str, int]
+    claims: Claims
+    deadline: int
+    patience: int
+    threshold: float
+    damping: float
+    default: Mapping[str, int]
+
+    @property
+    def slot(self) -> int:
+        """Ticks for the words of one colour: two thirds of all are for words, as late ones cost most."""
+        return max(1, 2 * self.deadline // (3 * self.claims.n_colours))
+
+    def start(self, variable: str) -> int:
+        """The tick from which on a variable's owner may say its word."""
+        return max(0, self.deadline - self.slot * (self.claims.n_colours - self.claims.colour[variable]))
+
+
+class Punctual:
+    """One agent of an agreement by a deadline.
+
+    Everything it uses is what it alone has, the terms that all share, and what has arrived. Nothing that arrives, or
+    does not, makes it raise or wait: what is broken, of another decision, or not the sender's to say is dropped.
+
+    Args:
+        name: Its name, as in the graph.
+        terms: What all know.
+        tables: Of the factors that it owns.
+        decision: Number of the decision, 0 to 2^32 - 1.
+
+    Attributes:
+        dropped: How many messages were of no use: broken, of another decision, or said by whom they are none of.
+    """
+
+    def __init__(self, name: str, terms: Terms, tables: Mapping[str, Table], decision: int = 0) -> None:
+        if not 0 <= decision < 2**32:
+            raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
+        self.name, self.decision, self.dropped = name, decision, 0
+        self._terms, self._graph = terms, terms.graph
+        self._factors = self._graph.factors_owned_by(name)
+        self._variables = self._graph.variables_owned_by(name)
+        self._tables = {f: tables[f] for f in self._factors}
+        kernels = kernels_for(terms.deadline * sum(table.size for table in self._tables.values()))
+        self._flooding = Flooding(self._graph, self._tables, kernels, self._variables, terms.sizes)
+        self._from_variables = np.zeros(self._flooding.n_entries)
+        self._from_factors = np.zeros(self._flooding.n_entries)
+        self._spread = {f: spread(table) for f, table in self._tables.items()}
+        looped = [part for part in self._graph.components if not part.is_forest]
+        self._looped = frozenset(f for part in looped for f in part.factors)
+        self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
+        self._words: dict[str, int | None] = {}  # of own variables, and others' as they were heard
+        self._versions: dict[Key, int] = {}
+        self._now = self._turn = 0
+        heartbeat = max(1, terms.patience // 2)
+        self._others = {other: Correspondence(heartbeat) for other in self._correspondents()}
+        order = terms.claims.colour
+        self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
+
+    def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
+        """Take what has arrived, renew messages, perhaps say words, and tell others what changed.
+
+        Args:
+            now: Ticks since the decision began; after the deadline nothing is said.
+            inbox: What has arrived since the last tick.
+
+        Returns:
+            Messages to others.
+        """
+        self._now, self._turn = max(self._now, now), self._turn + 1
+        for envelope in inbox:
+            self._hear(envelope)
+        self._renew()
+        self._speak(is_last=now >= self._terms.deadline)
+        if now >= self._terms.deadline:
+            return []
+        return self._outbox()
+
+    def word(self) -> dict[str, int | None]:
+        """What it does with its variables: the index of each; None: nothing, as any value might be in another's way.
+
+        It is final once it was asked for.
+        """
+        self._renew()
+        self._speak(is_last=True)
+        return {x: self._words[x] for x in self._variables}
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """Of whom it has heard nothing for longer than its patience."""
+        return tuple(other for other in self._others if self._is_silent(other))
+
+    def best_guess(self, variable: str) -> int:
+        """The value that messages speak for, whoever may be in its way."""
+        return int(np.argmax(self._belief(variable)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that it has to remember, as ``{"json": plain data, "arrays": {name: array}}``.
+
+        What others have acknowledged is not: it is told again, which changes nothing for whoever has it.
+        """
+        plain = {
+            "name": self.name,
+            "decision": self.decision,
+            "now": self._now,
+            "turn": self._turn,
+            "words": dict(self._words),
+            "versions": [[list(key), version] for key, version in self._versions.items()],
+            "others": {name: [other.number, other.last_heard] for name, other in self._others.items()},
+        }
+        return {
+            "json": plain,
+            "arrays": {"from_variables": self._from_variables.copy(), "from_factors": self._from_factors.copy()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on as the agent of the same name and decision that ``state_dict`` wrote down.
+
+        Raises:
+            ConfigError: If it was another.
+        """
+        plain, arrays = state["json"], state["arrays"]
+        if (plain["name"], plain["decision"]) != (self.name, self.decision):
+            got = f"the state of {plain['name']!r} in decision {plain['decision']}"
+            raise ConfigError(f"got {got}; wanted that of {self.name!r} in decision {self.decision}")
+        self._now, self._turn, self._words = plain["now"], plain["turn"], dict(plain["words"])
+        self._versions = {tuple(key): version for key, version in plain["versions"]}
+        self._from_variables = np.array(arrays["from_variables"])
+        self._from_factors = np.array(arrays["from_factors"])
+        self._renewed = None
+        for name, (number, last_heard) in plain["others"].items():
+            heartbeat = max(1, self._terms.patience // 2)
+            self._others[name] = Correspondence(heartbeat, number)
+            self._others[name].last_heard = last_heard
+        for x in self._variables:
+            if x in self._words:
+                self._tell_word(x)
+
+    def _correspondents(self) -> tuple[str, ...]:
+        """Who owns a variable of its factors, a factor of its variables, or a neighbour of these."""
+        graph, around = self._graph, self._terms.claims.neighbours
+        them = {graph.variable_owner(x) for f in self._factors for x in graph.scope(f)}
+        them |= {graph.owner(f) for x in self._variables for f in graph.factors_of(x)}
+        them |= {graph.variable_owner(y) for x in self._variables for y in around[x]}
+        return tuple(agent for agent in graph.agents if agent in them - {self.name})
+
+    # What arrives
+
+    def _hear(self, envelope: Envelope) -> None:
+        try:
+            label, bundle = Codec.read(envelope.payload)
+        except TransportError:
+            self.dropped += 1
+            return
+        other = self._others.get(envelope.sender)
+        if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
+            self.dropped += 1
+            return
+        other.hear(bundle, self._now)
+        for version, message in zip(bundle.versions, bundle.news, strict=False):
+            if version <= self._versions.get(message.key, -1):
+                continue
+            if self._take(envelope.sender, message):
+                self._versions[message.key] = version
+            else:
+                self.dropped += 1
+
+    def _take(self, sender: str, message: Message) -> bool:
+        """Put an entry in its place, if it is one that the sender may state."""
+        graph = self._graph
+        match message:
+            case FromVariable(factor=f, variable=x):
+                is_right = f in self._tables and x in graph.scope(f) and graph.variable_owner(x) == sender
+                return is_right and self._place(self._from_variables, message)
+            case FromFactor(factor=f, variable=x):
+                is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
+                return is_right and self._place(self._from_factors, message)
+            case Choice(variable=x, index=index):
+                is_right = x in self._terms.sizes and graph.variable_owner(x) == sender
+                if is_right and NO_VALUE <= index < self._terms.sizes[x]:
+                    self._words.setdefault(x, None if index == NO_VALUE else index)
+                    return True
+                return False
+            case _:
+                return False
+
+    def _place(self, messages: np.ndarray, message: FromVariable | FromFactor) -> bool:
+        there = self._flooding.message(messages, message.factor, message.variable)
+        if message.entries.shape != there.shape or not (message.entries < np.inf).all():  # nor NaN
+            return False
+        there[:] = message.entries
+        return True
+
+    # What follows
+
+    def _is_silent(self, agent: str) -> bool:
+        if agent == self.name:
+            return False
+        heard = self._others[agent].last_heard
+        return self._now - (0 if heard is None else heard) > self._terms.patience
+
+    def _renew(self) -> None:
+        """New messages of own variables, then of own factors, by what is known."""
+        flooding, graph = self._flooding, self._graph
+        said, _ = flooding.from_variables(self._from_factors)
+        for x in self._variables:
+            for f in graph.factors_of(x):
+                flooding.message(self._from_variables, f, x)[:] = flooding.message(said, f, x)
+        given = self._from_variables.copy()
+        for f in self._factors:
+            for x in graph.scope(f):
+                if (value := self._given(x)) is not None:
+                    entries = flooding.message(given, f, x)
+                    entries[:] = -np.inf
+                    entries[value] = 0.0
+        if self._renewed is None or not np.array_equal(given, self._renewed[0]):
+            self._renewed = given, flooding.from_factors(self._from_factors, given, 0.0)[0]
+        renewed = self._renewed[1]
+        for f in self._factors:
+            for x in graph.scope(f):
+                before, new = flooding.message(self._from_factors, f, x), flooding.message(renewed, f, x)
+                if f in self._looped:  # what was forbidden may be allowed again, when whoever was silent is heard
+                    new = np.where(np.isinf(before), new, damped(before, new, self._terms.damping))
+                before[:] = new
+
+    def _given(self, variable: str) -> int | None:
+        """The value that a variable has, or is taken to have; None: nobody knows."""
+        word = self._words.get(variable)
+        if word is not None:
+            return word
+        if variable in self._words or self._is_silent(self._graph.variable_owner(variable)):
+            return self._terms.default.get(variable)
+        return None
+
+    def _belief(self, variable: str) -> Vector:
+        heard = [self._flooding.message(self._from_factors, f, variable) for f in self._graph.factors_of(variable)]
+        return np.sum(heard, axis=0)
+
+    def _speak(self, *, is_last: bool) -> None:
+        """Say the words of own variables whose time has come."""
+        for x in self._in_order:
+            if x not in self._words and (is_last or self._is_time(x)):
+                best = np.where(
+                    self._terms.claims.allowed(x, self._terms.sizes[x], self._words), self._belief(x), -np.inf
+                )
+                chosen = int(np.argmax(best))
+                if best[chosen] > -np.inf:
+                    self._words[x] = chosen
+                elif is_last:
+                    self._words[x] = None
+                else:
+                    continue
+                self._tell_word(x)
+                self._renew()
+
+    def _is_time(self, x: str) -> bool:
+        """Whether all is known that a word had better wait for, or there is no more time to wait for it."""
+        terms, claims = self._terms, self._terms.claims
+        start = terms.start(x)
+        if self._now < start:
+            return False
+        if all(y in self._words for y in claims.neighbours[x] if claims.is_before(y, x)):
+            return True
+        is_awaited = any(claims.is_before(x, y) for y in claims.neighbours[x])
+        return is_awaited and self._now >= start + terms.slot
+
+    def _tell_word(self, x: str) -> None:
+        word = self._words[x]
+        told = Choice(x, NO_VALUE if word is None else word)
+        for other in dict.fromkeys(self._graph.variable_owner(y) for y in self._terms.claims.neighbours[x]):
+            if other != self.name:
+                self._others[other].put(told, 0)
+        for f in self._graph.factors_of(x):
+            if self._graph.owner(f) != self.name:
+                self._others[self._graph.owner(f)].put(told, 0)
+
+    # What leaves
+
+    def _outbox(self) -> list[Envelope]:
+        graph, flooding = self._graph, self._flooding
+        for x in self._variables:
+            if x not in self._words:  # then its word is all that counts
+                for f in graph.factors_of(x):
+                    self._put(graph.owner(f), FromVariable(f, x, flooding.message(self._from_variables, f, x).copy()))
+        for f in self._factors:
+            for x in graph.scope(f):
+                if x not in self._words:
+                    entries = flooding.message(self._from_factors, f, x).copy()
+                    self._put(graph.variable_owner(x), FromFactor(f, x, entries))
+        out: list[Envelope] = []
+        for name, other in self._others.items():
+            bundle = other.bundle(self._now)
+            if bundle is not None:
+                out.append(Envelope(self.name, name, Codec.encode(bundle, Label(self.decision, bundle.number))))
+        return out
+
+    def _put(self, recipient: str, message: FromVariable | FromFactor) -> None:
+        """Have a message told, if it differs enough from what was told last."""
+        if recipient == self.name:
+            return
+        other = self._others[recipient]
+        before = other.told(message.key)
+        if isinstance(before, FromVariable | FromFactor) and not self._has_changed(before.entries, message.entries):
+            return
+        other.put(message, self._turn)
+
+    def _has_changed(self, before: Vector, now: Vector) -> bool:
+        return bool(largest_changes(before, now) > self._terms.threshold * spread(now))

@@ -1,0 +1,102 @@
+"""Values that forbid one another, and who may take which without hearing more: what keeps joint choices allowed.
+
+Whatever is lost, two agents never take values that forbid each other. Neighbours speak in an order that all know. Who
+comes first may take any value. Who comes later may take a value that some value of an earlier one forbids only once it
+has heard the earlier one's word, which is final. So it does not matter when words arrive, or how often, or whether.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool
+
+from swarmbo.coordination.tables import Table
+from swarmbo.graph import FactorGraph
+
+
+@dataclass(frozen=True, eq=False)
+class Claims:
+    """What every agent knows beforehand of values that forbid one another.
+
+    Args:
+        graph: Scopes and owners.
+        forbidden: For each two variables, both ways round, which pairs of values (a, b) are not allowed together.
+    """
+
+    graph: FactorGraph
+    forbidden: Mapping[tuple[str, str], Bool[np.ndarray, "_a _b"]]
+
+    @classmethod
+    def of(cls, graph: FactorGraph, tables: Mapping[str, Table]) -> "Claims":
+        """What tables forbid of two values whatever the others are; what they forbid of three or more is left out.
+
+        Args:
+            graph: Scopes and owners.
+            tables: Of all factors.
+        """
+        forbidden: dict[tuple[str, str], np.ndarray] = {}
+        for f in graph.factors:
+            scope, allowed = graph.scope(f), tables[f] > -np.inf
+            if allowed.all():
+                continue
+            for i, x in enumerate(scope):
+                for j, y in enumerate(scope[i + 1 :], start=i + 1):
+                    others = tuple(axis for axis in range(len(scope)) if axis not in (i, j))
+                    pairs = np.logical_not(allowed.any(axis=others))
+                    if pairs.any():
+                        forbidden[x, y] = np.logical_or(forbidden.get((x, y), False), pairs)
+                        forbidden[y, x] = forbidden[x, y].T
+        return cls(graph, forbidden)
+
+    @cached_property
+    def neighbours(self) -> dict[str, tuple[str, ...]]:
+        """For each variable those that it shares a factor with, in the graph's order."""
+        place = {x: i for i, x in enumerate(self.graph.variables)}
+        around = {x: {y for f in self.graph.factors_of(x) for y in self.graph.scope(f)} - {x} for x in place}
+        return {x: tuple(sorted(others, key=lambda y: place[y])) for x, others in around.items()}
+
+    @cached_property
+    def colour(self) -> dict[str, int]:
+        """When each variable's owner speaks: never together with a neighbour, which can then heed its word."""
+        colours: dict[str, int] = {}
+        for x in self.graph.variables:
+            taken = {colours[y] for y in self.neighbours[x] if y in colours}
+            colours[x] = next(c for c in range(len(taken) + 1) if c not in taken)
+        return colours
+
+    @cached_property
+    def n_colours(self) -> int:
+        """How many there are."""
+        return 1 + max(self.colour.values())
+
+    def is_before(self, x: str, y: str) -> bool:
+        """Whether a variable's owner speaks before a neighbour's."""
+        return self.colour[x] < self.colour[y]
+
+    def allowed(self, x: str, size: int, words: Mapping[str, int | None]) -> Bool[np.ndarray, " a"]:
+        """The values of a variable that may be taken.
+
+        Args:
+            x: The variable.
+            size: Its number of values.
+            words: Of neighbours, as far as they were heard: the index of a value, or None for none at all.
+        """
+        out = np.ones(size, dtype=bool)
+        for y in self.neighbours[x]:
+            if (pairs := self.forbidden.get((x, y))) is None:
+                continue
+            if y not in words:
+                out &= ~pairs.any(axis=1) | self.is_before(x, y)
+            elif (word := words[y]) is not None:
+                out &= ~pairs[:, word]
+        return out
+
+    def clashes(self, words: Mapping[str, int | None]) -> int:
+        """Pairs of variables whose values forbid each other."""
+        found = 0
+        for (x, y), pairs in self.forbidden.items():
+            i, j = words.get(x), words.get(y)
+            found += i is not None and j is not None and bool(pairs[i, j])
+        return found // 2

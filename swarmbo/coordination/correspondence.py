@@ -1,0 +1,96 @@
+"""What one agent tells another over links that lose, delay and repeat: what changed, until the other has it.
+
+Bundles are numbered. Each carries the entries that are new since the other acknowledged them, the newest state of each
+entry alone, and which bundles of the other have come. So nothing depends on which of them arrive, or in which order.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from swarmbo.coordination.messages import Bundle, Key, News
+
+_RETRY = 1  # ticks until an entry is told again, if it was not acknowledged
+_NOTED = 32  # bundles before the newest one of which an acknowledgement says whether they came
+
+
+class Entry(NamedTuple):
+    """What is told of one key: the newer version holds."""
+
+    version: int
+    message: News
+
+
+class Correspondence:
+    """One agent's side of what it and another tell each other.
+
+    Args:
+        heartbeat: Ticks after which something is said even if there is nothing to say.
+        number: Of the next bundle, larger than those of any before.
+
+    Attributes:
+        last_heard: The tick at which something last came; None before.
+    """
+
+    def __init__(self, heartbeat: int, number: int = 0) -> None:
+        self.number, self.last_heard = number, None
+        self._heartbeat = heartbeat
+        self._entries: dict[Key, Entry] = {}
+        self._known: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
+        self._under_way: dict[Key, tuple[int, int]] = {}  # what was sent last: version, and when
+        self._contents: dict[int, dict[Key, int]] = {}  # of bundles that were not acknowledged
+        self._newest, self._before = -1, 0  # of the other's bundles, and which of those before it have come, as bits
+        self._owes_answer = False
+        self._last_sent: int | None = None
+
+    last_heard: int | None
+
+    def put(self, message: News, version: int) -> None:
+        """Have something told, in the place of what was told of its key before."""
+        self._entries[message.key] = Entry(version, message)
+
+    def told(self, key: Key) -> News | None:
+        """What was last put there of a key."""
+        return self._entries[key].message if key in self._entries else None
+
+    def hear(self, bundle: Bundle, now: int) -> None:
+        """Take note of a bundle of the other: that it has come, and what it acknowledges."""
+        self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
+        ahead = bundle.number - self._newest
+        if ahead > 0:
+            self._before = ((self._before << ahead) | (1 << (ahead - 1) if self._newest >= 0 else 0)) & (
+                (1 << _NOTED) - 1
+            )
+            self._newest = bundle.number
+        elif 0 < -ahead <= _NOTED:
+            self._before |= 1 << (-ahead - 1)
+        for number in _acknowledged(bundle.heard, bundle.before):
+            for key, version in self._contents.pop(number, {}).items():
+                self._known[key] = max(self._known.get(key, -1), version)
+
+    def bundle(self, now: int) -> Bundle | None:
+        """What there is to say at a tick; None: nothing."""
+        due = {key: entry for key, entry in self._entries.items() if self._is_due(key, entry, now)}
+        is_time = self._last_sent is None or now - self._last_sent >= self._heartbeat
+        if not (due or self._owes_answer or is_time):
+            return None
+        number, self.number = self.number, self.number + 1
+        if due:
+            self._contents[number] = {key: entry.version for key, entry in due.items()}
+            self._under_way |= {key: (entry.version, now) for key, entry in due.items()}
+        self._last_sent, self._owes_answer = now, False
+        versions = tuple(entry.version for entry in due.values())
+        return Bundle(number, self._newest, self._before, versions, tuple(entry.message for entry in due.values()))
+
+    def _is_due(self, key: Key, entry: Entry, now: int) -> bool:
+        if self._known.get(key, -1) >= entry.version:
+            return False
+        version, sent = self._under_way.get(key, (-1, 0))
+        return version < entry.version or now - sent >= _RETRY
+
+
+def _acknowledged(newest: int, before: int) -> Iterator[int]:
+    if newest >= 0:
+        yield newest
+        for place in range(_NOTED):
+            if before >> place & 1:
+                yield newest - 1 - place

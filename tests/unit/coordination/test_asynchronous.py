@@ -1,0 +1,321 @@
+"""Agreements by a deadline: whatever is lost, delayed, repeated or cut, and whoever dies, everybody acts in time."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.coordination.asynchronous import Punctual, Terms
+from swarmbo.coordination.by_deadline import agree_by_deadline
+from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Label
+from swarmbo.coordination.tables import sizes_of
+from swarmbo.graph import FactorGraph
+from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
+
+AGENTS = [f"a{n}" for n in range(6)]
+CHAIN = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(4)})
+OWNERS, NAMESAKES = {"f": "x", "g": "y"}, {"x": "x", "y": "y"}
+BY_DEADLINE = sb.MaxSum(mode="asynchronous")
+
+
+@st.composite
+def problems(draw):
+    """A small graph, who owns what, and tables that forbid some pairs."""
+    n = draw(st.integers(2, 6))
+    variables = [f"x{k}" for k in range(n)]
+    scopes = {f"own{k}": [x] for k, x in enumerate(variables)}
+    for k in range(draw(st.integers(1, 5))):
+        size = min(n, draw(st.integers(2, 3)))
+        scopes[f"f{k}"] = list(draw(st.permutations(variables)))[:size]
+    agent = st.sampled_from(AGENTS[:n])
+    graph = FactorGraph.from_scopes(
+        scopes, owners={f: draw(agent) for f in scopes}, variable_owners={x: draw(agent) for x in variables}
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    sizes = {x: draw(st.integers(1, 4)) for x in variables}
+    tables = {f: rng.normal(size=[sizes[x] for x in scope]) for f, scope in scopes.items()}
+    for f, scope in scopes.items():
+        for i, j in itertools.combinations(range(len(scope)), 2):
+            pairs = rng.random((sizes[scope[i]], sizes[scope[j]])) < draw(st.sampled_from([0.0, 0.3, 0.7]))
+            shape = [1] * len(scope)
+            shape[i], shape[j] = pairs.shape
+            tables[f] = np.where(pairs.reshape(shape) if i < j else pairs, -np.inf, tables[f])
+    return graph, tables
+
+
+def spans(longest):
+    return st.none() | st.tuples(st.integers(0, longest), st.integers(0, longest)).map(lambda span: tuple(sorted(span)))
+
+
+def events():
+    return st.lists(
+        st.builds(Event, agent=st.sampled_from(AGENTS), round=st.just(0), step=st.integers(0, 25)), max_size=3
+    ).map(tuple)
+
+
+SCHEDULES = st.builds(
+    Faults,
+    loss=st.sampled_from([0.0, 0.3, 0.6, 0.9, 0.98]),
+    delay=st.integers(0, 11),
+    duplicate=st.sampled_from([0.0, 0.5]),
+    reorder=st.sampled_from([0.0, 0.9]),
+    bandwidth=st.none() | st.integers(20, 2000),
+    cuts=st.lists(
+        st.builds(
+            Cut,
+            parts=st.lists(st.sampled_from(AGENTS), min_size=1, max_size=3).map(lambda part: (tuple(part),)),
+            steps=spans(25),
+        ),
+        max_size=2,
+    ).map(tuple),
+    deaths=events(),
+    joins=events(),
+    seed=st.integers(0, 10**6),
+)
+METHODS = st.builds(
+    sb.MaxSum,
+    mode=st.just("asynchronous"),
+    deadline=st.integers(1, 25),
+    patience=st.integers(1, 10),
+    threshold=st.sampled_from([0.0, 1e-2, 0.5]),
+    damping=st.sampled_from([0.0, 0.5, 0.9]),
+)
+
+
+def act_in_time_and_in_nobodys_way(problem, faults, method, with_default):
+    graph, tables = problem
+    default = dict.fromkeys(graph.variables, 0) if with_default else {}
+    transport = faults.open(graph.agents)
+    settled = agree_by_deadline(method, graph, tables, transport, default=default)
+    links = settled.said.report.links
+    assert links.clashes == 0
+    assert transport.now == method.deadline == links.ticks
+    dead = {a for a in graph.agents if any(not faults.is_present(a, 0, t) for t in range(method.deadline + 1))}
+    words = settled.said.assignment
+    acting = set(words)
+    assert not any(graph.variable_owner(x) in dead for x in acting)
+    assert {graph.variable_owner(x) for x in set(graph.variables) - acting} == set(links.without)
+    sizes = sizes_of(graph, tables)
+    assert all(0 <= words[x] < sizes[x] for x in acting)
+    chosen = settled.solution.assignment
+    assert set(chosen) == set(graph.variables)
+    assert all(chosen[x] == words[x] for x in acting)
+    for f in graph.factors:  # nothing that two agents chose forbids each other, by the tables themselves
+        for x, y in itertools.combinations([x for x in graph.scope(f) if x in acting], 2):
+            both = {x: words[x], y: words[y]}
+            assert np.any(tables[f][tuple(both.get(v, slice(None)) for v in graph.scope(f))] > -np.inf)
+
+
+@given(problems(), SCHEDULES, METHODS, st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_any_schedule_of_faults_over_any_small_graph(problem, faults, method, with_default):
+    act_in_time_and_in_nobodys_way(problem, faults, method, with_default)
+
+
+@pytest.mark.slow
+@given(problems(), SCHEDULES, METHODS, st.booleans())
+@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+def test_ten_thousand_schedules(problem, faults, method, with_default):
+    act_in_time_and_in_nobodys_way(problem, faults, method, with_default)
+
+
+@given(problems(), METHODS, st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(problem, method, seed):
+    """Even what the dead would have done, and those who were cut off, is in nobody's way."""
+    graph, tables = problem
+    rng = np.random.default_rng(seed)
+    terms = terms_of(graph, tables, method)
+    agents = agents_of(terms, tables)
+    waiting = []
+    for now in range(method.deadline + 3):
+        for name, agent in agents.items():
+            if rng.random() < 0.3:
+                continue  # it was busy, or dead
+            inbox = [envelope for envelope in waiting if envelope.recipient == name and rng.random() < 0.6]
+            waiting += agent.tick(now, inbox)
+            if rng.random() < 0.05:
+                agent.word()
+    words = {x: value for agent in agents.values() for x, value in agent.word().items()}
+    assert terms.claims.clashes(words) == 0
+    assert set(words) == set(graph.variables)
+
+
+def terms_of(graph, tables, method=BY_DEADLINE, default=None):
+    claims = Claims.of(graph, tables)
+    names = ("deadline", "patience", "threshold", "damping")
+    return Terms(graph, sizes_of(graph, tables), claims, *(getattr(method, name) for name in names), default or {})
+
+
+def agents_of(terms, tables, decision=0):
+    graph = terms.graph
+    return {a: Punctual(a, terms, {f: tables[f] for f in graph.factors_owned_by(a)}, decision) for a in graph.agents}
+
+
+def drawn(graph, seed, size=4):
+    rng = np.random.default_rng(seed)
+    return {f: rng.normal(size=[size] * len(graph.scope(f))) for f in graph.factors}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_on_a_tree_without_faults_the_optimum_is_found(seed):
+    tables = drawn(CHAIN, seed)
+    settled = agree_by_deadline(BY_DEADLINE, CHAIN, tables, InProcess().open(CHAIN.agents))
+    best = sb.exact(CHAIN, tables)
+    assert settled.said.assignment == best.assignment
+    assert settled.said.report.value == pytest.approx(best.value)
+    assert (settled.said.report.status, settled.said.report.rounds) == ("deadline", 20)
+
+
+def test_with_losses_and_delays_a_tree_is_solved_nearly_always():
+    patient = sb.MaxSum(mode="asynchronous", deadline=40, patience=12)
+    found = [
+        agree_by_deadline(
+            patient, CHAIN, tables, Faults(loss=0.3, delay=2, seed=seed).open(CHAIN.agents)
+        ).said.assignment
+        == sb.exact(CHAIN, tables).assignment
+        for seed in range(20)
+        if (tables := drawn(CHAIN, seed))
+    ]
+    assert sum(found) >= 18
+
+
+def test_it_keeps_the_contract_of_ways_to_agree():
+    sb.testing.check_coordinator(lambda: BY_DEADLINE)
+
+
+def test_a_silent_neighbour_is_taken_to_do_nothing():
+    """x wants what y has, unless y does nothing: its value 2."""
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]}, owners=OWNERS, variable_owners=NAMESAKES)
+    tables = {"f": np.array([[5.0, 0.0, 0.0], [0.0, 0.0, 3.0]]), "g": np.array([1.0, 0.0, 0.0])}
+    dead = Faults(deaths=(Event(agent="y", round=0),))
+    for default, wanted in (({"y": 2}, 1), ({}, 0)):
+        settled = agree_by_deadline(BY_DEADLINE, graph, tables, dead.open(graph.agents), default=default)
+        assert settled.said.assignment == {"x": wanted}
+        assert (settled.said.report.links.silent, settled.said.report.links.without) == (("y",), ("y",))
+        assert settled.said.report.value is None
+
+
+def test_agents_that_no_links_join_decide_by_themselves():
+    import networkx as nx
+
+    apart = nx.Graph()
+    apart.add_nodes_from(CHAIN.agents)
+    settled = agree_by_deadline(BY_DEADLINE, CHAIN, drawn(CHAIN, 0), InProcess().open(CHAIN.agents, apart))
+    assert set(settled.said.assignment) == set(CHAIN.variables)
+    assert settled.said.report.traffic.messages == 0
+    assert settled.said.report.links.silent == CHAIN.agents
+
+
+def test_who_hears_of_no_word_stays_rather_than_take_what_may_be_taken():
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]}, owners=OWNERS, variable_owners=NAMESAKES)
+    tables = {"f": np.where(np.eye(2), -np.inf, 0.0), "g": np.zeros(2)}
+    cut = Faults(cuts=(Cut(parts=(("x",),)),))
+    settled = agree_by_deadline(BY_DEADLINE, graph, tables, cut.open(graph.agents))
+    assert set(settled.said.assignment) == {"x"}
+    assert settled.said.report.links.without == ("y",)
+    solution = sb.MaxSum(mode="asynchronous").solve(graph, tables)  # without the cut both find a place
+    assert solution.assignment["x"] != solution.assignment["y"]
+
+
+def test_a_constraint_of_three_is_not_claimed_but_counted_and_shown():
+    graph = FactorGraph.from_scopes({"f": ["x", "y", "z"]})
+    table = np.zeros((2, 2, 2))
+    table[0, 0, 0] = -np.inf
+    apart = Faults(loss=0.0, cuts=(Cut(parts=(("x",),)),))
+    assert Claims.of(graph, {"f": table}).forbidden == {}
+    settled = agree_by_deadline(BY_DEADLINE, graph, {"f": table}, apart.open(graph.agents))
+    assert settled.said.report.status in {"deadline", "infeasible"}
+    assert (settled.said.report.status == "infeasible") == (settled.said.report.violated == ("f",))
+
+
+def test_what_is_told_again_and_again_changes_nothing():
+    tables = drawn(CHAIN, 3)
+    clean = agree_by_deadline(BY_DEADLINE, CHAIN, tables, InProcess().open(CHAIN.agents))
+    twice = agree_by_deadline(BY_DEADLINE, CHAIN, tables, Faults(duplicate=0.999).open(CHAIN.agents))
+    assert twice.said.assignment == clean.said.assignment
+    assert twice.said.report.traffic == clean.said.report.traffic
+
+
+def test_once_messages_stay_as_they_are_only_signs_of_life_are_sent():
+    terms = terms_of(
+        CHAIN, tables := drawn(CHAIN, 0, size=30), sb.MaxSum(mode="asynchronous", deadline=200, patience=20)
+    )
+    agents, inboxes, sent = agents_of(terms, tables), {}, []
+    for now in range(90):
+        out = [envelope for name, agent in agents.items() for envelope in agent.tick(now, inboxes.get(name, []))]
+        inboxes = {name: [envelope for envelope in out if envelope.recipient == name] for name in agents}
+        sent.append(sum(len(envelope.payload) for envelope in out))
+    assert sum(sent[40:60]) < 0.1 * sum(sent[:20])
+    assert sum(sent[40:60]) > 0
+
+
+def test_state_written_down_and_loaded_goes_on_alike():
+    tables = drawn(CHAIN, 5)
+    terms = terms_of(CHAIN, tables)
+
+    def run(restart):
+        agents, inboxes = agents_of(terms, tables), {}
+        for now in range(terms.deadline + 1):
+            if now == restart:
+                for name, fresh in agents_of(terms, tables).items():
+                    state = agents[name].state_dict()
+                    plain = json.loads(json.dumps(state["json"]))
+                    fresh.load_state_dict({"json": plain, "arrays": state["arrays"]})
+                    agents[name] = fresh
+            out = [envelope for name, agent in agents.items() for envelope in agent.tick(now, inboxes.get(name, []))]
+            inboxes = {name: [envelope for envelope in out if envelope.recipient == name] for name in agents}
+        return {x: value for agent in agents.values() for x, value in agent.word().items()}
+
+    assert run(7) == run(13) == run(17) == run(None)
+
+
+def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
+    tables = drawn(CHAIN, 0)
+    (agent, *_), terms = agents_of(terms_of(CHAIN, tables), tables).values(), terms_of(CHAIN, tables)
+    before = agent.state_dict()["arrays"]
+    owner = terms.graph.variable_owner
+    nan, long, fine = np.full(4, np.nan), np.zeros(5), np.ones(4)
+    said = [
+        FromVariable("f0", "x1", nan),
+        FromVariable("f0", "x1", long),
+        FromVariable("f0", "x1", np.full(4, np.inf)),
+        FromVariable("f9", "x1", fine),
+        FromVariable("f0", "x0", fine),  # its own
+        FromFactor("f0", "x0", fine),  # its own
+        Choice("x0", 1),  # its own
+        Choice("x1", 99),
+        Choice("x1", -2),
+        Choice("x9", 0),
+    ]
+    other = owner("x1")
+    inbox = [Envelope(other, agent.name, b"nonsense")]
+    inbox += [Envelope(other, agent.name, Codec.encode(Choice("x1", 1), Label(0, 0)))]  # no bundle
+    inbox += [Envelope(other, agent.name, Codec.encode(Bundle(9, -1, 0, (5,), (Choice("x1", 1),)), Label(7, 9)))]
+    inbox += [Envelope("stranger", agent.name, Codec.encode(Bundle(0, -1, 0, (5,), (Choice("x1", 1),)), Label(0, 0)))]
+    for number, message in enumerate(said):
+        bundle = Bundle(number, -1, 0, (5,), (message,))
+        inbox.append(Envelope(other, agent.name, Codec.encode(bundle, Label(0, number))))
+    for envelope in inbox:
+        agent._hear(envelope)  # pyright: ignore[reportPrivateUsage]
+    assert agent.dropped == len(inbox)
+    after = agent.state_dict()
+    assert all(np.array_equal(before[name], after["arrays"][name]) for name in before)
+    assert after["json"]["words"] == {}
+
+
+def test_settings_that_cannot_be_are_refused():
+    for wrong in ({"deadline": 0}, {"patience": 0}, {"threshold": -1.0}, {"mode": "sometimes"}):
+        with pytest.raises(sb.errors.ConfigError, match=rf"\$\.coordination\.{next(iter(wrong))}"):
+            sb.Team.for_field(["a"], low=[0.0], high=[1.0], coordination={"kind": "max-sum", **wrong})
+
+
+def test_no_bound_is_promised_and_agents_that_wait_are_not_given_a_plan():
+    with pytest.raises(ValueError, match="bound"):
+        sb.MaxSum(mode="asynchronous", bound="mplp")
+    with pytest.raises(sb.errors.ConfigError, match=r"\$\.coordination\.mode"):
+        BY_DEADLINE.plan(CHAIN, dict.fromkeys(CHAIN.variables, 2), InProcess().open(CHAIN.agents).routes)

@@ -1,0 +1,161 @@
+"""Teams over links with faults: the same decisions by lockstep, decisions in time by a deadline, and what is logged."""
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec import UNSET
+
+import swarmbo as sb
+import swarmbo_envs  # noqa: F401
+from swarmbo.metrics import links_of, links_over_rounds
+from swarmbo.plotting.traffic import traffic_figure
+from swarmbo.records import LinkReport
+from swarmbo.runs.reading import load_run
+from swarmbo.runs.report import report_rows
+from swarmbo.runs.runner import run
+from swarmbo.runs.scenario import load
+
+NAMES = ["a", "b", "c", "d"]
+PLACES = {name: np.random.default_rng(k).random((8, 2)) for k, name in enumerate(NAMES)}
+CROWDED = dict.fromkeys(NAMES, PLACES["a"])  # everybody wants the same places
+BY_DEADLINE = {"kind": "max-sum", "mode": "asynchronous"}
+DIES = {"agent": "b", "round": 2, "step": 4}
+
+
+def team_of(transport="in-process", coordination="max-sum", **more):
+    settings = {"seed": 3, "transport": transport, "coordination": coordination, **more}
+    return sb.Team.for_field(NAMES, low=[0.0, 0.0], high=[1.0, 1.0], **settings)
+
+
+def asked(team, rounds=3, places=PLACES):
+    """What is asked in some rounds, each told at once."""
+    out = []
+    for _ in range(rounds):
+        query = team.ask(places)
+        out.append({agent: place.tolist() for agent, place in query.points.items()})
+        if query.points:
+            team.tell(query, {agent: float(np.sin(9 * place).sum()) for agent, place in query.points.items()})
+    return out
+
+
+@pytest.mark.parametrize("coordination", ["max-sum", "exact"])
+def test_lockstep_over_losses_asks_what_is_asked_without(coordination):
+    clean, lossy = team_of(coordination=coordination), team_of({"kind": "faulty", "loss": 0.4}, coordination)
+    assert asked(lossy) == asked(clean)
+    assert lossy.last_report.bytes > clean.last_report.bytes
+    assert lossy.last_report.links.repeated > 0
+    assert clean.last_report.links is UNSET
+
+
+def test_a_function_is_agreed_on_over_losses_as_without():
+    graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]}), dict.fromkeys("xyz", (0.0, 1.0))
+
+    def points(transport):
+        team = sb.Team(graph, bounds, initial=2, seed=1, transport=transport)
+        out = []
+        for _ in range(4):
+            query = team.ask()
+            out.append(query.point)
+            team.tell(query, {"f": query.point["x"] - query.point["y"], "g": query.point["z"]})
+        return out
+
+    assert points({"kind": "faulty", "loss": 0.3}) == points("in-process")
+
+
+@pytest.mark.parametrize("places", [PLACES, CROWDED])
+def test_by_a_deadline_everybody_goes_somewhere_and_no_two_to_one_place(places):
+    for transport in ("in-process", {"kind": "faulty", "loss": 0.5, "delay": 5, "duplicate": 0.2, "reorder": 0.5}):
+        team = team_of(transport, BY_DEADLINE)
+        for points in asked(team, 3, places):
+            chosen = list(map(tuple, points.values()))
+            assert len(set(chosen)) == len(chosen)
+            assert len(points) >= 3
+        assert (team.last_report.status, team.last_report.rounds) == ("deadline", 20)
+        assert team.last_report.links.clashes == 0
+
+
+def test_without_faults_what_is_agreed_by_a_deadline_is_worth_what_lockstep_finds():
+    by_deadline, exact = team_of(coordination=BY_DEADLINE), team_of(coordination="exact")
+    query = by_deadline.ask(PLACES)
+    exact.ask(PLACES)
+    assert set(query.points) == set(NAMES)
+    assert by_deadline.last_report.value == pytest.approx(exact.last_report.value)
+
+
+@pytest.mark.parametrize("coordination", ["max-sum", BY_DEADLINE])
+def test_who_dies_in_a_decision_takes_no_part_from_then_on_and_who_joins_does_again(coordination):
+    transport = {"kind": "faulty", "deaths": [DIES], "joins": [{"agent": "b", "round": 4}]}
+    team = team_of(transport, coordination)
+    before, dying, gone, back = asked(team, 4)
+    assert set(before) == set(back) == set(NAMES)
+    assert "b" not in dying
+    assert set(gone) == set(NAMES) - {"b"}
+    reports = team_of(transport, coordination)
+    asked(reports, 2)
+    assert reports.last_report.status == ("blocked" if coordination == "max-sum" else "deadline")
+    assert "b" in reports.last_report.links.silent
+
+
+def test_a_decision_repeats_and_goes_on_from_a_saved_state():
+    transport = {"kind": "faulty", "loss": 0.5, "delay": 3}
+    whole, half = team_of(transport, BY_DEADLINE), team_of(transport, BY_DEADLINE)
+    asked(half, 2)
+    again = sb.Team.from_state_dict(half.state_dict())
+    assert asked(whole, 4)[2:] == asked(again, 2)
+
+
+def test_faults_of_agents_that_there_are_not_are_refused():
+    with pytest.raises(sb.errors.ConfigError, match=r"\$\.transport: got faults of \['e'\]; wanted some of \['a'"):
+        team_of({"kind": "faulty", "deaths": [{"agent": "e", "round": 1}]})
+
+
+def test_exact_has_no_mode_and_says_which_kind_has():
+    with pytest.raises(sb.errors.ConfigError, match="unknown key 'mode'; it is one of kind = 'max-sum'"):
+        team_of(coordination={"kind": "exact", "mode": "asynchronous"})
+
+
+def test_a_run_logs_reports_and_draws_how_links_fared(tmp_path):
+    overrides = [
+        *("rounds=3", "coordination.kind=max-sum", "coordination.mode=asynchronous"),
+        *("transport.kind=faulty", "transport.loss=0.3", 'transport.deaths=[{agent="robot_1", round=2, step=3}]'),
+    ]
+    summary = run(load("robots-window", overrides), tmp_path / "run")
+    records = load_run(tmp_path / "run").records
+    links = [links_of(record) for record in records]
+    assert links[0] is None
+    assert all(isinstance(report, LinkReport) and report.ticks == 20 for report in links[1:])
+    assert "robot_1" in links[2].silent
+    assert not any("robot_1" in edge for edge in links[3].edges)
+    total = links_over_rounds(records)
+    assert total == summary.links
+    assert total.total.messages == summary.agreement.messages
+    assert 0.2 < total.total.lost / total.total.messages < 0.45
+    rows = dict(report_rows(summary))
+    assert rows["choices that clashed"] == "none"
+    assert rows["agents gone or unheard of"] == "robot_1"
+    assert rows["messages lost"].endswith("% of those to agree, the others 1 ticks under way")
+    assert len(traffic_figure(records).axes) >= 3
+    plain = run(load("robots-window", ["rounds=1"]), tmp_path / "plain")
+    assert "messages lost" not in dict(report_rows(plain))
+    assert b'"links"' not in msgspec.json.encode(plain)
+
+
+def test_what_the_dead_measure_nobody_hears_of():
+    env = sb_env()
+    transport = {"kind": "faulty", "deaths": [{"agent": "robot_1", "round": 1}]}
+    team = sb.Team.for_env(env, coordination=BY_DEADLINE, transport=transport)
+    observations, infos = env.reset(seed=1)
+    known = []
+    for _ in range(2):
+        actions = team.act(observations, infos)
+        step = env.step(actions)
+        observations, infos = step[0], step[4]
+        team.observe(*step)
+        known.append(team.n_data)
+    assert known == [4 + 3, 4 + 3 + 3]
+
+
+def sb_env():
+    from swarmbo_envs.robot_team_v0 import parallel_env
+
+    return parallel_env(robots=4, max_cycles=3)
