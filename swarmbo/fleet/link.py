@@ -50,7 +50,13 @@ class Link:
         try:
             self._session = zenoh.open(config)
         except zenoh.ZError as error:
-            raise ConfigError(f"{name!r} cannot listen at {plan.endpoints[name]}: {error}") from error
+            why = (
+                str(error).split(" [")[0].split(" at /")[0].rstrip(":")
+            )  # what follows are places in Zenoh's own source
+            raise ConfigError(
+                f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
+                at="$.port",
+            ) from error
         self._subscriber = self._session.declare_subscriber(f"swarmbo/{plan.run}/{name}/*", self._hear)
 
     def send(self, recipient: str, content: bytes) -> None:

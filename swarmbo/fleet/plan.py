@@ -1,5 +1,6 @@
 """What all members of a fleet know beforehand: the problem, the settings, and where each of them listens."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,11 @@ import msgspec
 from swarmbo.boundary.files import read_regular
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
+from swarmbo.settings import Positive
 
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,7 +34,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoints: dict[str, str]
     problem: dict[str, Any]
     settings: dict[str, Any]
-    patience_s: float = 60.0
+    patience_s: Positive = 60.0
     keys: str | None = None
 
     @property
@@ -51,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
         for name in [self.run, *self.endpoints]:
             if not _NAME.fullmatch(name):
-                raise ConfigError(f"got name {name!r}; wanted letters, digits, '_', '.' and '-', at most 64", at=at)
+                raise ConfigError(f"got name {name!r}; wanted letters, digits and _.=,+-, at most 64", at=at)
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
         if len(protocols) > 1 or not protocols <= {"tcp", "tls", "quic"}:
             raise ConfigError(f"got endpoints of {sorted(protocols)}; wanted all tls, all quic, or all tcp", at=at)
@@ -59,7 +61,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if far := [end for end in self.endpoints.values() if not end.startswith("tcp/127.0.0.1:")]:
                 raise ConfigError(f"got {far[0]}: tcp is open to anybody; wanted tls or quic, with keys", at=at)
         elif self.keys is None:
-            raise ConfigError("got no keys; wanted a folder that `swarmbo fleet keys` made", at=at)
+            raise ConfigError("got no keys; wanted a folder that `swarmbo fleet keys` made", at=f"{at}.keys")
+        if not 0.0 < self.patience_s < math.inf:
+            raise ConfigError(f"got {self.patience_s}; wanted seconds > 0", at=f"{at}.patience_s")
         return self
 
     def write(self, path: Path) -> None:

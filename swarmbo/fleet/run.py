@@ -24,6 +24,7 @@ from swarmbo.runs.lock import locked
 from swarmbo.runs.rounds import Drive, OnRound, drive
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary
+from swarmbo.runs.sweep import folder_name
 from swarmbo.runs.trust import own_names
 from swarmbo.runs.world import Environment, make_environment
 
@@ -95,7 +96,7 @@ def run_fleet(
     if strangers := sorted(set(network.elsewhere) - set(team.agents)):
         raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(team.agents)}", at="$.elsewhere")
     plan = Plan(
-        run=f"{scenario.name}-{scenario.seed}",
+        run=f"{folder_name(scenario.name)}-{scenario.seed}",
         endpoints=endpoints_of(team.agents, network.protocol, network.port, network.hosts),
         problem=team.problem.to_plain(),
         settings=team.setup.to_plain(),

@@ -190,6 +190,7 @@ def ends(*endpoints):
     [
         ({"endpoints": {"world": "tcp/127.0.0.1:1"}}, "got endpoints of"),
         ({"run": "two words"}, "got name 'two words'"),
+        ({"patience_s": -1.0}, "wanted seconds > 0|wanted the fleet"),
         (
             {"endpoints": {"world": "tcp/127.0.0.1:1", "agent_0": "tcp/10.0.0.1:2", "agent_1": "tcp/127.0.0.1:3"}},
             "tcp is open",
@@ -201,7 +202,7 @@ def ends(*endpoints):
         ({"endpoints": ends(*["udp/127.0.0.1:1"] * 3)}, "got endpoints of"),
         ({"endpoints": ends(*["tls/127.0.0.1:1"] * 3)}, "got no keys"),
     ],
-    ids=["members missing", "name", "far by tcp", "several protocols", "udp", "no keys"],
+    ids=["members missing", "name", "patience", "far by tcp", "several protocols", "udp", "no keys"],
 )
 def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_path, change, why):
     plan = fleets(world(), network()).plan
