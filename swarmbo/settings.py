@@ -11,7 +11,7 @@ import numbers
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -131,15 +131,17 @@ class _Number:
     """What a field that holds a number accepts.
 
     Args:
-        kind: Its type: ``int`` or ``float``, with a range or without, and perhaps with ``None``.
+        kind: Its type: ``int`` or ``float``, with a range or without, perhaps with ``None``, or with a list of such.
     """
 
     def __init__(self, kind: Any) -> None:
         parts = (kind,) if get_origin(kind) is Annotated else get_args(kind) or (kind,)
-        numeric = [part for part in parts if part is not type(None)]
+        lists = [part for part in parts if get_origin(part) is list]
+        numeric = [part for part in parts if part is not type(None) and part not in lists] or lists
         base, *metas = get_args(numeric[0]) if get_origin(numeric[0]) is Annotated else (numeric[0],)
-        self.is_number = len(numeric) == 1 and base in (int, float)
-        self.is_optional, self.is_whole = len(parts) > len(numeric), base is int
+        self.may_be_each = bool(lists)
+        self.is_number = len(numeric) == 1 and base in (int, float) and lists in ([], [list[numeric[0]]])
+        self.is_optional, self.is_whole = type(None) in parts, base is int
         self.meta = next((meta for meta in metas if isinstance(meta, msgspec.Meta)), msgspec.Meta())
         ends = {name: getattr(self.meta, name) for name in ("ge", "gt", "le", "lt")}
         self.ends: dict[str, float] = {name: end for name, end in ends.items() if end is not None}
@@ -147,6 +149,10 @@ class _Number:
     def holds(self, value: Any) -> bool:
         if value is None:
             return self.is_optional
+        if isinstance(value, list) and self.may_be_each:
+            return all(
+                one is not None and not isinstance(one, list) and self.holds(one) for one in cast(list[Any], value)
+            )
         wanted = numbers.Integral if self.is_whole else numbers.Real
         if isinstance(value, bool) or not isinstance(value, wanted) or not math.isfinite(value):
             return False
@@ -159,7 +165,8 @@ class _Number:
         plain = "an integer" if self.is_whole else "a number" if self.ends else "a finite number"
         span = _SPANS[tuple(self.ends)].format(*map(_shown, self.ends.values()))
         words = [self.meta.title or plain, span, (self.meta.extra or {}).get("unit")]
-        return " ".join(filter(None, words)) + (", or nothing" if self.is_optional else "")
+        more = (", or a list of such" if self.may_be_each else "") + (", or nothing" if self.is_optional else "")
+        return " ".join(filter(None, words)) + more
 
 
 def _shown(end: float) -> str:

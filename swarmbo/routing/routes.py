@@ -61,7 +61,7 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         >>> import numpy as np
         >>> import swarmbo as sb
         >>> from swarmbo_envs import robot_team_v0
-        >>> env = robot_team_v0.parallel_env(robots=2, max_cycles=3)
+        >>> env = robot_team_v0.parallel_env(robots=4, max_cycles=3)
         >>> team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes")
         >>> observations, infos = env.reset(seed=0)
         >>> actions = team.act(observations, infos)

@@ -46,7 +46,8 @@ def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None =
     claim_equal(_marginals(empty, places), prior, "posterior() after update() made another belief", "the one before")
     claim(belief.n_data == _N_DATA, f"n_data after {_N_DATA} outcomes", belief.n_data, _N_DATA)
     _claim_no_larger(learned[1], prior[1], "data")
-    claim_equal(_marginals(make().update(X, y), places), learned, "posterior() of another from those data", "the same")
+    again = _marginals(make().update(X, y), places)
+    claim_equal(again, learned, "posterior() of another from the same data", "the same")
     alone = np.array([_marginals(belief, place[None]) for place in places])[:, :, 0].T
     claim_close(alone, learned, "posterior() at a place that is asked alone", "that of the place among others")
     _check_order(empty, learned, X, y, places)

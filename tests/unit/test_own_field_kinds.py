@@ -233,7 +233,7 @@ class Raises:
         ({"coordination": {"kind": "HERE:LeftmostSettings", "stop": 1}}, "unknown key 'stop'; did you mean 'step'"),
         ({"coordination": {"kind": "HERE:LeftmostSettings", "step": "far"}}, r"\$\.coordination\.step: got 'far'"),
         ({"coordination": "HERE:Raises"}, r"Raises refused its settings: OSError: no sensor at hand \(test_own_field"),
-        ({"transport": "HERE:Nothing"}, r"\$\.transport\.kind: got '.*:Nothing'; wanted one of 'in-process'"),
+        ({"transport": "HERE:Nothing"}, r"\$\.transport\.kind: got '.*:Nothing'; wanted one of 'faulty', 'in-process'"),
     ],
 )
 def test_what_is_no_part_of_a_team_is_refused_in_one_line(settings, words):

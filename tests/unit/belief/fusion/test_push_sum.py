@@ -121,7 +121,7 @@ def test_no_reading_is_ever_counted_twice(seed, loss, events):
                     assert count <= agents[author].n_readings + 1e-6
                 assert np.linalg.eigvalsh(agent.belief.information.precision)[0] > -1e-3
     transport.heal()
-    transport.loss = 0.0
+    transport.faults = Faults()
     exchange(agents.values(), transport, steps=150)
     for agent in agents.values():
         assert_is_pool(agent, list(agents.values()))
