@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from swarmbo.cli.ending import close, formats as formats_of, one_line_errors
-from swarmbo.cli.options import Dpi, FormatNames, NoFigures, Overrides, Quiet, Source, app
+from swarmbo.cli.options import Dpi, FormatNames, NoFigures, Overrides, Quiet, Seed, Source, app
 from swarmbo.errors import ConfigError
 
 
@@ -34,7 +34,7 @@ Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="What `swarmbo fl
 @fleet.command("run")
 def run_fleet(
     source: Source,
-    seed: Annotated[int | None, typer.Option(help="Seed of world and team; default: the scenario's.")] = None,
+    seed: Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>-fleet.")] = None,
     overrides: Overrides = None,
     protocol: Annotated[

@@ -43,6 +43,7 @@ Overrides = Annotated[
         autocompletion=setting_paths_of,
     ),
 ]
+Seed = Annotated[int | None, typer.Option(help="Seed of world and team; default: the scenario's.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
 Trust = Annotated[
     bool, typer.Option("--trust", help='Run code that the scenario names as "module:Class"; else it is refused.')

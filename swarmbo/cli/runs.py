@@ -14,6 +14,7 @@ from swarmbo.cli.options import (
     Overrides,
     Quiet,
     RunPath,
+    Seed,
     Source,
     Trust,
     app,
@@ -24,7 +25,7 @@ from swarmbo.cli.options import (
 @app.command()
 def run(
     source: Source,
-    seed: Annotated[int | None, typer.Option(help="Seed of world and team; default: the scenario's.")] = None,
+    seed: Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>[+<settings>].")] = None,
     overrides: Overrides = None,
     no_figures: NoFigures = False,

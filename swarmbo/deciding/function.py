@@ -96,11 +96,31 @@ class FunctionLearner:
         """
         answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round, self.setup.seed)
         decided, choice = answering.run(self.steps(log, offers))
+        return decided, decided._expected(log, choice)
+
+    def decided_elsewhere(
+        self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
+    ) -> tuple["FunctionLearner", Choice]:
+        """What others decided by the same log, as ``decide`` has it: what is learned is the same.
+
+        Args:
+            log: What is known.
+            point: On which they agreed (n,), physical.
+            report: How.
+        """
+        choice = Choice(point, report, chosen=log.n_evaluations >= self.setup.initial)
         if not choice.chosen:
-            return decided, choice
-        _, model = decided.modelled(log)
+            return self, choice
+        made, model = self.modelled(log)
+        return replace(made, learned=model.learned), made._expected(log, choice)
+
+    def _expected(self, log: Logbook, choice: Choice) -> Choice:
+        """A choice with what is expected there, if a method chose it."""
+        if not choice.chosen:
+            return choice
+        _, model = self.modelled(log)
         mean, std = (float(array[0]) for array in model.posterior(choice.point[None]))
-        return decided, replace(choice, mean=mean, std=std)
+        return replace(choice, mean=mean, std=std)
 
     def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
         """The next joint point: of the initial design, or where agents agree.

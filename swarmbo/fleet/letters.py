@@ -10,7 +10,7 @@ from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 
 LONGEST = 4 * 2**20  # bytes of a letter
-_DIGEST = 16  # bytes that a letter begins with: of the rest
+DIGEST = 16  # bytes that a letter begins with: of the rest
 
 
 class Said(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -103,14 +103,14 @@ def sealed(letter: Letter) -> bytes:
         End()
     """
     body = _encoder.encode(letter)
-    if len(body) + _DIGEST > LONGEST:
-        raise TransportError(f"got a letter of {len(body)} bytes; wanted at most {LONGEST - _DIGEST}")
+    if len(body) + DIGEST > LONGEST:
+        raise TransportError(f"got a letter of {len(body)} bytes; wanted at most {LONGEST - DIGEST}")
     return digest_of(body) + body
 
 
 def digest_of(body: bytes) -> bytes:
     """What tells a letter from all others."""
-    return blake2b(body, digest_size=_DIGEST).digest()
+    return blake2b(body, digest_size=DIGEST).digest()
 
 
 def opened(parcel: bytes) -> Letter:
@@ -120,10 +120,10 @@ def opened(parcel: bytes) -> Letter:
         TransportError: If it is too long, was cut off or changed on the way, is no letter, or holds a number that is
             not finite.
     """
-    if not _DIGEST < len(parcel) <= LONGEST:
-        raise TransportError(f"got {len(parcel)} bytes; wanted {_DIGEST + 1} to {LONGEST}")
-    body = parcel[_DIGEST:]
-    if digest_of(body) != parcel[:_DIGEST]:
+    if not DIGEST < len(parcel) <= LONGEST:
+        raise TransportError(f"got {len(parcel)} bytes; wanted {DIGEST + 1} to {LONGEST}")
+    body = parcel[DIGEST:]
+    if digest_of(body) != parcel[:DIGEST]:
         raise TransportError(f"got {len(parcel)} bytes that do not fit their digest: they were changed on the way")
     try:
         letter = _decoder.decode(body)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import Letter, Receipt, digest_of, opened, sealed
+from swarmbo.fleet.letters import DIGEST, Letter, Receipt, opened, sealed
 from swarmbo.fleet.link import Parcel
 
 _SOON, _LATE = 0.2, 2.0  # seconds until a letter is written again: the first time, and at most
-_DIGEST = len(digest_of(b""))
+GOODBYE = 3.0  # seconds for which members wait for receipts when a run has ended
 _REMEMBERED = 100_000  # letters; one that comes again after so many others is of a round that has ended
 
 
@@ -61,12 +61,12 @@ class Mail:
 
     def post(self, recipient: str, content: bytes) -> None:
         """Send what was sealed before, as ``write`` does."""
-        self._out[recipient, content[:_DIGEST]] = content, self._clock() + _SOON, _SOON
+        self._out[recipient, content[:DIGEST]] = content, self._clock() + _SOON, _SOON
         self._carrier.send(recipient, content)
 
     def remember(self, sender: str, content: bytes) -> None:
         """Note that a letter was taken, now or by a process that was killed since."""
-        self._taken[sender, content[:_DIGEST]] = None
+        self._taken[sender, content[:DIGEST]] = None
         if len(self._taken) > _REMEMBERED:
             del self._taken[next(iter(self._taken))]
 
@@ -80,6 +80,12 @@ class Mail:
                 return parcel.sender, letter
         return None
 
+    def settle(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
+        """Wait for receipts of all that was written, so long at most; what comes meanwhile is not taken any further."""
+        until = self._clock() + seconds
+        while self._out and self._clock() < until and not stop():
+            self.read(_SOON)
+
     def _taken_in(self, parcel: Parcel) -> Letter | None:
         sender, content = parcel
         try:
@@ -90,13 +96,13 @@ class Mail:
         if isinstance(letter, Receipt):
             self._out.pop((sender, letter.digest), None)
             return None
-        key = sender, content[:_DIGEST]
+        key = sender, content[:DIGEST]
         is_new = key not in self._taken
         if is_new:
             self.remember(sender, content)
             if self._keep is not None:
                 self._keep(sender, content)
-        self._carrier.send(sender, sealed(Receipt(content[:_DIGEST])))
+        self._carrier.send(sender, sealed(Receipt(content[:DIGEST])))
         return letter if is_new else None
 
     def _repeat(self) -> None:

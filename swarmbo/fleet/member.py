@@ -13,13 +13,12 @@ from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import TransportError
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Came, End, Letter, Said, Word, opened
-from swarmbo.fleet.mail import Carrier, Mail
+from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
 
 _MAY_STOP = 0.5  # seconds between looks at whether it should stop
-_GOODBYE = 3.0  # seconds for which it waits for receipts when all is decided
 
 
 class Member:
@@ -75,9 +74,7 @@ class Member:
         """
         while not (self.has_ended or stop()):
             self.step(_MAY_STOP)
-        until = self._clock() + _GOODBYE
-        while self._mail.outstanding and self._clock() < until and not stop():
-            self._mail.read(_MAY_STOP)
+        self._mail.settle(GOODBYE, stop)
         self.close()
 
     def step(self, seconds: float) -> None:

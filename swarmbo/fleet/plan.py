@@ -15,6 +15,7 @@ from swarmbo.settings import Positive
 
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
+_SETTINGS = {"belief", "acquisition", "coordination", "transport", "seed", "rounds", "initial"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 
@@ -46,9 +47,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Itself, if members can be reached by it.
 
         Raises:
-            ConfigError: If a name can be no part of a key, endpoints are of several protocols, or keys are missing.
+            ConfigError: If the problem or the settings are none, a name can be no part of a key, endpoints are of
+                several protocols, or keys are missing.
         """
-        agents = Problem.from_plain(self.problem).agents
+        try:
+            agents = Problem.from_plain(self.problem).agents
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{why}; wanted a problem as `swarmbo fleet` writes it", at=f"{at}.problem") from error
+        if strangers := sorted(set(self.settings) - _SETTINGS):
+            raise ConfigError(f"got {strangers[0]!r}; wanted some of {sorted(_SETTINGS)}", at=f"{at}.settings")
         if set(self.endpoints) != {*agents, HUB}:
             raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
         for name in [self.run, *self.endpoints]:

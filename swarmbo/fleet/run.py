@@ -17,11 +17,10 @@ from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of
 from swarmbo.fleet.processes import Processes
 from swarmbo.fleet.team import FleetTeam, Hub
-from swarmbo.records import RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
-from swarmbo.runs.rounds import Drive, OnRound, drive
+from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary
 from swarmbo.runs.sweep import folder_name
@@ -30,10 +29,6 @@ from swarmbo.runs.world import Environment, make_environment
 
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
-
-
-def _ignore(record: RoundRecord, was_logged: bool) -> None:
-    """Tell nobody."""
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
@@ -71,7 +66,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def run_fleet(
-    scenario: Scenario, out: Path, network: Network, on_round: OnRound = _ignore
+    scenario: Scenario, out: Path, network: Network, on_round: OnRound = tell_nobody
 ) -> tuple[Summary, NetworkReport]:
     """Run a scenario whose agents are processes of their own. The folder is that of a run, with ``fleet`` in it.
 
@@ -114,7 +109,7 @@ def run_fleet(
             here = [agent for agent in team.agents if agent not in network.elsewhere]
             with closing(Processes(here, place)) as processes:
                 team.hub = hub = Hub(plan, link, processes.attend)
-                summary = drive(Drive(scenario, folder, env, team, on_round, {}, lambda step: None))
+                summary = drive(Drive(scenario, folder, env, team, on_round, {}, no_beat))
                 hub.end()
         return summary, NetworkReport(dict(processes.restarts), hub.mail.repeated, hub.mail.refused)
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,7 +13,7 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.letters import Begin, Came, End, Letter, Word
-from swarmbo.fleet.mail import Carrier, Mail
+from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import Plan
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport, Traffic
@@ -22,7 +21,6 @@ from swarmbo.team import Team
 from swarmbo.worlds import Offers
 
 _LOOK = 0.2  # seconds between looks at whether agents live
-_GOODBYE = 3.0  # seconds for which it waits until all know that the run has ended
 
 
 class Hub:
@@ -123,9 +121,7 @@ class Hub:
         """Tell all that the run has ended, and wait a little until they know."""
         for agent in self._problem.agents:
             self.mail.write(agent, End())
-        until = self._clock() + _GOODBYE
-        while self.mail.outstanding and self._clock() < until:
-            self.mail.read(_LOOK)
+        self.mail.settle(GOODBYE)
 
 
 class FleetTeam(Team):
@@ -150,13 +146,7 @@ class FleetTeam(Team):
         words = hub.words(edges)
         self._shared = _sent(words, is_agreement=False)
         values: Mapping[str, float] = {variable: value for word in words for variable, value in word.values.items()}
-        point, is_chosen = self.problem.placed(values), self._log.n_evaluations >= self.setup.initial
-        report = _report(words)
-        if not is_chosen:
-            return learner, Choice(point, report, chosen=False)
-        learner, model = learner.modelled(self._log)
-        mean, std = (float(array[0]) for array in model.posterior(point[None]))
-        return replace(learner, learned=model.learned), Choice(point, report, mean, std)
+        return learner.decided_elsewhere(self._log, self.problem.placed(values), _report(words))
 
     def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
         super()._take(query_id, news, is_all=is_all)

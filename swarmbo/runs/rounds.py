@@ -32,6 +32,14 @@ OnRound = Callable[[RoundRecord, bool], None]  # the round, and whether it was l
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
 
 
+def tell_nobody(record: RoundRecord, was_logged: bool) -> None:
+    """An ``on_round`` that does nothing."""
+
+
+def no_beat(step: int | None) -> None:
+    """A heartbeat where nobody attends to the steps of the world."""
+
+
 @dataclass(frozen=True)
 class Drive:
     """What is needed to run.

@@ -18,7 +18,7 @@ from swarmbo.runs.attended import attend
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
-from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, reset
+from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary, read_summary
 from swarmbo.runs.trust import digests, require_trust, told_by_name
@@ -26,20 +26,12 @@ from swarmbo.runs.world import Environment, make_environment
 from swarmbo.team import Team
 
 
-def _ignore(record: RoundRecord, was_logged: bool) -> None:
-    """Tell nobody."""
-
-
-def _no_beat(step: int | None) -> None:
-    """Nobody attends to the steps of the world."""
-
-
 def run(
     scenario: Scenario,
     out: str | os.PathLike[str],
     *,
     force: bool = False,
-    on_round: OnRound = _ignore,
+    on_round: OnRound = tell_nobody,
     progress: bool = False,
     trust: bool = False,
 ) -> Summary:
@@ -72,7 +64,7 @@ def run(
         return summary
     with _told(on_round, progress, scenario) as told:
         if scenario.step_timeout_s is None:
-            return _run(scenario, path, force, trust, told, {}, _no_beat)
+            return _run(scenario, path, force, trust, told, {}, no_beat)
         return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), told)
 
 
@@ -94,7 +86,7 @@ def _told(on_round: OnRound, progress: bool, scenario: Scenario) -> Generator[On
 
 
 def resume(
-    out: str | os.PathLike[str], *, on_round: OnRound = _ignore, progress: bool = False, trust: bool = False
+    out: str | os.PathLike[str], *, on_round: OnRound = tell_nobody, progress: bool = False, trust: bool = False
 ) -> Summary:
     """Go on with a run that was interrupted, at whatever moment, as if it had never been.
 
@@ -125,7 +117,7 @@ def resume(
         return summary
     with _told(on_round, progress, scenario) as told:
         if scenario.step_timeout_s is None:
-            return _resume(path, trust, told, {}, _no_beat)
+            return _resume(path, trust, told, {}, no_beat)
         return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told)
 
 

@@ -190,6 +190,8 @@ def ends(*endpoints):
     [
         ({"endpoints": {"world": "tcp/127.0.0.1:1"}}, "got endpoints of"),
         ({"run": "two words"}, "got name 'two words'"),
+        ({"problem": {}}, r"problem: KeyError: 'scopes'; wanted a problem"),
+        ({"settings": {"speed": 3}}, "got 'speed'; wanted some of"),
         ({"patience_s": -1.0}, "wanted seconds > 0|wanted the fleet"),
         (
             {"endpoints": {"world": "tcp/127.0.0.1:1", "agent_0": "tcp/10.0.0.1:2", "agent_1": "tcp/127.0.0.1:3"}},
@@ -202,7 +204,17 @@ def ends(*endpoints):
         ({"endpoints": ends(*["udp/127.0.0.1:1"] * 3)}, "got endpoints of"),
         ({"endpoints": ends(*["tls/127.0.0.1:1"] * 3)}, "got no keys"),
     ],
-    ids=["members missing", "name", "patience", "far by tcp", "several protocols", "udp", "no keys"],
+    ids=[
+        "members missing",
+        "name",
+        "problem",
+        "settings",
+        "patience",
+        "far by tcp",
+        "several protocols",
+        "udp",
+        "no keys",
+    ],
 )
 def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_path, change, why):
     plan = fleets(world(), network()).plan
