@@ -22,7 +22,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
-STATE_VERSION = 2  # 2: rounds by that name, and fields
+STATE_VERSION = 3  # 3: base stations, and what was measured on the way
 
 
 class Agent(Talking):
@@ -51,6 +51,8 @@ class Agent(Talking):
         level: In a field, the level that it is watched for, where the acquisition's settings have none; alike for all.
         sites: In a field, every place (k, d) that can be measured at all, alike for all agents; None: anything in the
             box. Recommendations are some of them, and a few acquisitions look at them.
+        has_base: Whether a base station hands on what agents tell all others, where no path of links does, as a team
+            has one; whatever carries the messages has to have it. Without, links must join all agents.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as of a
             ``Team``, the same for all agents.
 
@@ -89,9 +91,10 @@ class Agent(Talking):
         patience: float = math.inf,
         level: float | None = None,
         sites: ArrayLike | None = None,
+        has_base: bool = False,
         **settings: Any,
     ) -> None:
-        super().__init__(name, problem, Setup.of(problem, **settings), links, patience, level, sites)
+        super().__init__(name, problem, Setup.of(problem, **settings), links, patience, level, sites, has_base)
 
     @overload
     def ask(
@@ -101,6 +104,7 @@ class Agent(Talking):
         candidates: ArrayLike | None = None,
         price: float = 0.0,
         position: ArrayLike | None = None,
+        takes_part: bool = True,
     ) -> str: ...
 
     @overload
@@ -111,6 +115,7 @@ class Agent(Talking):
         candidates: ArrayLike | None = None,
         price: float = 0.0,
         position: ArrayLike | None = None,
+        takes_part: bool = True,
     ) -> list[str]: ...
 
     def ask(
@@ -120,6 +125,7 @@ class Agent(Talking):
         candidates: ArrayLike | None = None,
         price: float = 0.0,
         position: ArrayLike | None = None,
+        takes_part: bool = True,
     ) -> str | list[str]:
         """Begin to decide what to evaluate next, or a batch of points one after the other.
 
@@ -130,6 +136,8 @@ class Agent(Talking):
             price: In a field, what a measurement costs it, in the unit of the outcome, >= 0: one that is not worth it
                 is declined. Who pays nothing measures in any case.
             position: In a field, where it stands (d,), if not where it measured last.
+            takes_part: In a field, whether it is there at all. One that is gone chooses nothing, but still says what it
+                knows.
 
         Returns:
             The query's id.
@@ -141,7 +149,7 @@ class Agent(Talking):
         """
         self._require_idle("asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count")
-        offer = self._owned.offer(candidates, price, position)
+        offer = self._owned.offer(candidates, price, position, takes_part=takes_part)
         check_links(self.links)
         names = self._log.next_ids(number)
         self._words = dict.fromkeys(names)
@@ -233,6 +241,31 @@ class Agent(Talking):
             )
         self._own = own.with_told(query_id, row)
 
+    def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
+        """Learn what its own world says of a round in a field, as ``Team.observe`` learns it of all agents.
+
+        That is what it measured, there or where it was not sent, and what it measured on the way; or that it measured
+        nothing, which is no failure.
+
+        Args:
+            query: Its id; None for what it measured unasked, such as where it starts.
+            info: Its own of what ``env.step`` returned: ``location``, ``measurement``, ``noise_std``, ``sampled`` and
+                ``on_the_way``. What is no number, or nowhere near the field, has failed.
+            is_all: Whether nothing more will come of the query, from anybody. All agents say so alike.
+
+        Raises:
+            UnknownQueryError: If no such query is pending, or it was told of it before.
+            ConfigError: If the problem is a function.
+        """
+        if not self.problem.is_field:
+            raise ConfigError("got an info; of a function tell what came of a query", at="$.info")
+        query_id = UNASKED if query is None else query_name(query)
+        if (before := self._own.told.get(query_id)) is not None and before.has_come:
+            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
+        row = self._owned.observed(self._log, query_id, info, order=self._own.count, is_all=is_all)
+        if row is not None:
+            self._own = self._own.with_told(query_id, row)
+
     def attach(
         self,
         points: ArrayLike,
@@ -282,6 +315,7 @@ class Agent(Talking):
             "patience": None if math.isinf(self.patience) else self.patience,
             "level": self.level,
             "sites": None if self.sites is None else self.sites.tolist(),
+            "has_base": self.has_base,
             "problem": self.problem.to_plain(),
             "settings": self._setup.to_plain(),
             "log": plain_log,
@@ -332,6 +366,7 @@ class Agent(Talking):
             patience=math.inf if plain["patience"] is None else plain["patience"],
             level=plain["level"],
             sites=plain["sites"],
+            has_base=plain["has_base"],
             **settings_again(plain["settings"], own),
         )
         made._log = made._log.from_state(plain["log"], state["arrays"])

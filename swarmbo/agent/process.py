@@ -1,7 +1,7 @@
 """An agent in a process of its own, behind a pipe."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Self, overload
@@ -66,6 +66,7 @@ class RemoteAgent:
         patience: As ``name``.
         level: As ``name``.
         sites: As ``name``.
+        has_base: As ``name``.
         **settings: As ``name``.
 
     Raises:
@@ -89,10 +90,12 @@ class RemoteAgent:
         patience: float = math.inf,
         level: float | None = None,
         sites: ArrayLike | None = None,
+        has_base: bool = False,
         **settings: Any,
     ) -> None:
+        known: dict[str, Any] = {"level": level, "sites": sites, "has_base": has_base}
         self._start(name)
-        self._call("new", name, problem, links=links, patience=patience, level=level, sites=sites, **settings)
+        self._call("new", name, problem, links=links, patience=patience, **known, **settings)
 
     @classmethod
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
@@ -140,6 +143,10 @@ class RemoteAgent:
     def tell(self, query: str | None, outcome: Any = None, **more: Any) -> None:
         """As of an ``Agent``."""
         self._call("tell", query, outcome, **more)
+
+    def observe(self, query: str | None, info: Mapping[str, Any], **more: Any) -> None:
+        """As of an ``Agent``."""
+        self._call("observe", query, info, **more)
 
     def attach(self, points: ArrayLike, outcomes: ArrayLike, **more: Any) -> None:
         """As of an ``Agent``."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows
+from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows, Stop
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
@@ -20,6 +20,7 @@ from swarmbo.errors import TransportError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.worlds import Offers
+from swarmbo.worlds.fields import news_of_readings
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -29,22 +30,33 @@ class Offer(msgspec.Struct, frozen=True):
         candidates: Places (k, d), physical; None: anywhere in the box.
         price: What a measurement costs it, in the unit of the outcome; one that pays nothing does not decline.
         position: Where it stands (d,), if not where it measured last.
+        takes_part: Whether it is there at all: who is gone is not among those who choose.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None
     price: float = 0.0
     position: tuple[float, ...] | None = None
+    takes_part: bool = True
 
 
 class _Reading(msgspec.Struct, frozen=True, array_like=True):
-    """A measurement: of which query, or which of the evaluations attached; where, what, and its noise if known."""
+    """What came of a query, or of one of the evaluations attached.
+
+    Args:
+        of: Which one.
+        order: Of evaluations that the agent was told of, which this is.
+        stop: What it measured in the end; None if that is nothing, and has not failed.
+        round: Of one that was attached, where data fade.
+        on_the_way: What it measured besides.
+        has_ended: Whether nothing more will come of the query.
+    """
 
     of: str | int
     order: int
-    place: tuple[float, ...]
-    outcome: float | None
-    noise: float | None = None
+    stop: Stop | None
     round: float | None = None
+    on_the_way: tuple[Stop, ...] = ()
+    has_ended: bool = False
 
 
 class _Report(msgspec.Struct, frozen=True, array_like=True):
@@ -54,6 +66,7 @@ class _Report(msgspec.Struct, frozen=True, array_like=True):
     candidates: bytes | None
     price: float
     position: tuple[float, ...] | None
+    takes_part: bool = True
 
 
 class _Told(NamedTuple):
@@ -82,14 +95,17 @@ class Reports:
     def said(self) -> bytes:
         """What this agent has to say."""
         rows: list[tuple[str | int, OwnRow]] = [*self.own.told.items(), *enumerate(self.own.attached)]
-        readings = tuple(self._reading(of, row) for of, row in rows if self.agent in row.factors)
-        places = self.offer.candidates
+        readings = tuple(self._reading(of, row) for of, row in rows if row.has_come)
+        offer, places = self.offer, self.offer.candidates
         packed = None if places is None else np.array(places, dtype="<f8").tobytes()
-        return msgspec.msgpack.encode(_Report(readings, packed, self.offer.price, self.offer.position))
+        return msgspec.msgpack.encode(_Report(readings, packed, offer.price, offer.position, offer.takes_part))
 
     def _reading(self, of: str | int, row: OwnRow) -> _Reading:
-        place = tuple(row.place[variable] for variable in self.problem.graph.variables_owned_by(self.agent))
-        return _Reading(of, row.order, place, row.factors[self.agent], row.noise.get(self.agent), row.round)
+        stop = None
+        if self.agent in row.factors:
+            place = tuple(row.place[variable] for variable in self.problem.graph.variables_owned_by(self.agent))
+            stop = Stop(place, row.factors[self.agent], row.noise.get(self.agent))
+        return _Reading(of, row.order, stop, row.round, row.on_the_way, row.has_ended)
 
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
@@ -124,7 +140,8 @@ class Reports:
         came = [(np.mean([one.reading.order for one in group]), of, group) for of, group in groups.items() if group]
         for _, of, group in sorted(came, key=lambda item: item[0]):  # sorted() is stable
             if isinstance(of, str):
-                log, learner, _ = taken(log, learner, of or None, self._news(group), None)
+                has_ended = any(one.reading.has_ended for one in group)
+                log, learner, _ = taken(log, learner, of or None, self._news(group), None, is_all=has_ended)
             else:
                 log, learner = with_attached(log, learner, self._data(group))
         return log, learner
@@ -135,21 +152,25 @@ class Reports:
 
     def _news(self, group: list[_Told]) -> News:
         """Of one query, or of what nobody asked for."""
-        places = {agent: np.array(reading.place) for agent, reading in group}
-        outcomes = {agent: np.nan if reading.outcome is None else reading.outcome for agent, reading in group}
-        noise = {agent: reading.noise for agent, reading in group if reading.noise is not None}
-        return News(self.problem.joint(places), None, outcomes, noise=noise)
+        found = {
+            agent: (
+                None if reading.stop is None else reading.stop.reading(agent),
+                tuple(stop.reading(agent) for stop in reading.on_the_way),
+            )
+            for agent, reading in group
+        }
+        return news_of_readings(self.problem, found)
 
     def _data(self, group: list[_Told]) -> Dataset:
         """Evaluations that were attached in one call, in the order of the call."""
         problem, rows = self.problem, sorted(group, key=lambda one: one.reading.of)
         n, k = len(rows), len(problem.channels)
         factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
-        for row, (agent, reading) in enumerate(rows):
-            column = problem.channels.index(agent)
-            factors[row, column] = np.nan if reading.outcome is None else reading.outcome
-            noise[row, 1 + column] = np.nan if reading.noise is None else reading.noise
-        X = np.array([problem.joint({agent: np.array(reading.place)}) for agent, reading in rows])
+        readings = [reading.stop.reading(agent) for agent, reading in rows if reading.stop is not None]  # all have one
+        for row, reading in enumerate(readings):
+            column = problem.channels.index(reading.agent)
+            factors[row, column], noise[row, 1 + column] = reading.outcome, reading.noise_std
+        X = np.array([problem.joint({reading.agent: reading.place}) for reading in readings])
         rounds = np.array([reading.round for _, reading in rows], dtype=float)
         return Dataset(X, np.full(n, np.nan), factors, None if np.isnan(rounds).any() else rounds, noise_std=noise)
 
@@ -158,7 +179,7 @@ class Reports:
         if report.candidates is not None:
             numbers = np.frombuffer(report.candidates, dtype="<f8").reshape(-1, self.problem.box.n_dims)
             places = tuple(tuple(place) for place in numbers.tolist())
-        return Offer(places, report.price, report.position)
+        return Offer(places, report.price, report.position, report.takes_part)
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
@@ -171,16 +192,18 @@ def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed
         seed: Of all agents.
         round_number: The coming round; who does not say where it can go draws places anew in each.
     """
+    present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
-    if any(offer.candidates is not None for offer in given.values()):
-        anywhere = {name: problem.box for name, offer in given.items() if offer.candidates is None}
+    if any(offer.candidates is not None for offer in present.values()):
+        anywhere = {name: problem.box for name, offer in present.items() if offer.candidates is None}
         candidates = random_candidates(anywhere, seed, round_number, problem)
-        for name, offer in given.items():
+        for name, offer in present.items():
             if offer.candidates is not None:
                 candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
     return replace(
         common,
+        agents=tuple(present),
         candidates=candidates,
-        prices={name: offer.price for name, offer in given.items()},
+        prices={name: offer.price for name, offer in present.items()},
         standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},
     )

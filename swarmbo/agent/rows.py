@@ -5,6 +5,7 @@ where the variables stood. Every number is one agent's, and 0 of all others, so 
 stay with who owns the factor: others only learn that they came. Totals, and what is told beside them, are said.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
+from swarmbo.data import Reading
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 
@@ -23,6 +25,35 @@ UNASKED = ""  # in the place of a query: what an agent in a field measured unask
 
 _AWAITED, _CAME, _FAILED = 0.0, 1.0, 2.0
 _NOT_KNOWN = -1.0  # noise of an outcome that came
+
+
+class Stop(msgspec.Struct, frozen=True, array_like=True):
+    """A measurement in a field.
+
+    Args:
+        place: Where (d,), physical.
+        outcome: What; None: failed.
+        noise: Standard deviation of its noise; None: not known.
+    """
+
+    place: tuple[float, ...]
+    outcome: float | None
+    noise: float | None = None
+
+    @classmethod
+    def of(cls, reading: Reading) -> "Stop":
+        """A reading written down."""
+        outcome, noise = reading.outcome, reading.noise_std
+        return cls(
+            tuple(reading.place.tolist()),
+            None if math.isnan(outcome) else float(outcome),
+            None if math.isnan(noise) else float(noise),
+        )
+
+    def reading(self, agent: str) -> Reading:
+        """The same, of an agent."""
+        outcome, noise = (math.nan if number is None else number for number in (self.outcome, self.noise))
+        return Reading(agent, np.array(self.place), outcome, noise)
 
 
 class OwnRow(msgspec.Struct, frozen=True):
@@ -36,6 +67,8 @@ class OwnRow(msgspec.Struct, frozen=True):
         round: Of one that was attached: the round.
         noise: Standard deviation of the noise of outcomes of factors, where that is known.
         total_noise: Of the total; None: not known.
+        on_the_way: In a field, what it measured besides.
+        has_ended: In a field, whether nothing more will come of the query, for anybody.
     """
 
     order: int
@@ -45,11 +78,13 @@ class OwnRow(msgspec.Struct, frozen=True):
     round: float | None = None
     noise: dict[str, float] = {}
     total_noise: float | None = None
+    on_the_way: tuple[Stop, ...] = ()
+    has_ended: bool = False
 
     @property
     def has_come(self) -> bool:
-        """Whether it was told an outcome, or that one failed."""
-        return bool(self.factors) or self.total is not UNSET
+        """Whether it was told an outcome, or that one failed, or that none will come."""
+        return bool(self.factors) or self.total is not UNSET or bool(self.on_the_way) or self.has_ended
 
 
 class OwnRows(msgspec.Struct, frozen=True):
@@ -78,6 +113,8 @@ class OwnRows(msgspec.Struct, frozen=True):
                 place=before.place | row.place,
                 noise=before.noise | row.noise,
                 total_noise=before.total_noise if row.total is UNSET else row.total_noise,
+                on_the_way=before.on_the_way + row.on_the_way,
+                has_ended=before.has_ended or row.has_ended,
             )
         return OwnRows({**self.told, query_id: row}, self.attached)
 

@@ -39,6 +39,7 @@ class Talking:
         patience: For how long it waits for messages while none arrives.
         level: In a field, that it is watched for.
         sites: In a field, every place that can be measured at all.
+        has_base: Whether a base station hands on what no path of links does.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Talking:
         patience: float = math.inf,
         level: float | None = None,
         sites: ArrayLike | None = None,
+        has_base: bool = False,
     ) -> None:
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
@@ -57,6 +59,7 @@ class Talking:
         check_links(links)
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
         self.level, self.sites = level, None if sites is None else checked_sites(sites, problem)
+        self.has_base = has_base
         self._setup, self._owned = setup, Owned(name, problem)
         self.factors, self.variables = self._owned.factors, self._owned.variables
         self.sent: dict[str, Traffic] = {}
@@ -69,7 +72,7 @@ class Talking:
         self._begun: Begun | None = None
         self._steps: Staged[None] | None = None
         self._participant = Participant[Any](name)
-        self._routes = Routes(problem.agents, links)
+        self._routes = Routes(problem.agents, links, has_base=has_base)
 
     @property
     def is_finished(self) -> bool:
@@ -114,7 +117,7 @@ class Talking:
 
     def _begin(self, count: int, offer: Offer) -> None:
         """Begin so many decisions."""
-        self._routes = Routes(self.problem.agents, self.links)
+        self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in self._early)
         deciding = Deciding(count, self._own, offer, self._participant.decision, heard)
         self._begun = Begun(deciding, self._log, self._learner)

@@ -4,20 +4,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.agent.reports import Offer
-from swarmbo.agent.rows import UNASKED, OwnRow, shares_outcomes
+from swarmbo.agent.rows import UNASKED, OwnRow, Stop, shares_outcomes
 from swarmbo.boundary.values import real_array, reported_number, short, table, told_number
 from swarmbo.deciding.candidates import checked_candidates
 from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.worlds.fields import readings_of
 
 OwnOutcome = float | Mapping[str, float | None] | None
 
@@ -192,6 +195,35 @@ class Owned:
         stood = dict(zip(self.variables, place.tolist(), strict=True))
         return OwnRow(order, {self.name: y}, place=stood, noise={} if y is None else noise)
 
+    def observed(
+        self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool
+    ) -> OwnRow | None:
+        """What its own world says of a round; see ``Agent.observe``.
+
+        Args:
+            log: That has the query.
+            query_id: Its id; ``UNASKED``: nobody asked.
+            info: Of the agent, as ``env.step`` returned it.
+            order: How many evaluations it was told of before.
+            is_all: Whether nothing more will come of the query.
+
+        Returns:
+            None if it says nothing.
+        """
+        sent: Mapping[str, np.ndarray] = {}
+        if query_id != UNASKED:
+            point = log.query(query_id).point
+            sent = self.problem.places(point, self.problem.channels_in(point))
+        reading, stops = readings_of(self.name, info, sent.get(self.name), self.problem.box)
+        if reading is None and not stops and query_id == UNASKED:
+            return None
+        row = OwnRow(order, on_the_way=tuple(map(Stop.of, stops)), has_ended=is_all and query_id != UNASKED)
+        if reading is None:
+            return row
+        stood = dict(zip(self.variables, reading.place.tolist(), strict=True))
+        noise = {} if math.isnan(reading.noise_std) else {self.name: reading.noise_std}
+        return msgspec.structs.replace(row, factors={self.name: _known(reading.outcome)}, place=stood, noise=noise)
+
     def surveyed(
         self,
         points: ArrayLike,
@@ -235,18 +267,21 @@ class Owned:
             rows.append(OwnRow(order, told, place=stood, round=float(asked) if fades else None, noise=noise))
         return rows
 
-    def offer(self, candidates: ArrayLike | None, price: float, position: ArrayLike | None) -> Offer:
+    def offer(
+        self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
+    ) -> Offer:
         """Where it can go in a round; see ``Agent.ask``.
 
         Args:
             candidates: Places (k, d).
             price: Of a measurement.
             position: Where it stands (d,).
+            takes_part: Whether it is there at all.
         """
         if not reported_number(price) >= 0.0:
             raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
-            if not (candidates is None and position is None and price == 0.0):
+            if not (candidates is None and position is None and price == 0.0 and takes_part):
                 raise ConfigError("got candidates, a price or a position; wanted none: only a field has places")
             return Offer()
         places = None
@@ -254,7 +289,7 @@ class Owned:
             checked = checked_candidates({self.name: candidates}, [self.name], self.problem.box)[self.name]
             places = tuple(map(tuple, checked.tolist()))
         stands = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
-        return Offer(places, float(price), stands)
+        return Offer(places, float(price), stands, takes_part)
 
     def _outcome(self, outcome: OwnOutcome) -> tuple[dict[str, float | None], float | UnsetType | None]:
         """Outcomes of own factors, and the total."""

@@ -53,7 +53,7 @@ def run_fleet(
     dpi: Dpi = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a scenario of a function, each agent a process of its own; decisions are those of `swarmbo run`."""
+    """Run a scenario, each agent a process of its own; decisions are those of `swarmbo run`."""
     with one_line_errors():
         from swarmbo.fleet.run import Network, run_fleet as run_scenario
         from swarmbo.runs import load

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Decision, Situation
-from swarmbo.belief import view_of
+from swarmbo.belief import PlaceBelief, view_of
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import (
@@ -39,7 +39,7 @@ from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
-from swarmbo.records import Recommendation, Traffic
+from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.registry.own_code import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
@@ -135,9 +135,7 @@ class FieldLearner:
             if offers.links is not None:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
                 offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
-        fitted = self.fitted(log)
-        after = replace(fitted, belief=fitted.belief.at(now))
-        belief = with_pending(after.belief, log, now)
+        after, belief = self._believing(log)
         measured, measured_by = known_places(after.belief, problem.box.n_dims)
         situation = Situation(
             agents=agents,
@@ -166,13 +164,26 @@ class FieldLearner:
         if problem.no_go and offered and not situation.movers:
             violated = tuple(f"no_go[{n}]" for n in range(len(problem.no_go)))
             report = msgspec.structs.replace(report, status="infeasible", violated=violated)
-        found = {agent: view_of(belief, agent).posterior(point[None]) for agent, point in points.items()}
-        return after, Choice(
-            point=problem.joint(points),
-            report=report,
-            means={agent: float(mean[0]) for agent, (mean, _) in found.items()},
-            stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in found.items()},
-        )
+        return after, _expected(belief, problem, points, report)
+
+    def decided_elsewhere(
+        self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
+    ) -> tuple["FieldLearner", Choice]:
+        """What others decided by the same log, as ``decide`` has it: what is learned is the same.
+
+        Args:
+            log: What is known.
+            point: The joint point (n,), physical; NaN for agents that measure nothing.
+            report: How they agreed.
+        """
+        (after, belief), problem = self._believing(log), self.setup.problem
+        return after, _expected(belief, problem, problem.places(point, problem.channels_in(point)), report)
+
+    def _believing(self, log: Logbook) -> tuple["FieldLearner", PlaceBelief]:
+        """What is learned before a decision, and what it is decided by: the belief of its round, given what is out."""
+        fitted, now = self.fitted(log), log.round
+        after = replace(fitted, belief=fitted.belief.at(now))
+        return after, with_pending(after.belief, log, now)
 
     def recommend(
         self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
@@ -217,6 +228,17 @@ class FieldLearner:
             positions={agent: np.array(position) for agent, position in plain["positions"].items()},
             starts={agent: np.array(start) for agent, start in plain["starts"].items()},
         )
+
+
+def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: SolveReport) -> Choice:
+    """A choice with what is expected there."""
+    found = {agent: view_of(belief, agent).posterior(point[None]) for agent, point in points.items()}
+    return Choice(
+        point=problem.joint(points),
+        report=report,
+        means={agent: float(mean[0]) for agent, (mean, _) in found.items()},
+        stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in found.items()},
+    )
 
 
 def _checked(

@@ -1,11 +1,13 @@
 """What members of a fleet write to one another, and how what arrives is checked before anybody uses it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import msgspec
 
+from swarmbo.agent.reports import Offer
+from swarmbo.agent.rows import Stop
 from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 
@@ -24,29 +26,31 @@ class Said(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to all agents: decide what to evaluate next.
+    """The hub to an agent: decide what to evaluate next.
 
     Args:
-        round: 1 for the first decision.
+        turn: Which of the hub's orders to this agent it is, from 1: they are carried out in turn, each once.
         links: Pairs of agents that hear each other; None: everyone hears everyone.
+        offer: In a field, where this agent can go.
     """
 
-    round: int
+    turn: int
     links: tuple[tuple[str, str], ...] | None = None
+    offer: Offer | None = None
 
 
 class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """An agent to the hub: what it decided.
 
     Args:
-        round: Of the decision.
-        query: Its id.
-        values: Of the agent's own variables.
+        turn: Of the order to decide.
+        query: Id of what was decided.
+        values: Of the agent's own variables; in a field none if it measures nothing.
         report: How the agreement ended.
         sent: What its messages took, by purpose.
     """
 
-    round: int
+    turn: int
     query: str
     values: dict[str, float]
     report: SolveReport
@@ -54,10 +58,11 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Came(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent: what came of a decision, as far as the agent is told.
+    """The hub to an agent of a function: what came of a decision, as far as the agent is told.
 
     Args:
-        round: Of the decision.
+        turn: As of ``Begin``.
+        query: What was decided.
         stood: Where the agent's own variables really stood.
         factors: Outcomes of its own factors; None of one that failed.
         total: The total, for the agent that is told it; None if it failed.
@@ -65,12 +70,31 @@ class Came(msgspec.Struct, frozen=True, tag=True, array_like=True):
         noise: Standard deviations of outcomes, where they are known; the total's is called ``total``.
     """
 
-    round: int
+    turn: int
+    query: str
     stood: dict[str, float]
     factors: dict[str, float | None]
     total: float | None = None
     has_total: bool = False
     noise: dict[str, float] = {}
+
+
+class Saw(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The hub to an agent in a field: what it measured itself.
+
+    Args:
+        turn: As of ``Begin``.
+        query: For what was decided; None: unasked, such as where it starts.
+        reading: In the end; None: nothing, which is no failure.
+        on_the_way: Besides, in turn.
+        has_ended: Whether nothing more will come of the decision.
+    """
+
+    turn: int
+    query: str | None
+    reading: Stop | None = None
+    on_the_way: tuple[Stop, ...] = ()
+    has_ended: bool = False
 
 
 class End(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -87,7 +111,7 @@ class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: bytes
 
 
-Letter = Said | Begin | Word | Came | End | Receipt
+Letter = Said | Begin | Word | Came | Saw | End | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
@@ -129,17 +153,24 @@ def opened(parcel: bytes) -> Letter:
         letter = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise TransportError(f"got no letter: {error}; do versions of swarmbo differ?") from error
-    for numbers in _numbers(letter):
-        if bad := [name for name, number in numbers.items() if number is not None and not math.isfinite(number)]:
-            raise TransportError(f"got {numbers[bad[0]]} for {bad[0]!r}; wanted finite numbers")
+    for name, number in _numbers(letter):
+        if number is not None and not math.isfinite(number):
+            raise TransportError(f"got {number} for {name!r}; wanted finite numbers")
     return letter
 
 
-def _numbers(letter: Letter) -> list[Mapping[str, float | None]]:
+def _numbers(letter: Letter) -> Iterable[tuple[str, float | None]]:
     match letter:
+        case Begin(offer=Offer() as offer):
+            places = (*(offer.candidates or ()), offer.position or ())
+            return [("price", offer.price), *(("place", x) for place in places for x in place)]
         case Word():
-            return [letter.values]
+            return letter.values.items()
         case Came():
-            return [letter.stood, letter.factors, letter.noise, {"total": letter.total}]
+            return [*letter.stood.items(), *letter.factors.items(), *letter.noise.items(), ("total", letter.total)]
+        case Saw():
+            stops = [*letter.on_the_way, *([] if letter.reading is None else [letter.reading])]
+            said = [("outcome", stop.outcome) for stop in stops] + [("noise", stop.noise) for stop in stops]
+            return [*said, *(("place", x) for stop in stops for x in stop.place)]
         case _:
-            return []
+            return ()

@@ -70,10 +70,17 @@ class Mail:
         if len(self._taken) > _REMEMBERED:
             del self._taken[next(iter(self._taken))]
 
-    def read(self, seconds: float) -> tuple[str, Letter] | None:
-        """The next letter that is new; None if there is none for so long. Meanwhile what is due is written again."""
+    def read(self, seconds: float, is_enough: Callable[[], bool] = lambda: False) -> tuple[str, Letter] | None:
+        """The next letter that is new; None if there is none for so long, or something is so before.
+
+        Meanwhile what is due is written again.
+
+        Args:
+            seconds: How long.
+            is_enough: What ends it, such as that all receipts have come.
+        """
         until = self._clock() + seconds
-        while (left := until - self._clock()) >= 0:
+        while (left := until - self._clock()) >= 0 and not is_enough():
             self._repeat()
             parcel = self._carrier.wait(min(left, _SOON / 4))
             if parcel is not None and (letter := self._taken_in(parcel)) is not None:

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import networkx as nx
 
 from swarmbo.agent import Agent
+from swarmbo.agent.rows import Stop
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import TransportError
 from swarmbo.fleet.journal import Journal
-from swarmbo.fleet.letters import Begin, Came, End, Letter, Said, Word, opened
+from swarmbo.fleet.letters import Begin, Came, End, Letter, Said, Saw, Word, opened
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
@@ -50,16 +52,18 @@ class Member:
         self.name, self.plan = name, plan
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._mail = Mail(carrier, self._journal.keep, clock)
-        self._round, self._query, self.has_ended = 0, "", False
-        self._has_spoken, self._has_learned = True, True
+        self._turn, self._query, self.has_ended = 0, "", False
+        self._has_spoken = True
         self.refused = 0  # letters that nobody should have written
         state = self._journal.state()
         if state is None:
             settings = settings_again(plan.settings, {})
-            self._agent = Agent(name, Problem.from_plain(plan.problem), **settings)
+            problem = Problem.from_plain(plan.problem)
+            known = {"level": plan.level, "sites": plan.sites, "has_base": problem.is_field}  # the hub's net is one
+            self._agent = Agent(name, problem, **known, **settings)
         else:
-            self._agent = Agent.from_state_dict(state)
-            self._round = int(state["json"]["round"])
+            self._agent = Agent.from_state_dict({**state, "json": {**state["json"], "sites": plan.sites}})
+            self._turn = int(state["json"]["orders"])
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
         for sender, content in self._journal.letters():
@@ -98,30 +102,44 @@ class Member:
 
     def take(self, sender: str, letter: Letter) -> None:
         """Do what a letter asks for; one that is late changes nothing."""
-        is_hub = sender == HUB
-        match letter:
-            case Said() if not is_hub:
+        if sender != HUB:
+            if isinstance(letter, Said):
                 self._tick([Envelope(sender, self.name, letter.payload)])
-            case Begin() if is_hub:
-                if letter.round == self._round + 1 and self._has_learned:
-                    self._begin(letter)
-            case Came() if is_hub:
-                if letter.round == self._round and self._has_spoken and not self._has_learned:
-                    self._learn(letter)
-            case End() if is_hub:
+            else:
+                self.refused += 1
+            return
+        match letter:
+            case Begin() | Came() | Saw():
+                if letter.turn == self._turn + 1 and self._agent.is_finished:
+                    self._carry_out(letter)
+            case End():
                 self.has_ended = True
             case _:
                 self.refused += 1
 
+    def _carry_out(self, order: Begin | Came | Saw) -> None:
+        if isinstance(order, Begin):
+            self._turn += 1
+            self._begin(order)
+            return
+        if order.query is not None and order.query not in self._agent.log.open:
+            self.refused += 1
+            return
+        self._turn += 1
+        self._learn(order)
+        state = self._agent.state_dict()
+        state["json"] |= {"orders": self._turn, "sites": None}  # sites are in the plan
+        self._journal.turn(state, self._mail.outstanding)
+
     def _begin(self, letter: Begin) -> None:
-        self._round, self._has_spoken, self._has_learned = letter.round, False, False
-        self._agent.links = None
+        self._has_spoken, self._agent.links = False, None
         if letter.links is not None:
             links: nx.Graph[str] = nx.Graph()
             links.add_nodes_from(self._agent.problem.agents)
             links.add_edges_from(letter.links)
             self._agent.links = links
-        self._query = self._agent.ask()
+        offered = {} if letter.offer is None else msgspec.structs.asdict(letter.offer)
+        self._query = self._agent.ask(**offered)
         self._tick([])
 
     def _tick(self, inbox: list[Envelope]) -> None:
@@ -137,16 +155,22 @@ class Member:
             word, report = self._agent.word(), self._agent.report
             assert word is not None
             assert report is not None
-            self._mail.write(HUB, Word(self._round, self._query, word, report, self._agent.sent))
+            self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent))
 
-    def _learn(self, letter: Came) -> None:
-        outcome: Any = letter.factors
-        noise: Any = letter.noise or None
-        if letter.has_total:
-            outcome = math.nan if letter.total is None else letter.total
-            noise = letter.noise.get("total")
-        self._agent.tell(self._query, outcome, point=letter.stood, noise_std=noise)
-        self._has_learned = True
-        state = self._agent.state_dict()
-        state["json"]["round"] = self._round
-        self._journal.turn(state, self._mail.outstanding)
+    def _learn(self, letter: Came | Saw) -> None:
+        if isinstance(letter, Came):
+            outcome: Any = letter.factors
+            noise: Any = letter.noise or None
+            if letter.has_total:
+                outcome = math.nan if letter.total is None else letter.total
+                noise = letter.noise.get("total")
+            self._agent.tell(letter.query, outcome, point=letter.stood, noise_std=noise)
+        elif letter.reading is not None or letter.on_the_way or letter.has_ended:
+            ended: dict[str, Any] = {"sampled": False} if letter.reading is None else _info(letter.reading)
+            besides = {"on_the_way": [_info(stop) for stop in letter.on_the_way]}
+            self._agent.observe(letter.query, ended | besides, is_all=letter.has_ended)
+
+
+def _info(stop: Stop) -> dict[str, Any]:
+    """A measurement as a world says it."""
+    return {"location": stop.place, "measurement": stop.outcome, "noise_std": stop.noise}

@@ -27,6 +27,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         endpoints: Where each member listens, as Zenoh writes it: ``tls/192.168.0.7:7447``. The hub is ``world``.
         problem: As ``Problem.to_plain`` has it.
         settings: Of all agents alike.
+        level: In a field, the level that it is watched for; None where there is none.
+        sites: In a field, every place (k, d) that can be measured at all; None: anything in its box.
         patience_s: Seconds for which a member waits for others, while nothing comes.
         keys: The folder with the authority's certificate, and the member's own certificate and key; None with ``tcp``.
     """
@@ -35,6 +37,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoints: dict[str, str]
     problem: dict[str, Any]
     settings: dict[str, Any]
+    level: float | None = None
+    sites: list[list[float]] | None = None
     patience_s: Positive = 60.0
     keys: str | None = None
 

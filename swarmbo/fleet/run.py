@@ -11,12 +11,15 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.stages import require_own
+from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of
 from swarmbo.fleet.processes import Processes
-from swarmbo.fleet.team import FleetTeam, Hub
+from swarmbo.fleet.team import FleetTeam, told_beforehand
+from swarmbo.routing import Routes
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
@@ -26,6 +29,7 @@ from swarmbo.runs.summary import Summary
 from swarmbo.runs.sweep import folder_name
 from swarmbo.runs.trust import own_names
 from swarmbo.runs.world import Environment, make_environment
+from swarmbo.transport import InProcess
 
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
@@ -74,7 +78,7 @@ def run_fleet(
     what it believes is for the log alone.
 
     Args:
-        scenario: Of a function.
+        scenario: What to run.
         out: The folder; it must hold no run.
         network: How members reach one another.
         on_round: Called after each round.
@@ -83,18 +87,21 @@ def run_fleet(
         The summary, and what the network took.
 
     Raises:
-        ConfigError: If a setting is refused, or the scenario is one of a field or names code of a user's own.
+        ConfigError: If a setting is refused, or the scenario names code of a user's own.
         RunFolderError: If the folder holds a run.
         TransportError: If an agent is silent for too long, or its process ends again and again.
     """
     env, team = _assembled(scenario)
     if strangers := sorted(set(network.elsewhere) - set(team.agents)):
         raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(team.agents)}", at="$.elsewhere")
+    level, sites = told_beforehand(team.world)
     plan = Plan(
         run=f"{folder_name(scenario.name)}-{scenario.seed}",
         endpoints=endpoints_of(team.agents, network.protocol, network.port, network.hosts),
         problem=team.problem.to_plain(),
         settings=team.setup.to_plain(),
+        level=level,
+        sites=sites,
         patience_s=network.patience_s,
         keys=None if network.keys is None else str(network.keys.absolute()),
     ).checked()
@@ -128,15 +135,23 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
         raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo's, which every machine has")
     require_within_reason(scenario)
     env = make_environment(scenario, False)
-    if not hasattr(env.unwrapped, "factor_graph"):
-        raise ConfigError(
-            f"got {scenario.environment['id']!r}, a field; wanted a function, such as that of `wlan`",
-            at="$.environment.id",
-        )
     parts = ("belief", "acquisition", "coordination", "transport", "seed", "rounds", "no_go")
     team = FleetTeam.for_env(env, **{part: getattr(scenario, part) for part in parts})
-    require_own(team.setup)
+    _require_fleet(team)
     return env, team
+
+
+def _require_fleet(team: FleetTeam) -> None:
+    """Refuse what agents that hold their own data can't do, or do over links that only a simulation has."""
+    setup = team.setup
+    if not isinstance(setup.transport, InProcess):
+        got = type(setup.transport).__name__
+        raise ConfigError(f"got {got}; wanted 'in-process': links of a fleet are real ones", at="$.transport.kind")
+    if has_deadline(setup.coordination):
+        raise ConfigError("got a deadline; wanted mode = 'lockstep': a fleet waits", at="$.coordination.mode")
+    if isinstance(setup.coordination, Routes):
+        raise ConfigError("got 'routes', which a team plans; wanted another kind", at="$.coordination.kind")
+    require_own(setup, told_beforehand(team.world)[0])
 
 
 def be_member(name: str, path: Path, *, attached: bool = False, keys: Path | None = None) -> None:

@@ -1,172 +1,123 @@
 """The team as the hub sees it: agents elsewhere decide, the world is here, and so is the log."""
 
-import time
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import networkx as nx
 import numpy as np
 
+from swarmbo.agent.reports import Offer
 from swarmbo.data import News
+from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.function import FunctionLearner
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet.letters import Begin, Came, End, Letter, Word
-from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
+from swarmbo.fleet.hub import Hub
+from swarmbo.fleet.letters import Word
 from swarmbo.fleet.plan import Plan
-from swarmbo.problem import Problem
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.records import SolveReport, Status, Traffic
 from swarmbo.team import Team
-from swarmbo.worlds import Offers
+from swarmbo.worlds import FieldWorld, Offers, World
 
-_LOOK = 0.2  # seconds between looks at whether agents live
-
-
-class Hub:
-    """Tells agents when to decide and what came of it, and hears their words. It decides nothing itself.
-
-    Args:
-        plan: Of the fleet.
-        carrier: What moves its letters.
-        attend: Called again and again while it waits; raises if there is nothing to wait for any more.
-        clock: In seconds; does not go back.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        carrier: Carrier,
-        attend: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.plan, self.mail = plan, Mail(carrier, clock=clock)
-        self._attend, self._clock = attend, clock
-        self._problem = Problem.from_plain(plan.problem)
-        self._round = 0
-
-    def words(self, links: "tuple[tuple[str, str], ...] | None") -> list[Word]:
-        """What all agents decide, asked of them now.
-
-        Args:
-            links: Who hears whom; None: everyone hears everyone.
-
-        Raises:
-            TransportError: If one of them says nothing for longer than the plan's patience while nobody else does, or
-                they do not decide on the same query.
-        """
-        agents = self._problem.agents
-        self._wait(lambda: not self.mail.outstanding, "receipts of what came", agents)  # it may not be overtaken
-        self._round += 1
-        for agent in agents:
-            self.mail.write(agent, Begin(self._round, links))
-        words: dict[str, Word] = {}
-
-        def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Word) and letter.round == self._round and self._is_own(sender, letter):
-                words[sender] = letter
-
-        self._wait(lambda: len(words) == len(agents), "words", agents, words, hear)
-        if len({word.query for word in words.values()}) > 1:
-            raise TransportError(f"round {self._round}: agents decided on {sorted({w.query for w in words.values()})}")
-        return [words[agent] for agent in agents]
-
-    def _wait(
-        self,
-        is_done: Callable[[], bool],
-        what: str,
-        agents: Sequence[str],
-        seen: Container[str] = (),
-        hear: Callable[[str, Letter], None] = lambda sender, letter: None,
-    ) -> None:
-        """Read until something is so; a member that wrote something is not silent."""
-        heard = self._clock()
-        while not is_done():
-            self._attend()
-            if (got := self.mail.read(_LOOK)) is not None:
-                heard = self._clock()
-                hear(*got)
-            elif self._clock() - heard > self.plan.patience_s:
-                unread = {recipient for recipient, _ in self.mail.outstanding}
-                silent = [agent for agent in agents if agent in unread or agent not in seen]
-                raise TransportError(
-                    f"round {self._round}: heard nothing from {silent} for {self.plan.patience_s:g} s; wanted "
-                    f"{what}: do they run, and can they be reached?"
-                )
-
-    def _is_own(self, sender: str, word: Word) -> bool:
-        return set(word.values) == set(self._problem.graph.variables_owned_by(sender))
-
-    def tell(self, news: News) -> None:
-        """Every agent what came of the decision, as far as it is its own."""
-        problem, graph = self._problem, self._problem.graph
-        stood = problem.named(news.point)
-        for agent in problem.agents:
-            own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
-            has_total = problem.outcomes == "total" and agent == problem.agents[0]
-            noise = {factor: news.noise[factor] for factor in own if factor in news.noise}
-            if has_total and np.isfinite(news.total_noise):
-                noise["total"] = news.total_noise
-            came = Came(
-                self._round,
-                {variable: stood[variable] for variable in graph.variables_owned_by(agent)},
-                {factor: _known(news.factors[factor]) for factor in own},
-                _known(news.total) if has_total else None,
-                has_total,
-                noise,
-            )
-            self.mail.write(agent, came)
-
-    def end(self) -> None:
-        """Tell all that the run has ended, and wait a little until they know."""
-        for agent in self._problem.agents:
-            self.mail.write(agent, End())
-        self.mail.settle(GOODBYE)
+_AGREEING = ("agreement", "choices")  # what messages of an agreement are for; all others share what is known
+_WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequential", "converged", "exact")
 
 
 class FleetTeam(Team):
     """A team whose agents are members of a fleet: it asks for what they decided.
 
-    What it believes is for the log alone: recommendations, what was expected, hyper-parameters.
+    What it believes is for the log alone: recommendations, what was expected, hyper-parameters. It learns from its
+    world and what it is told of its queries, as its agents do; what else a team can be told is refused.
     """
 
     hub: Hub | None = None
     _shared = Traffic()
 
     def _decided(self, offers: Offers) -> tuple[Any, Choice]:
-        learner, hub = self._learner, self.hub
-        if hub is None or not isinstance(learner, FunctionLearner):
-            raise ConfigError("got a team of a field, or without a hub; wanted a function, whose agents are a fleet's")
-        edges = None
+        if self.hub is None:
+            raise ConfigError("got a team without a hub; wanted one whose agents are a fleet's")
+        edges, given = None, None
         if offers.links is not None:
             edges = tuple((str(a), str(b)) for a, b in offers.links.edges)
-            if not nx.is_connected(offers.links):
+            if not self.problem.is_field and not nx.is_connected(offers.links):
                 parts = [sorted(part) for part in nx.connected_components(offers.links)]
                 raise TransportError(f"got links that join {parts}; wanted all agents of a fleet joined by some path")
-        words = hub.words(edges)
+        if self.problem.is_field:
+            _require_told(offers, self.hub.plan)
+            given = {agent: self._offer(agent, offers) for agent in self.agents}
+        words = self.hub.words(edges, given)
         self._shared = _sent(words, is_agreement=False)
-        values: Mapping[str, float] = {variable: value for word in words for variable, value in word.values.items()}
-        return learner.decided_elsewhere(self._log, self.problem.placed(values), _report(words))
+        values = {variable: value for word in words for variable, value in word.values.items()}
+        if self.problem.is_field:
+            point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
+        else:
+            point = self.problem.placed(values)
+        return self._learner.decided_elsewhere(self._log, point, _report(words))
+
+    def _offer(self, agent: str, offers: Offers) -> Offer:
+        """Of what a world in a field says, what is one agent's own."""
+        box, places = self.problem.box, None
+        if offers.candidates is not None:
+            places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
+        elif not ((own := offers.boxes.get(agent, box)).low == box.low).all() or not (own.high == box.high).all():
+            places = random_candidates({agent: own}, self.seed, self._log.round, self.problem)[agent]
+        stands = offers.standpoints.get(agent)
+        return Offer(
+            None if places is None else tuple(map(tuple, places.tolist())),
+            float(offers.prices.get(agent, 0.0)),
+            None if stands is None else tuple(stands.tolist()),
+            offers.agents is None or agent in offers.agents,
+        )
 
     def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
         super()._take(query_id, news, is_all=is_all)
-        if self.hub is not None and query_id is not None:
-            self.hub.tell(news)
+        if self.hub is not None:
+            self.hub.tell(query_id, news, is_all=is_all)
             self.last_sharing = self._shared
+
+    def attach(self, *told: Any, **more: Any) -> NoReturn:
+        """Refused: its agents would not hear of it."""
+        raise self._not_heard("attach")
+
+    def expect(self, *told: Any, **more: Any) -> NoReturn:
+        """Refused: its agents would not hear of it."""
+        raise self._not_heard("expect")
+
+    def give_up(self, *told: Any, **more: Any) -> NoReturn:
+        """Refused: its agents would not hear of it."""
+        raise self._not_heard("give_up")
+
+    def _not_heard(self, what: str) -> ConfigError:
+        return ConfigError(f"got {what}(…), of which agents of a fleet do not hear; wanted ask, tell, act and observe")
+
+
+def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]] | None]:
+    """What all agents know of a world in a field before it begins: its level, and its sites.
+
+    Args:
+        world: The team's.
+    """
+    if not isinstance(world, FieldWorld):
+        return None, None
+    sites = world.sites()
+    return world.level, None if sites is None else sites.tolist()
+
+
+def _require_told(offers: Offers, plan: Plan) -> None:
+    """Refuse a world of which agents were told something else."""
+    sites = None if offers.sites is None else offers.sites.tolist()
+    if offers.level != plan.level or sites not in (None, plan.sites):
+        raise ConfigError("its level or its sites() changed; wanted a world of which both stay", at="$.environment")
 
 
 def _report(words: list[Word]) -> SolveReport:
     """Of the whole agreement: the worst status, the longest way, and what all said."""
-    worst = next((word.report for word in words if word.report.status == "max_rounds"), words[0].report)
+    order = {status: rank for rank, status in enumerate(_WORST_FIRST)}
+    worst = min((word.report for word in words), key=lambda report: order.get(report.status, len(order)))
     rounds = max(word.report.rounds for word in words)
     return msgspec.structs.replace(worst, rounds=rounds, traffic=_sent(words, is_agreement=True))
 
 
 def _sent(words: list[Word], *, is_agreement: bool) -> Traffic:
     """What the agreement took, or all else: what came, what was best, the joint point."""
-    own = [took for word in words for what, took in word.sent.items() if (what == "agreement") is is_agreement]
+    own = [took for word in words for what, took in word.sent.items() if (what in _AGREEING) is is_agreement]
     return sum(own, Traffic())
-
-
-def _known(number: float | None) -> float | None:
-    return None if number is None or not np.isfinite(number) else float(number)

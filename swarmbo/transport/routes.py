@@ -9,12 +9,17 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
+_BASE = ""  # on a path: no agent has this name
+
+
 class Routes:
     """Who reaches whom, over how many links.
 
     Args:
         agents: Names of the agents, each once: who sends and receives.
         links: The radio graph; None: everyone hears everyone. Its nodes that are no agents only relay.
+        has_base: Whether agents that no path joins reach each other over a base station: two transmissions, up and
+            down.
 
     Example:
         >>> import networkx as nx
@@ -23,7 +28,8 @@ class Routes:
         (2, ('a', 'b', 'c'))
     """
 
-    def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None) -> None:
+    def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, has_base: bool = False) -> None:
+        self._has_base = has_base
         self._heard: dict[str, tuple[str, ...]] | None = None
         self.agents = tuple(dict.fromkeys(agents))
         if links is not None:
@@ -47,7 +53,7 @@ class Routes:
         return len(self.path(sender, recipient)) - 1
 
     def hops_from(self, sender: str) -> Mapping[str, int]:
-        """For every agent that a sender reaches, the number of links on a shortest path; 0 for itself.
+        """For every agent that a sender reaches by links, their number on a shortest path; 0 for itself.
 
         Raises:
             TransportError: If the sender is unknown.
@@ -78,6 +84,8 @@ class Routes:
         if recipient not in self._towards:
             self._towards[recipient] = _breadth_first(self._heard, recipient)
         towards = self._towards[recipient]
+        if sender not in towards and self._has_base:
+            return (sender, _BASE, recipient)
         if sender not in towards:
             raise TransportError(
                 f"no path of links from {sender!r} to {recipient!r}: they are in separate parts of the radio graph; "

@@ -143,26 +143,59 @@ class FieldWorld:
         """
         problem = self.problem
         targets = {} if sent is None else problem.places_of(sent)
-        places, outcomes, noise = dict[str, np.ndarray](), dict[str, float](), dict[str, float]()
-        on_the_way: list[Reading] = []
-        for agent in problem.agents:
-            report = Report.of(step.infos.get(agent, {}))
-            on_the_way += [
-                Reading(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
-                for stop in report.on_the_way
-                if stop.place is not None and self._can_be(stop.place)
-            ]
-            if report.declined:
-                continue
-            place = report.place
-            if place is not None and self._can_be(place):
-                places[agent], outcomes[agent] = place, report.outcome
-            elif agent in targets:  # it does not say where it is: where it was sent, as far as anybody knows
-                places[agent], outcomes[agent] = targets[agent], np.nan if report.is_placed else report.outcome
-            if agent in outcomes and not np.isnan(report.noise_std):
-                noise[agent] = report.noise_std
-        return News(problem.joint(places), None, outcomes, noise=noise, on_the_way=tuple(on_the_way))
+        found = {
+            agent: readings_of(agent, step.infos.get(agent, {}), targets.get(agent), problem.box)
+            for agent in problem.agents
+        }
+        return news_of_readings(problem, found)
 
-    def _can_be(self, place: Float[np.ndarray, " c"]) -> bool:
-        box = self.problem.box
+
+def readings_of(
+    agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
+) -> tuple[Reading | None, tuple[Reading, ...]]:
+    """What one agent in a field says in its info of a step.
+
+    Args:
+        agent: Its name.
+        info: As ``env.step`` returned it.
+        target: Where it was sent; None: nowhere.
+        box: Of the field.
+
+    Returns:
+        What it measured in the end, None if that is nothing and has not failed; and what it measured on the way.
+    """
+
+    def can_be(place: Float[np.ndarray, " c"]) -> bool:
         return place.shape == (box.n_dims,) and bool(box.is_near(place))
+
+    report = Report.of(info)
+    stops = tuple(
+        Reading(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
+        for stop in report.on_the_way
+        if stop.place is not None and can_be(stop.place)
+    )
+    if report.declined:
+        return None, stops
+    if report.place is not None and can_be(report.place):
+        return Reading(agent, report.place, report.outcome, report.noise_std), stops
+    if target is None:
+        return None, stops
+    # it does not say where it is: where it was sent, as far as anybody knows
+    return Reading(agent, target, np.nan if report.is_placed else report.outcome, report.noise_std), stops
+
+
+def news_of_readings(problem: Problem, found: "Mapping[str, tuple[Reading | None, tuple[Reading, ...]]]") -> News:
+    """What a team is told of a round, from what its agents say of it.
+
+    Args:
+        problem: The field.
+        found: By agent, in the problem's order, as ``readings_of`` has it.
+    """
+    ended = {agent: reading for agent, (reading, _) in found.items() if reading is not None}
+    return News(
+        problem.joint({agent: reading.place for agent, reading in ended.items()}),
+        None,
+        {agent: reading.outcome for agent, reading in ended.items()},
+        noise={agent: reading.noise_std for agent, reading in ended.items() if not np.isnan(reading.noise_std)},
+        on_the_way=tuple(stop for _, stops in found.values() for stop in stops),
+    )

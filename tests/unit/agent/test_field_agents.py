@@ -23,6 +23,7 @@ from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, InProcess
 from swarmbo.worlds import FieldWorld, Step
+from swarmbo.worlds.fields import news_of_readings, readings_of
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 from .carried import Recording, copied
@@ -401,6 +402,68 @@ def test_agents_apart_form_chains_of_their_own_and_are_told_over_a_base_station(
     assert agent.is_finished  # as if it had not been asked
     agent.links = nx.path_graph(NAMES)
     assert agent.ask() == "q00001"
+
+
+def test_a_base_station_that_is_no_link_leaves_chains_apart():
+    apart = nx.Graph([("r", "k"), ("a", "m")])
+    team = sb.Team(Problem.of_field(NAMES, BOX), coordination=MAX_SUM, belief=QUICK, acquisition=UCB, seed=3)
+    agents = {name: Agent(name, team.problem, links=apart, has_base=True, **_settings(team)) for name in NAMES}
+    for _ in range(3):
+        query = team.ask(links=apart)
+        for agent in agents.values():
+            agent.ask()
+        run(agents, InProcess().open(NAMES))
+        places = {name: list((agent.word() or {}).values()) for name, agent in agents.items()}
+        assert places == {name: place.tolist() for name, place in query.points.items()}
+        team.tell(query, {name: field(place) for name, place in query.points.items()})
+        for name, place in query.points.items():
+            agents[name].tell(query.id, field(place))
+    two_ways = sum((agent.sent["reports"] for agent in agents.values()), Traffic())
+    assert (two_ways.messages, two_ways.transmissions) == (6, 10)  # k is a link from r, the others two from the base
+
+
+def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
+    case = Case(names=("a", "b", "c"))
+    infos: dict[str, Any] = {
+        "a": {"location": [1.0, 1.0], "measurement": 2.0, "on_the_way": [{"location": [3.0, 1.0], "measurement": 4.0}]},
+        "b": {"sampled": False, "on_the_way": [{"location": [4.0, 1.0], "measurement": None}]},
+        "c": {"location": "nowhere", "measurement": 1.0},
+    }
+    places = {"a": np.ones((1, 2)), "b": np.full((1, 2), 2.0), "c": np.zeros((0, 2))}
+    for _ in range(2):
+        query = case.asked(None, places)[0]
+        assert set(query.points) == {"a", "b"}
+        found = {name: readings_of(name, infos[name], query.points.get(name), BOX) for name in case.problem.agents}
+        case.team._take(query.id, news_of_readings(case.problem, found), is_all=True)
+        for name, agent in case.agents.items():
+            agent.observe(query.id, infos[name])
+    assert not case.team.pending
+    case.asked(None, places)
+    for agent in case.agents.values():
+        np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
+        np.testing.assert_array_equal(agent.log.history.factors, case.team.history.factors)
+    with pytest.raises(UnknownQueryError, match="is not pending"):
+        case.agents["a"].observe("q00001", {})
+    of_a_function = Agent("x", Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}))
+    with pytest.raises(ConfigError, match="of a function tell what came"):
+        of_a_function.observe("q00001", {})
+
+
+def test_who_is_gone_chooses_nothing_but_says_what_it_knows():
+    case = Case(names=("a", "b", "c"), coordination="lawn-mower")
+    for name, agent in case.agents.items():
+        agent.ask(takes_part=name != "b")
+    query = case.team.ask(agents=["a", "c"])
+    run(case.agents, case.transport)
+    assert {name: list((agent.word() or {}).values()) for name, agent in case.agents.items()} == {
+        "a": query.points["a"].tolist(),
+        "b": [],
+        "c": query.points["c"].tolist(),
+    }
+
+
+def _settings(team: sb.Team) -> dict[str, Any]:
+    return {"coordination": MAX_SUM, "belief": QUICK, "acquisition": UCB, "seed": team.seed}
 
 
 def test_reports_go_along_a_tree_and_are_counted():

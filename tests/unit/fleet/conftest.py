@@ -5,7 +5,11 @@ from collections import defaultdict
 
 import pytest
 
+from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Parcel
+from swarmbo.fleet.member import Member
+from swarmbo.fleet.plan import HUB, Plan, endpoints_of
+from swarmbo.fleet.team import FleetTeam, told_beforehand
 
 
 class Wire:
@@ -65,3 +69,59 @@ class Carrier:
 @pytest.fixture(scope="session")
 def network() -> type[Wire]:
     return Wire
+
+
+class Fleet:
+    """A hub and members in one process, who take turns whenever the hub waits.
+
+    Args:
+        world: Where they act.
+        wire: What their letters go over.
+        folder: Of the journals.
+        kill: Share of turns after which a member is killed and started again.
+    """
+
+    def __init__(self, world, wire, folder, kill=0.0, **settings):
+        self.team = FleetTeam.for_env(world, **settings)
+        level, sites = told_beforehand(self.team.world)
+        self.plan = Plan(
+            run="test",
+            endpoints=endpoints_of(self.team.agents, "tcp", 7447),
+            problem=self.team.problem.to_plain(),
+            settings=self.team.setup.to_plain(),
+            level=level,
+            sites=sites,
+        ).checked()
+        self.wire, self.folder, self.kills, self._kill = wire, folder, 0, kill
+        self._rng = random.Random(5)
+        self.team.hub = Hub(self.plan, wire.carrier(HUB), self.turn, wire.clock)
+        self.everybody = []
+        self.members = {name: self.member(name) for name in self.team.agents}
+
+    def member(self, name):
+        made = Member(name, self.plan, self.wire.carrier(name), self.folder / name, self.wire.clock)
+        self.everybody.append(made)
+        return made
+
+    def turn(self):
+        for name, member in self.members.items():
+            member.step(0.0)
+            if self._rng.random() < self._kill:
+                self.kills += 1
+                member.close()
+                self.members[name] = self.member(name)
+
+
+@pytest.fixture
+def fleets(tmp_path):
+    """Makes fleets, and closes what they write when the test ends."""
+    made = []
+
+    def make(world, wire, **more):
+        made.append(Fleet(world, wire, tmp_path, **more))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        for member in fleet.everybody:
+            member.close()

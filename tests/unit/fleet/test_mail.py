@@ -25,7 +25,7 @@ def test_every_letter_is_taken_once(network, loss, twice, late, seed):
         assert wire.now < 600.0, "letters never arrived"
     for name, other in (("a", "b"), ("b", "a")):
         assert {sender for sender, _ in taken[name]} == {other}
-        assert sorted(letter.round for _, letter in taken[name]) == [letter.round for letter in letters]
+        assert sorted(letter.turn for _, letter in taken[name]) == [letter.turn for letter in letters]
 
 
 def test_without_loss_nothing_is_written_again(network):

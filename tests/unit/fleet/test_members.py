@@ -1,7 +1,5 @@
 """Members of a fleet decide as a team does, to the bit: over links that lose, and killed and started again."""
 
-import random
-
 import msgspec
 import numpy as np
 import pytest
@@ -11,67 +9,12 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Came, Said, Word, sealed
-from swarmbo.fleet.member import Member
-from swarmbo.fleet.plan import HUB, Plan, endpoints_of
-from swarmbo.fleet.team import FleetTeam, Hub
+from swarmbo.fleet.plan import HUB, Plan
 from swarmbo_envs import function_v0
 
 ROUNDS = 6
 SETTINGS = {"seed": 3, "initial": 3, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
 THOROUGH = pytest.mark.thorough
-
-
-class Fleet:
-    """A hub and members in one process, who take turns whenever the hub waits.
-
-    Args:
-        world: Where they act.
-        wire: What their letters go over.
-        folder: Of the journals.
-        kill: Share of turns after which a member is killed and started again.
-    """
-
-    def __init__(self, world, wire, folder, kill=0.0, **settings):
-        self.team = FleetTeam.for_env(world, **{**SETTINGS, **settings})
-        self.plan = Plan(
-            run="test",
-            endpoints=endpoints_of(self.team.agents, "tcp", 7447),
-            problem=self.team.problem.to_plain(),
-            settings=self.team.setup.to_plain(),
-        ).checked()
-        self.wire, self.folder, self.kills, self._kill = wire, folder, 0, kill
-        self._rng = random.Random(5)
-        self.team.hub = Hub(self.plan, wire.carrier(HUB), self.turn, wire.clock)
-        self.everybody = []
-        self.members = {name: self.member(name) for name in self.team.agents}
-
-    def member(self, name):
-        made = Member(name, self.plan, self.wire.carrier(name), self.folder / name, self.wire.clock)
-        self.everybody.append(made)
-        return made
-
-    def turn(self):
-        for name, member in self.members.items():
-            member.step(0.0)
-            if self._rng.random() < self._kill:
-                self.kills += 1
-                member.close()
-                self.members[name] = self.member(name)
-
-
-@pytest.fixture
-def fleets(tmp_path):
-    """Makes fleets, and closes what they write when the test ends."""
-    made = []
-
-    def make(world, wire, **more):
-        made.append(Fleet(world, wire, tmp_path, **more))
-        return made[-1]
-
-    yield make
-    for fleet in made:
-        for member in fleet.everybody:
-            member.close()
 
 
 def decisions(team, env):
@@ -102,7 +45,7 @@ WORLDS = {
 
 @pytest.mark.parametrize("case", WORLDS.values(), ids=WORLDS.keys())
 def test_a_fleet_decides_as_a_team_does(network, fleets, case):
-    fleet = fleets(world(**case), network())
+    fleet = fleets(world(**case), network(), **SETTINGS)
     points, totals = decisions(fleet.team, world(**case))
     wanted, found = decisions(sb.Team.for_env(world(**case), **SETTINGS), world(**case))
     assert points == wanted
@@ -112,14 +55,14 @@ def test_a_fleet_decides_as_a_team_does(network, fleets, case):
 
 def test_a_network_that_loses_repeats_and_delays_changes_no_decision(network, fleets):
     wire = network(loss=0.3, twice=0.2, late=0.3, seed=1)
-    points, _ = decisions(fleets(world(), wire).team, world())
+    points, _ = decisions(fleets(world(), wire, **SETTINGS).team, world())
     assert points == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=THOROUGH) for seed in range(1, 6))])
 def test_members_that_are_killed_go_on_as_if_they_had_not_been(network, fleets, seed):
     wire = network(loss=0.1, late=0.1, seed=seed)
-    fleet = fleets(world(failure_rate=0.3), wire, kill=0.004)
+    fleet = fleets(world(failure_rate=0.3), wire, kill=0.004, **SETTINGS)
     points, _ = decisions(fleet.team, world(failure_rate=0.3))
     assert points == decisions(sb.Team.for_env(world(), **SETTINGS), world(failure_rate=0.3))[0]
     assert fleet.kills > 2
@@ -136,9 +79,9 @@ def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "keep", killed)
-        fleet = fleets(world(), network())
+        fleet = fleets(world(), network(), **SETTINGS)
         name = fleet.team.agents[0]
-        fleet.team.hub.mail.write(name, Came(0, {}, {}))
+        fleet.team.hub.mail.write(name, Came(0, "q00000", {}, {}))
         with pytest.raises(KeyboardInterrupt):
             fleet.members[name].step(0.0)
     for member in fleet.members.values():
@@ -149,7 +92,7 @@ def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network
 
 
 def test_who_is_silent_is_named(network, fleets):
-    fleet = fleets(world(), network())
+    fleet = fleets(world(), network(), **SETTINGS)
     silent = fleet.team.agents[-1]
     fleet.members = {name: member for name, member in fleet.members.items() if name != silent}
     with pytest.raises(TransportError, match=rf"is deciding and heard nothing|heard nothing from \['{silent}'\]"):
@@ -159,14 +102,14 @@ def test_who_is_silent_is_named(network, fleets):
 def test_agents_that_no_path_of_links_joins_are_no_fleet(network, fleets):
     apart = world(function="powell", parameters={"n_variables": 8})
     with pytest.raises(TransportError, match="wanted all agents of a fleet joined"):
-        decisions(fleets(apart, network()).team, apart)
+        decisions(fleets(apart, network(), **SETTINGS).team, apart)
 
 
 def test_letters_that_nobody_should_have_written_change_nothing(network, fleets):
     wire = network()
-    fleet = fleets(world(), wire)
+    fleet = fleets(world(), wire, **SETTINGS)
     first, second = fleet.team.agents
-    came = Came(1, {"x0": 0.0}, {})
+    came = Came(1, "q00001", {"x0": 0.0}, {})
     word = Word(1, "q00001", {"x0": 0.0}, sb.SolveReport(status="exact", rounds=1), {})
     for sender, recipient, letter in [
         (first, second, came),  # of an agent that plays the hub
@@ -178,7 +121,7 @@ def test_letters_that_nobody_should_have_written_change_nothing(network, fleets)
     ]:
         wire.send(sender, recipient, sealed(letter))
     assert decisions(fleet.team, world())[0] == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
-    assert fleet.members[second].refused == 4
+    assert fleet.members[second].refused == 5
 
 
 def ends(*endpoints):
@@ -217,7 +160,7 @@ def ends(*endpoints):
     ],
 )
 def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_path, change, why):
-    plan = fleets(world(), network()).plan
+    plan = fleets(world(), network(), **SETTINGS).plan
     path = tmp_path / "fleet.json"
     plan.write(path)
     assert Plan.read(path) == plan

@@ -1,0 +1,154 @@
+"""The hub of a fleet: it tells agents when to decide and what came of it, and hears what they decided."""
+
+import math
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+
+from swarmbo.agent.reports import Offer
+from swarmbo.agent.rows import Stop
+from swarmbo.data import News, Reading
+from swarmbo.errors import TransportError
+from swarmbo.fleet.letters import Begin, Came, End, Letter, Saw, Word
+from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
+from swarmbo.fleet.plan import Plan
+from swarmbo.problem import Problem
+
+_LOOK = 0.2  # seconds between looks at whether agents live
+
+
+class Hub:
+    """Tells agents when to decide and what came of it, and hears their words. It decides nothing itself.
+
+    Args:
+        plan: Of the fleet.
+        carrier: What moves its letters.
+        attend: Called again and again while it waits; raises if there is nothing to wait for any more.
+        clock: In seconds; does not go back.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        carrier: Carrier,
+        attend: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.plan, self.mail = plan, Mail(carrier, clock=clock)
+        self._attend, self._clock = attend, clock
+        self._problem = Problem.from_plain(plan.problem)
+        self._turn = self._round = 0
+
+    def words(
+        self, links: "tuple[tuple[str, str], ...] | None", offers: "Mapping[str, Offer] | None" = None
+    ) -> list[Word]:
+        """What all agents decide, asked of them now.
+
+        Args:
+            links: Who hears whom; None: everyone hears everyone.
+            offers: In a field, where each agent can go: it is told its own.
+
+        Raises:
+            TransportError: If one of them says nothing for longer than the plan's patience while nobody else does, or
+                they do not decide on the same query.
+        """
+        agents, words = self._problem.agents, dict[str, Word]()
+        self._round += 1
+        self._order(
+            {agent: Begin(self._turn + 1, links, None if offers is None else offers[agent]) for agent in agents}
+        )
+
+        def hear(sender: str, letter: Letter) -> None:
+            if isinstance(letter, Word) and letter.turn == self._turn and self._is_own(sender, letter):
+                words[sender] = letter
+
+        self._wait(lambda: len(words) == len(agents), "words", agents, words, hear)
+        if len({word.query for word in words.values()}) > 1:
+            raise TransportError(f"round {self._round}: agents decided on {sorted({w.query for w in words.values()})}")
+        return [words[agent] for agent in agents]
+
+    def _order(self, letters: "Mapping[str, Begin | Came | Saw]") -> None:
+        """Write to all agents, once they have all that was written before: orders may not overtake one another."""
+        self._wait(lambda: not self.mail.outstanding, "receipts of what was written", self._problem.agents)
+        self._turn += 1
+        for agent, letter in letters.items():
+            self.mail.write(agent, letter)
+
+    def _wait(
+        self,
+        is_done: Callable[[], bool],
+        what: str,
+        agents: Sequence[str],
+        seen: Container[str] = (),
+        hear: Callable[[str, Letter], None] = lambda sender, letter: None,
+    ) -> None:
+        """Read until something is so; a member that wrote something is not silent."""
+        heard = self._clock()
+        while not is_done():
+            self._attend()
+            if (got := self.mail.read(_LOOK, is_done)) is not None:
+                heard = self._clock()
+                hear(*got)
+            elif not is_done() and self._clock() - heard > self.plan.patience_s:
+                unread = {recipient for recipient, _ in self.mail.outstanding}
+                silent = [agent for agent in agents if agent in unread or agent not in seen]
+                raise TransportError(
+                    f"round {self._round}: heard nothing from {silent} for {self.plan.patience_s:g} s; wanted "
+                    f"{what}: do they run, and can they be reached?"
+                )
+
+    def _is_own(self, sender: str, word: Word) -> bool:
+        own = set(self._problem.graph.variables_owned_by(sender))
+        return set(word.values) == own or (self._problem.is_field and not word.values)
+
+    def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
+        """Every agent what came of a decision, as far as it is its own.
+
+        Args:
+            query: Its id; None: of what nobody asked for.
+            news: What came.
+            is_all: Whether nothing more will come of it.
+        """
+        if self._problem.is_field:
+            self._order({agent: self._saw(agent, query, news, is_all) for agent in self._problem.agents})
+        elif query is not None:
+            self._order(self._came(query, news))
+
+    def _saw(self, agent: str, query: str | None, news: News, is_all: bool) -> Saw:
+        """What an agent in a field measured."""
+        reading = None
+        if agent in news.factors:
+            place = self._problem.places(news.point, [agent])[agent]
+            reading = Stop.of(Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan)))
+        on_the_way = tuple(map(Stop.of, news.along(agent)))
+        return Saw(self._turn + 1, query, reading, on_the_way, is_all and query is not None)
+
+    def _came(self, query: str, news: News) -> dict[str, Came]:
+        """What came of a joint point of a function, to each agent its own."""
+        problem, graph, letters = self._problem, self._problem.graph, dict[str, Came]()
+        stood = problem.named(news.point)
+        for agent in problem.agents:
+            own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
+            has_total = problem.outcomes == "total" and agent == problem.agents[0]
+            noise = {factor: news.noise[factor] for factor in own if factor in news.noise}
+            if has_total and math.isfinite(news.total_noise):
+                noise["total"] = news.total_noise
+            letters[agent] = Came(
+                self._turn + 1,
+                query,
+                {variable: stood[variable] for variable in graph.variables_owned_by(agent)},
+                {factor: _known(news.factors[factor]) for factor in own},
+                _known(news.total) if has_total else None,
+                has_total,
+                noise,
+            )
+        return letters
+
+    def end(self) -> None:
+        """Tell all that the run has ended, and wait a little until they know."""
+        for agent in self._problem.agents:
+            self.mail.write(agent, End())
+        self.mail.settle(GOODBYE)
+
+
+def _known(number: float | None) -> float | None:
+    return None if number is None or not math.isfinite(number) else float(number)

@@ -1,0 +1,231 @@
+"""Members of a fleet decide in fields as a team does, to the bit, and each is told what is its own."""
+
+from typing import ClassVar
+
+import networkx as nx
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+from pettingzoo import ParallelEnv
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo.fleet.letters import Begin, Saw, opened
+from swarmbo.fleet.plan import HUB
+from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
+
+ROUNDS = 3
+QUICK = {
+    "seed": 3,
+    "coordination": "exact",
+    "acquisition": sb.DBGPUCB(candidates=8),
+    "belief": sb.ExactGPSettings(restarts=0, max_iterations=20),
+}
+THOROUGH = pytest.mark.thorough
+PEAKS = {"gp": {"lengthscale_m": 600.0, "seed": 1}}
+
+
+class Buoys(ParallelEnv):
+    """A world that says hardly anything: boxes that differ, one agent that leaves, one that reports nothing at last."""
+
+    metadata: ClassVar = {"name": "buoys"}
+
+    def __init__(self) -> None:
+        self.possible_agents = ["east", "west", "south"]
+        self._boxes = {"east": (0.0, 1.0), "west": (0.5, 2.0), "south": (0.0, 2.0)}
+
+    def action_space(self, agent):
+        low, high = self._boxes[agent]
+        return Box(np.full(2, low, np.float32), np.full(2, high, np.float32))
+
+    def observation_space(self, agent):
+        return Box(0.0, 1.0, (1,), np.float32)
+
+    def reset(self, seed=None, options=None):
+        self.agents, self._round = self.possible_agents[:], 0
+        return self._observed(), {agent: {} for agent in self.agents}
+
+    def interaction_graph(self):
+        graph = nx.Graph([("west", "south")])
+        graph.add_nodes_from(self.possible_agents)
+        return graph
+
+    def step(self, actions):
+        self._round += 1
+        infos = {
+            agent: {"location": place.tolist(), "measurement": float(np.sin(3.0 * place).sum()), "noise_std": 0.1}
+            for agent, place in actions.items()
+        }
+        infos["south"] = {"sampled": False} if self._round == 2 else infos["south"]
+        if self._round == 2 and "west" in infos:
+            self.agents = ["east", "south"]
+        no = dict.fromkeys(actions, False)
+        return self._observed(), dict.fromkeys(actions, 0.0), no | {"west": self._round == 2}, no, infos
+
+    def _observed(self):
+        return {agent: np.zeros(1, np.float32) for agent in self.agents}
+
+
+def robots(**more):
+    return robot_team_v0.parallel_env(**{"robots": 3, "field": {"elevation": "jacksboro"}, "noise_std": 5.0, **more})
+
+
+def obstacles():
+    ridge = {"corners": [[1500, 3000], [2500, 2200], [3600, 2700], [3900, 4200], [3100, 5600], [1900, 5200]]}
+    return robot_team_v1.parallel_env(
+        robots=3,
+        field={"elevation": "jacksboro"},
+        bases=[[700, 700], [8800, 700], [700, 11200]],
+        battery_s=[3600.0, 400.0, 2600.0],
+        samples_per_leg=2,
+        no_go=[ridge],
+    )
+
+
+def sensors(**more):
+    return sensor_field_v0.parallel_env(**{"sensors": 6, "field": PEAKS, **more})
+
+
+def apart(team):
+    """Whether some robots were out of one another's reach."""
+    return not nx.is_connected(team.world.links())
+
+
+def declines(team):
+    """Whether somebody did not measure."""
+    return len(team.last_query.points) < len(team.agents)
+
+
+def fails(team):
+    return team.failures > 0
+
+
+def measures_besides(team):
+    """Whether there is more than one reading by agent and round."""
+    return team.n_data > len(team.agents) * (ROUNDS + 1)
+
+
+CASES = {
+    "robots": (robots, {}, lambda team: not apart(team)),
+    "robots out of one another's reach": (lambda: robots(radio_range_m=1500.0), {}, apart),
+    "obstacles, batteries and samples along the way": (obstacles, {}, measures_besides),
+    "sensors that decline": (lambda: sensors(energy_price=6.0), {}, declines),
+    "regions": (robots, {"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(4000.0, 9000.0))]}, lambda team: True),
+    "failures, and data that fade": (
+        lambda: sensors(failure_rate=0.4),
+        {"belief": sb.ExactGPSettings(restarts=0, max_iterations=20, time=sb.TimeAxis(lengthscale_median=3.0))},
+        fails,
+    ),
+    "a world that says hardly anything": (Buoys, {}, declines),
+    "lawn-mowers": (robots, {"coordination": "lawn-mower"}, lambda team: True),
+}
+SLOWER = {
+    "a level": (
+        lambda: sensors(task="level", level=0.5),
+        {"acquisition": sb.Straddle(candidates=8)},
+        lambda team: team.world.level == 0.5,
+    ),
+    "a map": (sensors, {"acquisition": sb.TargetedVariance(candidates=8)}, lambda team: True),
+    "failures": (lambda: sensors(failure_rate=0.4), {}, fails),
+}
+PARAMETERS = [pytest.param(*case, id=name) for name, case in CASES.items()] + [
+    pytest.param(*case, id=name, marks=THOROUGH) for name, case in SLOWER.items()
+]
+
+
+def run(team):
+    """What a team decides on in its world, and all that it was told."""
+    env = team.world._env
+    with threadpool_limits(1, user_api="blas"):
+        observations, infos = env.reset(seed=7)
+        team.begin(infos)
+        points = []
+        for _ in range(ROUNDS):
+            actions = team.act(observations, infos)
+            observations, *rest = env.step(actions)
+            team.observe(observations, *rest)
+            infos = rest[-1]
+            points.append(team.last_query)
+    return points, team.history
+
+
+def same(a, b):
+    for one, other in ((a.X, b.X), (a.factors, b.factors), (a.known_noise, b.known_noise)):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("world", "given", "happens"), PARAMETERS)
+def test_a_fleet_decides_in_a_field_as_a_team_does(network, fleets, world, given, happens):
+    fleet = fleets(world(), network(), **{**QUICK, **given})
+    queries, told = run(fleet.team)
+    wanted, known = run(sb.Team.for_env(world(), **{**QUICK, **given}))
+    assert queries == wanted  # and what was expected there
+    same(told, known)
+    assert happens(fleet.team)
+
+
+def test_members_in_a_field_that_are_killed_over_links_that_lose_go_on_as_if_nothing_had_been(network, fleets):
+    fleet = fleets(obstacles(), network(loss=0.2, twice=0.1, late=0.1, seed=2), kill=0.01, **QUICK)
+    assert run(fleet.team)[0] == run(sb.Team.for_env(obstacles(), **QUICK))[0]
+    assert fleet.kills > 2
+
+
+def test_each_is_told_what_is_its_own_only(network, fleets):
+    wire, written = network(), {}
+    send = wire.send
+
+    def heard(sender, recipient, content):
+        written.setdefault((sender, recipient), []).append(opened(content))
+        send(sender, recipient, content)
+
+    wire.send = heard
+    fleet = fleets(obstacles(), wire, **QUICK)
+    run(fleet.team)
+    for name in fleet.team.agents:
+        orders = written[HUB, name]
+        offers = [letter.offer for letter in orders if isinstance(letter, Begin)]
+        places = [letter.reading.place for letter in orders if isinstance(letter, Saw) and letter.reading]
+        column = fleet.team.problem.channels.index(name)
+        own = fleet.team.history.X[fleet.team.problem.taken(fleet.team.history.X)[:, column]]
+        along = [stop.place for letter in orders if isinstance(letter, Saw) for stop in letter.on_the_way]
+        assert {*places, *along} == {tuple(row[fleet.team.problem.columns(name)]) for row in own}
+        assert len(offers) == ROUNDS
+        offered = {place for offer in offers for place in offer.candidates}
+        assert offered.issuperset(places[1:])
+
+
+def test_a_batch_is_told_in_any_order_and_in_parts(network, fleets):
+    world = robots()
+    fleet = fleets(world, network(), **QUICK)
+    team, alone = fleet.team, sb.Team.for_env(robots(), **QUICK)
+    with threadpool_limits(1, user_api="blas"):
+        for env in (team.world._env, alone.world._env):
+            _, infos = env.reset(seed=7)
+        for one in (team, alone):
+            one.begin(infos)
+        for turn in range(2):
+            asked = [one.ask(3) for one in (team, alone)]
+            assert asked[0] == asked[1]
+            first, *others = asked[0]
+            for one in (team, alone):
+                for query in others[::-1]:
+                    one.tell(query, {agent: 5.0 + turn + place[0] for agent, place in query.points.items()})
+                for agent, place in first.points.items():
+                    one.tell(first, {agent: None if agent.endswith("1") else place[1]})
+        assert team.ask() == alone.ask()
+    same(team.history, alone.history)
+
+
+@pytest.mark.parametrize("what", ["attach", "expect", "give_up"])
+def test_what_agents_of_a_fleet_would_not_hear_of_is_refused(network, fleets, what):
+    team = fleets(robots(), network(), **QUICK).team
+    with pytest.raises(ConfigError, match=f"got {what}.*, of which agents of a fleet do not hear"):
+        getattr(team, what)([[0.0, 0.0]], [1.0])
+
+
+def test_a_world_whose_sites_change_is_refused(network, fleets):
+    fleet = fleets(sensors(), network(), **QUICK)
+    fleet.team.world._world.sites = lambda: np.zeros((1, 2))
+    with pytest.raises(ConfigError, match=r"its level or its sites\(\) changed"):
+        run(fleet.team)
