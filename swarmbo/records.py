@@ -266,6 +266,7 @@ class Sample(msgspec.Struct, frozen=True):
         on_the_way: What it measured besides before it got there, in turn; left out where there is nothing.
         path: Places along what it drove; left out where the world does not say.
         battery: Share of its battery that is left; left out where the world does not say.
+        failure: Why it measured nothing; left out where the world does not say.
     """
 
     agent: str
@@ -281,6 +282,7 @@ class Sample(msgspec.Struct, frozen=True):
     on_the_way: list[Evaluation] | UnsetType = UNSET
     path: list[list[float]] | UnsetType = UNSET
     battery: float | UnsetType = UNSET
+    failure: str | UnsetType = UNSET
 
     @property
     def along(self) -> list[Evaluation]:

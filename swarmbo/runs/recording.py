@@ -97,6 +97,7 @@ def _sample(
         on_the_way=[_stop(stop) for stop in told.on_the_way] or UNSET,
         path=UNSET if told.path is None else told.path.tolist(),
         battery=UNSET if math.isnan(told.battery) else told.battery,
+        failure=UNSET if told.failure is None else told.failure,
     )
 
 

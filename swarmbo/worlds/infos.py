@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.values import reported_noise, reported_number, reported_place
 
+_LONGEST_WORDS = 200  # characters of what an agent says of a failure
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
 
 
@@ -42,6 +43,7 @@ class Report(NamedTuple):
         on_the_way: ``"on_the_way"``: what it measured besides before it got there, in turn; those that say where.
         path: ``"path"``: places (k, d) along what it drove; None where nobody says.
         battery: ``"battery"``: share of its battery that is left, 0 to 1; NaN where nobody says.
+        failure: ``"failure"``: why it failed, in a few words; None where nobody says.
 
     Example:
         >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
@@ -63,6 +65,7 @@ class Report(NamedTuple):
     on_the_way: "tuple[Report, ...]" = ()
     path: Float[np.ndarray, "k d"] | None = None
     battery: float = np.nan
+    failure: str | None = None
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "Report":
@@ -87,6 +90,7 @@ class Report(NamedTuple):
             on_the_way=_on_the_way(info.get("on_the_way")),
             path=_path(info.get("path")),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),
+            failure=_words(info.get("failure")),
         )
 
 
@@ -102,6 +106,10 @@ def _path(told: object) -> Float[np.ndarray, "k d"] | None:
     places = [row for row in rows if row is not None]
     is_path = bool(places) and len(places) == len(rows) and len({len(place) for place in places}) == 1
     return np.array(places) if is_path else None
+
+
+def _words(told: object) -> str | None:
+    return " ".join(told.split())[:_LONGEST_WORDS] if isinstance(told, str) else None
 
 
 def _amount(value: object) -> float:

@@ -1,10 +1,12 @@
 """Small worlds of each kind, in the form in which PettingZoo's tests take them."""
 
 import importlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
 TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
@@ -39,6 +41,18 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
             "no_go": [{"corners": [[25, 25], [75, 25], [75, 85], [25, 85]]}],
             "battery_s": 80.0,
         },
+        "mujoco": {
+            "field": {"gp": {"lengthscale_m": 80.0, "size_m": [90, 70]}},
+            "max_sites": 100,
+            "robots": 2,
+            "speed_m_s": 2.0,
+            "round_time_s": 5.0,
+            "no_go": [{"corners": [[40, 20], [50, 20], [45, 40]]}],
+            "battery_s": 60.0,
+            "separation_m": 3.0,
+            "samples_per_leg": 1,
+            "physics": {"mujoco": {"rover_m": 1.0, "terrain_cells": 32, "step_s": 0.02}},
+        },
     },
     "sensor_field": {
         "moving gp": {**_ENERGY, "field": {"gp": {"size_m": [900, 700], "time": {}}}},
@@ -59,6 +73,19 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
         "nobody at one of them": {"topology": TRIANGLE, "noise_std": 1.0},
     },
 }
+
+
+def worlds(*names: str) -> list[Any]:
+    """Parameters of tests: the name of a module, and which of its worlds."""
+    return [_parameter(name, which) for name in names or WORLDS for which in WORLDS[name]]
+
+
+def _parameter(name: str, which: str) -> Any:
+    if which != "mujoco":
+        return name, which
+    is_there = importlib.util.find_spec("mujoco") is not None
+    marks = [pytest.mark.thorough, pytest.mark.skipif(not is_there, reason="needs the extra `mujoco`")]
+    return pytest.param((name, which), marks=marks)
 
 
 class SmallWorld:

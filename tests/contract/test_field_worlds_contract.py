@@ -13,9 +13,9 @@ from pettingzoo.utils.conversions import aec_to_parallel
 import swarmbo_envs
 from swarmbo.errors import StateVersionError
 
-from .conftest import WORLDS, SmallWorld, random_actions
+from .conftest import SmallWorld, random_actions, worlds
 
-FIELDS = [(name, which) for name in ("robot_team", "robot_team_v1", "sensor_field") for which in WORLDS[name]]
+FIELDS = worlds("robot_team", "robot_team_v1", "sensor_field")
 
 
 @pytest.fixture(params=FIELDS, ids=" ".join)

@@ -12,10 +12,10 @@ from pettingzoo.test.max_cycles_test import max_cycles_test
 import swarmbo as sb
 from swarmbo.errors import StateVersionError
 
-from .conftest import WORLDS, SmallWorld, random_actions
+from .conftest import SmallWorld, random_actions, worlds
 
 
-@pytest.fixture(params=[(name, which) for name, kinds in WORLDS.items() for which in kinds], ids=" ".join)
+@pytest.fixture(params=worlds(), ids=" ".join)
 def module(request, tmp_path):
     return SmallWorld(*request.param, tmp_path)
 

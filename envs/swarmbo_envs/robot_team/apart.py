@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.spatial import KDTree
 
 from swarmbo_envs.robot_team.motion import poses_at
 
@@ -23,11 +24,14 @@ class Spacing:
         separation_m: At every moment, > 0.
         speeds: The largest over ground of each, m/s.
         round_time_s: Of a round.
+        off_m: How far they may be from their paths. Nobody then knows when they are where, so a robot keeps away from
+            wherever another was or stands in the round; and by as much more from where it stays, so that it can leave.
     """
 
     separation_m: float
     speeds: Sequence[float]
     round_time_s: float
+    off_m: float = 0.0
 
     @property
     def moments(self) -> Float[np.ndarray, " k"]:
@@ -37,7 +41,7 @@ class Spacing:
     def least(self, robot: int) -> Float[np.ndarray, " robots"]:
         """How far a robot is from each other one at every such moment, m; nothing from itself."""
         both = self.speeds[robot] + np.array(self.speeds)
-        out = self.separation_m + both * self.round_time_s / _MOMENTS / 2.0
+        out = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
         out[robot] = 0.0
         return out
 
@@ -64,6 +68,9 @@ class Spacing:
             others: Where all are: those before it where they drive, those after it where they stand.
             bases: Where others must be able to load; it does not stay near them.
         """
+        if self.off_m:
+            yield from self._stops_at_any_time(robot, own, others, bases)
+            return
         least = self._squared(robot)[:, None]
         near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
         end = int(near.argmax()) if near.any() else len(own)  # it must have stopped before
@@ -77,9 +84,31 @@ class Spacing:
         self, robot: int, places: Float[np.ndarray, "k 2"], others: Float[np.ndarray, "robots 2"]
     ) -> Bool[np.ndarray, " k"]:
         """Which places are far enough from where the others stand."""
-        return (((places[:, None] - others) ** 2).sum(axis=2) >= self._squared(robot)).all(axis=1)
+        return (((places[:, None] - others) ** 2).sum(axis=2) >= self._squared(robot, self.off_m)).all(axis=1)
 
-    def _squared(self, robot: int) -> Float[np.ndarray, " robots"]:
-        squared = self.least(robot) ** 2
+    def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Float[np.ndarray, "k 2"]:
+        """What a robot drove, as many places as there are moments."""
+        at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
+        return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
+
+    def _stops_at_any_time(
+        self,
+        robot: int,
+        own: Float[np.ndarray, "k 2"],
+        others: Float[np.ndarray, "robots k 2"],
+        bases: Float[np.ndarray, "robots 2"] | None,
+    ) -> Iterator[int]:
+        nearest = np.array([KDTree(track).query(own)[0] for track in others])
+        passes = (nearest**2 >= self._squared(robot)[:, None]).all(axis=0)
+        end = len(own) if passes.all() else int(passes.argmin())
+        for moment in range(end - 1, 0, -1):
+            standing = nearest[:, moment] if bases is None else np.hypot(*(bases - own[moment]).T)
+            both = np.minimum(standing, nearest[:, moment])
+            if (both**2 >= self._squared(robot, self.off_m)).all():
+                yield moment
+        yield 0
+
+    def _squared(self, robot: int, more_m: float = 0.0) -> Float[np.ndarray, " robots"]:
+        squared = (self.least(robot) + more_m) ** 2
         squared[robot] = -np.inf
         return squared

@@ -21,6 +21,7 @@ class Episode(WorldEpisode):
         on_the_way: Per measurement on the way so far: robot, x, y, measurement.
         batteries: Seconds of driving that each robot has left; infinite without batteries.
         bases: Where each loads.
+        engine: Per robot, the state of the engine that moves it; no columns without one.
     """
 
     poses: Float[np.ndarray, "robots 3"]
@@ -31,3 +32,4 @@ class Episode(WorldEpisode):
     on_the_way: Float[np.ndarray, "m 4"]
     batteries: Float[np.ndarray, " robots"]
     bases: Float[np.ndarray, "robots 2"]
+    engine: Float[np.ndarray, "robots n"]

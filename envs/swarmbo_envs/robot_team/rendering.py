@@ -37,7 +37,7 @@ def frame(
     field = world.field
     picture = FieldPicture(field)
     _draw_no_go(picture.axes, world.ground, picture.to_axes)
-    charge = world.charge(episode)
+    charge = world.homes.charge(episode)
     if charge is not None:
         _draw_bases(picture.axes, episode, picture.to_axes)
         _draw_batteries(picture.axes, episode, charge, picture.to_axes)

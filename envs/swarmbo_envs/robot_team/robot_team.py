@@ -283,7 +283,7 @@ site nearest to that place) |
 
     def rounds_left(self, agent: str) -> int:
         """Whole rounds that an agent can drive with what its battery has; ``np.iinfo(int).max // 4`` without one."""
-        return self._world.rounds_left(self._current(), self._number_of(agent))
+        return self._world.homes.rounds_left(self._current(), self._number_of(agent))
 
     def base(self, agent: str) -> Float[np.ndarray, " 2"] | None:
         """Where an agent loads its battery; None if it has none."""
@@ -352,6 +352,6 @@ site nearest to that place) |
         return text_map(self.field, self._current(), self.max_cycles)
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
-        box, charge = self._observation_spaces[self.possible_agents[0]], self._world.charge(episode)
+        box, charge = self._observation_spaces[self.possible_agents[0]], self._world.homes.charge(episode)
         seen = observe(episode, self.max_cycles, box, charge)
         return dict(zip(self.possible_agents, seen, strict=True))

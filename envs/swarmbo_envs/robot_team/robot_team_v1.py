@@ -44,12 +44,22 @@ class RobotTeamV1(RobotTeam):
     **On the way** robots measure ``samples_per_leg`` times or every ``sample_every_m`` metres, besides where they stop.
     The reward is that of the measurement where they stop.
 
+    **Physics.** With ``physics = "mujoco"`` robots are rovers in MuJoCo: a body with two driven wheels and two casters
+    on the field as terrain, with walls at the edge of the map. They plan as above, with four fifths of their speed, and
+    follow their ways as well as the ground lets them; they measure where they truly are. A place or base
+    counts as reached within a rover's length. Who tips over, gets stuck or slides off its way by more
+    than its length has failed in that round, and is put upright on its way where it had got to; who runs out of battery
+    is carried to its base. Rovers keep their length, too, from what is no-go, and stay where no other is at any time of
+    the round. With ``sites = "only"`` they measure the site that they stand at.
+
     | ``infos[agent]`` also has | type | meaning |
     |---|---|---|
     | ``noise_std`` | float | of the measurement, where sensors are unlike |
     | ``on_the_way`` | list | what it measured on the way, in turn: ``location``, ``measurement``, ``noise_std`` |
     | ``path`` | array (k, 2) | points along what it drove in this round, m |
     | ``battery`` | float | share of the battery that is left, where there are batteries |
+    | ``failure`` | str | what became of a rover that measured nothing: ``tipped over``, ``stuck``, ``off its way`` or \
+``battery empty`` |
 
     With batteries, observations end with the share that is left: Box (6,).
 
@@ -69,11 +79,14 @@ class RobotTeamV1(RobotTeam):
         clearance_m: How far robots keep from these regions besides, >= 0.
         route_cells: Cells along the map's longer side, 8 to 512, by which ways are found: passages narrower than two
             cells may be shut.
+        physics: ``kinematic``: robots drive as their equations of motion say; ``mujoco`` (extra ``mujoco``), or with
+            its settings ``{mujoco = {rover_m = 3.0, ...}}``, those of ``MujocoSettings``.
         **others: As of ``RobotTeam``.
 
     Raises:
         ConfigError: If an argument is wrong; the message has its path, as in ``$.no_go[0].geojson``.
-        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
+        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed, or an engine without its
+            extra.
 
     Example:
         >>> from swarmbo_envs import robot_team_v1
@@ -87,7 +100,7 @@ class RobotTeamV1(RobotTeam):
         (False, [True])
 
     Version history:
-        * v1: no-go regions, unlike robots, batteries, separation and a current (0.1.0).
+        * v1: no-go regions, unlike robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
     """
 
     metadata: ClassVar[dict[str, Any]] = {**RobotTeam.metadata, "name": "robot_team_v1"}
@@ -104,6 +117,7 @@ class RobotTeamV1(RobotTeam):
         no_go: list[Mapping[str, Any]] | None = None,
         clearance_m: float = 0.0,
         route_cells: int = 128,
+        physics: Any = "kinematic",
         **others: Any,
     ) -> None:
         given = {
@@ -116,6 +130,7 @@ class RobotTeamV1(RobotTeam):
             "no_go": no_go,
             "clearance_m": clearance_m,
             "route_cells": route_cells,
+            "physics": physics,
             **others,
         }
         settings = convert(_plain(given), RobotTeamV1Settings)
@@ -129,7 +144,8 @@ class RobotTeamV1(RobotTeam):
             if not ((place >= field.low) & (place <= field.high)).all():
                 raise ConfigError(f"got {place.tolist()}; wanted a place on the map", at=at)
         regions = read_regions(settings.no_go, field.low, field.high, field.projection)
-        ground = Ground(field.low, field.high, regions, settings.route_cells, settings.clearance_m, anchors)
+        clearance = settings.clearance_m + (0.0 if settings.rovers is None else settings.rovers.rover_m)
+        ground = Ground(field.low, field.high, regions, settings.route_cells, clearance, anchors)
         self._set_up(settings, _measurable(field, ground), ground)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from swarmbo.settings import Count, Distance, NoiseStd, NonNegative, Probability, Settings, require, within
+from swarmbo_envs.robot_team.physics.settings import MujocoSettings, PhysicsSettings
 from swarmbo_envs.watched import Task, require_level
 
 Pair = tuple[float, float]
@@ -78,6 +79,11 @@ class RobotTeamSettings(Settings, frozen=True):
             f"one [x, y] per robot: {self.robots}",
         )
 
+    @property
+    def rovers(self) -> MujocoSettings | None:
+        """Of robots in an engine; None where their equations of motion are all there is."""
+        return None
+
     def rules(self) -> Rules:
         """What binds each robot."""
         return Rules(
@@ -106,6 +112,7 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
     no_go: list[dict[str, Any]] | None = None
     clearance_m: NonNegative = 0.0
     route_cells: Annotated[int, within(8, 512)] = 128
+    physics: Literal["kinematic", "mujoco"] | PhysicsSettings = "kinematic"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,6 +148,19 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
             lambda value: value == 0.0 or self.bases is None or len(self.bases) == self.robots,
             "0 where robots share a base",
         )
+        require(
+            self,
+            "wind",
+            lambda wind: self.rovers is None or not any(wind),
+            "no current, [0, 0]: physics = 'mujoco' moves robots with wheels",
+        )
+
+    @property
+    def rovers(self) -> MujocoSettings | None:
+        """Of robots in an engine; None where their equations of motion are all there is."""
+        if isinstance(self.physics, PhysicsSettings):
+            return self.physics.mujoco
+        return MujocoSettings() if self.physics == "mujoco" else None
 
     def rules(self) -> Rules:
         """What binds each robot."""

@@ -27,6 +27,8 @@ def to_state(episode: Episode, world: World) -> dict[str, Any]:
     }
     if world.settings.version > 0:
         arrays |= {name: getattr(episode, name) for name in ("batteries", "bases", "on_the_way")}
+    if world.settings.rovers is not None:
+        arrays |= {"engine": episode.engine}
     return saved_state.to_state(episode, _VERSION, world.description(), arrays)
 
 
@@ -49,6 +51,7 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
     samples = saved.array("samples", "f", (robots * (plain.round + 1), 4))
     ends = saved.array("trail_ends", "i", (robots,))
     trails = saved.array("trails", "f", (int(ends[-1]), 2))
+    engine = np.empty((robots, 0))
     batteries, bases, on_the_way = np.full(robots, np.inf), poses[:, :2].copy(), np.empty((0, 4))
     if world.settings.version > 0:
         batteries, bases = saved.array("batteries", "f", (robots,)), saved.array("bases", "f", (robots, 2))
@@ -56,6 +59,9 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
         is_one = np.isin(on_the_way[:, 0], np.arange(robots)).all() and np.isfinite(on_the_way[:, :3]).all()
         saved.hold(bool(is_one), "measurements on the way of its robots")
         saved.hold(bool((batteries >= 0.0).all() and np.isfinite(bases).all()), "batteries >= 0, and bases")
+    if world.settings.rovers is not None:
+        engine = saved.array("engine", "f", (robots, world.mover.n_state))
+        saved.hold(bool(np.isfinite(engine).all()), "an engine's state that is finite")
     saved.hold(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
     saved.hold(
         bool((samples[:, 0] == np.tile(np.arange(robots), plain.round + 1)).all()), "one sample per robot and round"
@@ -71,4 +77,5 @@ def from_state(state: Mapping[str, Any], world: World) -> Episode:
         on_the_way=on_the_way,
         batteries=batteries,
         bases=bases,
+        engine=engine,
     )

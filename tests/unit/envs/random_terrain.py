@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import reject, strategies as st
 from matplotlib.path import Path
+from scipy.spatial import KDTree
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v1
@@ -62,6 +63,7 @@ class Witness:
         self._world = self.env._world
         self._outlines = [Path(region["corners"]) for region in arguments["no_go"]]
         self._driven = {}
+        self._is_engine = self._world.settings.rovers is not None
         kept = self._world._kept_apart
 
         def note(episode, robot, path, tracks):
@@ -77,7 +79,7 @@ class Witness:
         batteries = self.env._current().batteries.copy()
         told = self.env.step(actions)
         self._check_no_go(ends)
-        self._check_separation(before)
+        self._check_separation(before, [info["path"] for info in told[4].values()])
         self._check_batteries(batteries, told[4])
         return told
 
@@ -93,9 +95,14 @@ class Witness:
                 assert not inside.any(), (robot, places[inside][:3])
             assert ((places >= -1e-6) & (places <= SIZE + 1e-6)).all()
 
-    def _check_separation(self, before):
+    def _check_separation(self, before, told_paths):
         least = self.arguments["separation_m"]
         if not least or len(before) < 2:
+            return
+        if self._is_engine:
+            for one, driven in enumerate(told_paths):
+                for other in told_paths[:one]:  # at no time of the round were they where another was
+                    assert KDTree(_dense(driven)).query(_dense(other))[0].min() >= least - 0.05
             return
         time = self._world.round_time_s
         tracks = [_integrated(pose, self._driven[robot], time) for robot, pose in enumerate(before)]
@@ -110,11 +117,20 @@ class Witness:
         episode = self.env._current()
         for robot, info in enumerate(infos.values()):
             is_home = (episode.poses[robot, :2] == episode.bases[robot]).all()
+            if self._is_engine:  # it is at its base where it is within its length of it, and who is empty was carried
+                length = self._world.mover.off_m
+                is_home = np.hypot(*(episode.poses[robot, :2] - episode.bases[robot])) <= length
             assert info["battery"] > 0.0 or is_home
             assert info["battery"] == (1.0 if is_home else episode.batteries[robot] / self.arguments["battery_s"])
             speed = self.arguments["speed_m_s"][robot] + np.hypot(*self.arguments["wind"])
-            if not is_home:
+            if not is_home and not self._is_engine:
                 assert before[robot] - episode.batteries[robot] >= info["distance"] / speed - 1e-6
+
+
+def _dense(places):
+    """A path of straight pieces, and as many places along each that none is far from the next."""
+    pieces = [a + np.linspace(0.0, 1.0, 12)[:, None] * (b - a) for a, b in pairwise(places)]
+    return np.concatenate([places[:1], *pieces])
 
 
 def _integrated(pose, path, time):

@@ -1,5 +1,7 @@
 """No robot is ever in a no-go region, nearer to another than the separation, or out of battery away from its base."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
@@ -38,6 +40,21 @@ def drive_as_a_team(arguments, seed):
 @given(terrains(), st.integers(0, 10**6))
 def test_robots_that_are_sent_anywhere_keep_safe(arguments, seed):
     drive_at_random(arguments, seed)
+
+
+def drive_rovers(arguments, seed):
+    """The same on wheels: never in a region, nor where another is, nor empty away from the base."""
+    rovers = {"rover_m": 2.0, "step_s": 0.02, "terrain_cells": 32}
+    still = {"wind": (0.0, 0.0), "max_cycles": 3, "physics": {"mujoco": rovers}}
+    drive_at_random({**arguments, **still}, seed)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
+@settings(FEW, max_examples=25)
+@given(terrains(), st.integers(0, 10**6))
+def test_rovers_keep_safe_whatever_the_ground_does_to_them(arguments, seed):
+    drive_rovers(arguments, seed)
 
 
 @TEAMS

@@ -1,0 +1,111 @@
+"""A rover on a terrain as MuJoCo's MJCF.
+
+A rover is driven by the difference of two wheels in its middle; a caster in front and one behind, on springs, keep it
+level and leave most of the weight to the wheels. It is heavy below. Wheels touch the ground as spheres do, which is
+cheap and never catches an edge.
+"""
+
+from jaxtyping import Float
+from numpy import ndarray
+
+from swarmbo_envs.robot_team.physics.settings import MujocoSettings
+from swarmbo_envs.robot_team.physics.terrain import Terrain
+
+WHEEL = 0.2  # radius, in lengths of a rover
+HALF_TRACK = 0.34  # from the middle to a wheel
+SIDES = (1.0, -1.0)  # of the wheels: left and right
+_CASTER = 0.08  # radius
+_REACH = 0.42  # from the middle to a caster
+_SPRING = 0.04  # by which a caster is pressed in when the rover stands on the level,
+_LOAD = 0.1  # and the share of the weight that it then bears
+_TRAVEL = 0.1  # that it has each way
+_CHASSIS = (0.45, 0.22, 0.1)  # half its sides
+_BALLAST = -0.05  # height of the middle of mass over the axle
+_DENSITY = 30.0  # kg in a cube as long as the rover
+_WHEEL_MASS = 0.05  # of that
+_ARMATURE = 1e-3  # inertia of a motor, by the mass of a rover and its length squared
+_TORQUE = 35.0  # of a motor, N m for a rover of 1 m; like weights, it grows with the fourth power of the length
+_SLIP = 0.5  # rad/s by which a motor at its torque falls behind
+_GRAVITY = 9.81
+_HUB = 0.02  # radius of what the walls stop: the middle of the rover, which so stays on the map
+_BASE_M = 5.0  # of ground below its lowest place
+
+
+def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> str:
+    """The model of one rover on a terrain, with walls around the map.
+
+    Heights are left to be set, in ``hfield_data``. Of two things that touch MuJoCo takes the larger friction, so the
+    ground has what the wheels have, and walls have none of their own (``condim`` 1) whatever touches them
+    (``priority``).
+
+    Args:
+        terrain: The ground.
+        settings: Of rovers.
+        speed_m_s: What its motors are made for: this speed,
+        turn_rate_rad_s: and this turn rate at once.
+    """
+    length, mass = settings.rover_m, _DENSITY * settings.rover_m**3
+    radius, torque = WHEEL * length, _TORQUE * length**4
+    fastest = (speed_m_s + turn_rate_rad_s * HALF_TRACK * length) / radius
+    grip = f'friction="{settings.friction!r} 0.005 0.0001"'
+    wheels = "".join(
+        f'<body pos="{_numbers(0.0, side * HALF_TRACK * length, 0.0)}">'
+        f'<joint name="wheel{n}" type="hinge" axis="0 1 0" armature="{_ARMATURE * mass * length**2!r}"/>'
+        f'<geom type="sphere" size="{radius!r}" mass="{_WHEEL_MASS * mass!r}" {grip}/></body>'
+        for n, side in enumerate(SIDES)
+    )
+    stiffness = _LOAD * mass * _GRAVITY / (_SPRING * length)
+    damping = 2.0 * (stiffness * _LOAD * mass) ** 0.5
+    drop = (_CASTER - WHEEL - _SPRING) * length  # where the spring is at rest
+    wheels += "".join(
+        f'<body pos="{_numbers(end * _REACH * length, 0.0, drop)}">'
+        f'<joint type="slide" axis="0 0 1" stiffness="{stiffness!r}" damping="{damping!r}"'
+        f' range="{_numbers(-_TRAVEL * length, _TRAVEL * length)}"/>'
+        f'<geom type="sphere" size="{_CASTER * length!r}" mass="{0.01 * mass!r}" condim="1" priority="1"/></body>'
+        for end in (1.0, -1.0)
+    )
+    motors = "".join(
+        f'<velocity joint="wheel{n}" kv="{torque / _SLIP!r}" ctrlrange="{-fastest!r} {fastest!r}"'
+        f' forcerange="{-torque!r} {torque!r}"/>'
+        for n in range(len(SIDES))
+    )
+    half = (terrain.xs[-1] - terrain.xs[0]) / 2, (terrain.ys[-1] - terrain.ys[0]) / 2
+    middle = (terrain.xs[-1] + terrain.xs[0]) / 2, (terrain.ys[-1] + terrain.ys[0]) / 2
+    a, b, c = ((side * length) ** 2 for side in _CHASSIS)
+    inertia = [mass / 3 * sum(pair) for pair in ((b, c), (a, c), (a, b))]
+    chassis = _numbers(*(side * length for side in _CHASSIS))
+    return f"""<mujoco>
+<compiler angle="radian"/>
+<option timestep="{settings.step_s!r}" integrator="implicitfast" cone="elliptic" impratio="10"/>
+<asset><hfield name="terrain" nrow="{len(terrain.ys)}" ncol="{len(terrain.xs)}"
+ size="{_numbers(*half, terrain.relief_m, _BASE_M)}"/></asset>
+<worldbody>
+<geom type="hfield" hfield="terrain" pos="{_numbers(*middle, 0.0)}" {grip}/>
+{_walls(terrain.low, terrain.high, _HUB * length)}
+<body name="rover"><freejoint/>
+<inertial pos="{_numbers(0.0, 0.0, _BALLAST * length)}" mass="{mass!r}" diaginertia="{_numbers(*inertia)}"/>
+<geom type="box" size="{chassis}" pos="{_numbers(0.0, 0.0, _CHASSIS[2] * length)}" {grip}/>
+<geom type="sphere" size="{_HUB * length!r}" contype="2" conaffinity="2"/>
+{wheels}</body>
+</worldbody>
+<actuator>{motors}</actuator>
+</mujoco>"""
+
+
+def _walls(low: Float[ndarray, " 2"], high: Float[ndarray, " 2"], hub_m: float) -> str:
+    """Planes that stop the middle of a rover at the edges of the map, and nothing else of it."""
+    inward = {
+        (low[0] - hub_m, 0.0): "1 0 0",
+        (high[0] + hub_m, 0.0): "-1 0 0",
+        (0.0, low[1] - hub_m): "0 1 0",
+        (0.0, high[1] + hub_m): "0 -1 0",
+    }
+    return "".join(
+        f'<geom type="plane" size="0 0 1" pos="{_numbers(x, y, 0.0)}" zaxis="{axis}"'
+        ' contype="2" conaffinity="2" condim="1" priority="1"/>'
+        for (x, y), axis in inward.items()
+    )
+
+
+def _numbers(*values: float) -> str:
+    return " ".join(repr(float(value)) for value in values)

@@ -1,0 +1,160 @@
+"""Rovers of a team: what becomes of their paths on the ground, and who is helped up."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.boundary.extras import needed
+from swarmbo.errors import ConfigError
+from swarmbo_envs.fields.field import Field
+from swarmbo_envs.ground import Ground
+from swarmbo_envs.robot_team import motion
+from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.moving import Drive, Stops
+from swarmbo_envs.robot_team.physics.settings import MujocoSettings
+from swarmbo_envs.robot_team.physics.simulator import Outcome, Simulator
+from swarmbo_envs.robot_team.physics.terrain import Terrain
+
+_MAP = 20.0  # lengths of a rover that a map has at the least
+_STRIDE = 0.2  # of a rover's length, that a wheel turns by in a step
+_MOST_STEPS = 1_000_000
+_TRACE = 10  # moments of control from one point of a trace to the next: a second
+
+
+@dataclass(eq=False)
+class Rovers:
+    """Robots with wheels on a terrain, each driven on its own: they keep apart by what they see of one another.
+
+    Who tips over, gets stuck or slides off its way by more than its length is put upright on the way, where it had got
+    to; who runs out of battery is carried to its base. Its round has failed.
+
+    Args:
+        settings: Of rovers.
+        terrain: Their ground.
+        ground: Where they may be.
+        limits: Largest speed and turn rate of each.
+        round_time_s: Of a round.
+    """
+
+    settings: MujocoSettings
+    terrain: Terrain
+    ground: Ground
+    limits: list[tuple[float, float]]
+    round_time_s: float
+    _simulators: dict[tuple[float, float], Simulator] = field(default_factory=dict[Any, Simulator])
+
+    @classmethod
+    def on(
+        cls,
+        field: Field,
+        ground: Ground,
+        settings: MujocoSettings,
+        limits: list[tuple[float, float]],
+        round_time_s: float,
+    ) -> "Rovers":
+        """The rovers of a world.
+
+        Raises:
+            ConfigError: If the map is too small for them, they are too fast for a step, or a round has too many steps.
+            MissingPackageError: If MuJoCo is not installed.
+        """
+        at, length, step = "$.physics", settings.rover_m, settings.step_s
+        needed("mujoco", "mujoco", "physics = 'mujoco'", at)
+        if (least := _MAP * length) > (side := float((field.high - field.low).min())):
+            raise ConfigError(
+                f"got rovers of {length:g} m on a map of {side:g} m; wanted a map of at least {least:g} m, or a "
+                f"rover_m of at most {side / _MAP:g}: physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}",
+                at=at,
+            )
+        fastest = max(speed + rate * length for speed, rate in limits)
+        if fastest * step > _STRIDE * length:
+            raise ConfigError(
+                f"got wheels that turn by {fastest:g} m/s, too fast for rovers of {length:g} m and steps of {step:g} "
+                f"s; wanted at most {_STRIDE * length / step:g} m/s: lower speeds, longer rovers or shorter steps",
+                at=at,
+            )
+        if (steps := round_time_s / step) > _MOST_STEPS:
+            raise ConfigError(
+                f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}: a shorter "
+                "round_time_s, or a smaller map",
+                at=at,
+            )
+        return cls(settings, Terrain.of(field, settings), ground, limits, round_time_s)
+
+    @property
+    def pace(self) -> float:
+        """Share of their largest speed and turn rate that they plan with."""
+        return self.settings.pace
+
+    @property
+    def reserve(self) -> float:
+        """Share by which a battery must last longer than the planned way home."""
+        return self.settings.reserve
+
+    @property
+    def off_m(self) -> float:
+        """A length."""
+        return self.settings.rover_m
+
+    @property
+    def n_state(self) -> int:
+        """Numbers in the engine's state of a rover."""
+        return self._simulator(0).n_state
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the engine's own objects, which are made again when they are needed."""
+        return {**self.__dict__, "_simulators": {}}
+
+    def begin(self, poses: Float[np.ndarray, "robots 3"]) -> Float[np.ndarray, "robots n"]:
+        """The states of the engine, one a rover."""
+        return np.stack([self._simulator(robot).parked(pose) for robot, pose in enumerate(poses)])
+
+    def drive(
+        self,
+        episode: Episode,
+        robot: int,
+        path: Float[np.ndarray, "s 3"],
+        end: Float[np.ndarray, " 2"] | None,
+        stops: Stops,
+    ) -> Drive:
+        """Follow a path as well as the ground lets it."""
+        route, battery = motion.trace(episode.poses[robot], path), float(episode.batteries[robot])
+        if len(route) < 2 or battery <= 0.0:
+            return Drive(episode.poses[robot].copy(), route[:1], 0.0, 0.0, len(route) < 2, np.empty((0, 2)))
+        simulator = self._simulator(robot)
+        told = simulator.drive(episode.engine[robot], route, self.round_time_s, battery)
+        told, pose = self._helped(told, simulator, episode, robot)
+        episode.engine[robot] = told.state
+        trace = np.clip(told.poses[:, :2], self.ground.low, self.ground.high)
+        steps = np.hypot(*np.diff(trace, axis=0).T)
+        along = np.append(0.0, np.cumsum(steps))
+        length = float(along[-1])
+        ask = stops(length)
+        places = np.column_stack([np.interp(ask, along, trace[:, axis]) for axis in range(2)])
+        thin = np.unique(np.append(np.arange(0, len(trace), _TRACE), len(trace) - 1))
+        is_done = told.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
+        return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, told.busy_s, is_done, places, told.failure)
+
+    def _helped(
+        self, told: Outcome, simulator: Simulator, episode: Episode, robot: int
+    ) -> tuple[Outcome, Float[np.ndarray, " 3"]]:
+        """What is so after it was helped, where it needs it, and where it stands."""
+        pose = told.poses[-1].copy()
+        pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)
+        if told.failure == "battery empty":
+            if np.hypot(*(pose[:2] - episode.bases[robot])) <= self.off_m:
+                return replace(told, failure=None), pose
+            pose[:2] = episode.bases[robot]
+        elif told.failure is not None or not self.ground.is_free(pose[None, :2])[0]:
+            pose[:2] = told.back
+        else:
+            return told, pose
+        return replace(told, state=simulator.parked(pose)), pose
+
+    def _simulator(self, robot: int) -> Simulator:
+        limits = self.limits[robot]
+        if limits not in self._simulators:
+            self._simulators[limits] = Simulator(self.terrain, self.settings, *limits)
+        return self._simulators[limits]

@@ -1,0 +1,200 @@
+"""Robots with wheels on a terrain: against level ground, inclined planes and what cannot be driven."""
+
+import copy
+import pickle
+import sys
+from importlib.util import find_spec
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import data_equivalence
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, MissingPackageError
+from swarmbo_envs import robot_team_v1
+from swarmbo_envs.robot_team.physics import MujocoSettings
+from swarmbo_envs.robot_team.physics.following import Follower
+from swarmbo_envs.robot_team.physics.terrain import Terrain
+
+has_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
+HILLS = {"gp": {"lengthscale_m": 80.0, "size_m": [300.0, 200.0]}}
+QUICK = {"rover_m": 1.0, "terrain_cells": 48, "step_s": 0.02}
+
+
+def make(**changed):
+    physics = {"mujoco": {**QUICK, **changed.pop("rovers", {})}}
+    given = {"field": HILLS, "robots": 1, "speed_m_s": 2.0, "round_time_s": 30.0, "max_sites": 200, "physics": physics}
+    return robot_team_v1.parallel_env(**{**given, **changed})
+
+
+def at(env, *places):
+    return {agent: np.array(place, dtype=float) for agent, place in zip(env.agents, places, strict=True)}
+
+
+def ramp(tmp_path, degrees):
+    """A plane of 100 m by 100 m that rises to the east."""
+    path, rise = tmp_path / "ramp.csv", np.tan(np.radians(degrees))
+    rows = [f"{x},{y},{x * rise}" for x in range(0, 101, 10) for y in range(0, 101, 10)]
+    path.write_text("\n".join(["x,y,z", *rows]))
+    return {"csv": str(path), "x": "x", "y": "y", "value": "z", "sites": "interpolated"}, {"relief_m": 100 * rise}
+
+
+def integrated(follower, pose, seconds, step=0.1):
+    """A unicycle that does as it is told, by Euler's rule."""
+    poses, here = [pose], np.array(pose, dtype=float)
+    for n in range(int(seconds / step)):
+        speed, rate = follower.command(*here, seconds - n * step)
+        here = here + step * np.array([speed * np.cos(here[2]), speed * np.sin(here[2]), rate])
+        poses.append(tuple(here))
+    return np.array(poses)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(st.tuples(st.floats(-40, 40), st.floats(-40, 40)), min_size=1, max_size=5),
+    st.floats(-3, 3),
+    st.sampled_from([0.3, 1.0, 3.0]),
+)
+def test_a_follower_keeps_to_its_route_and_gets_to_its_end(places, heading, length):
+    route = np.array([(0.0, 0.0), *places]).round(3)
+    ways = np.hypot(*np.diff(route, axis=0).T)
+    follower = Follower(route, 2.0, 0.5, length)
+    poses = integrated(follower, (0.0, 0.0, heading), 60.0 + ways.sum() + 14.0 * len(ways))
+    assert np.hypot(*(poses[-1, :2] - route[-1])) < 0.25 * length
+    pieces = np.vstack([a + np.linspace(0, 1, 400)[:, None] * (b - a) for a, b in pairwise(route)])
+    for pose in poses[::10]:
+        assert np.hypot(*(pieces - pose[:2]).T).min() < 0.75 * length
+
+
+def test_a_terrain_is_the_field_itself_or_as_high_as_asked():
+    env = robot_team_v1.parallel_env(field={"elevation": "jacksboro", "window": [0, 0, 30, 20]})
+    field, places = env.field, env.sites()[37::50]
+    own = Terrain.of(field, MujocoSettings(smoothing_cells=0, terrain_cells=1024))
+    heights, truth = own.heights_at(places), field.value(places)
+    np.testing.assert_allclose(heights - heights[0], truth - truth[0], atol=2.0)
+    low = Terrain.of(field, MujocoSettings(relief_m=7.0))
+    assert (low.heights.min(), low.heights.max()) == (0.0, 7.0)
+    frame = low.upright(places[3], 1.0, 1.0)
+    np.testing.assert_allclose(frame.T @ frame, np.eye(3), atol=1e-12)
+    assert np.linalg.det(frame) > 0.0
+    assert np.arctan2(frame[1, 0], frame[0, 0]) == pytest.approx(1.0)
+
+
+@has_mujoco
+def test_rovers_stand_on_the_ground_wherever_they_are_put():
+    """MuJoCo's own rows and columns are those of the map: a ground that lay the wrong way round would show."""
+    env = make(robots=8, rovers={"relief_m": 12.0})
+    env.reset(seed=0)
+    rovers, episode = env._world.mover, env._current()
+    for state, pose in zip(episode.engine, episode.poses, strict=True):
+        place = state[1:4]  # after the time
+        np.testing.assert_allclose(place[:2], pose[:2], atol=0.2)
+        up = rovers.terrain.upright(pose[:2], 0.0, 0.5)[2, 2]
+        assert place[2] - rovers.terrain.heights_at(place[None, :2])[0] == pytest.approx(0.2 / up, abs=0.03)
+
+
+@has_mujoco
+def test_on_level_ground_a_rover_takes_the_time_and_the_way_that_it_should():
+    env = make(rovers={"relief_m": 0.01}, starts=[[50, 50]], battery_s=1000.0, round_time_s=50.0)
+    env.reset(seed=3)
+    _, _, _, _, infos = env.step(at(env, [90, 80]))
+    info = infos["robot_0"]
+    assert info["reached"]
+    assert 50.0 - 0.5 < info["distance"] < 53.0  # it may drive a bend at first
+    turn = np.pi / 0.5
+    assert 50 / 2.0 < (1.0 - info["battery"]) * 1000.0 < 50 / 2.0 + turn + 3.0
+    assert 0.0 < np.hypot(*(info["location"] - [90, 80])) < 0.5  # where it truly is
+    assert info["measurement"] == env.field.value(info["location"][None])[0]
+
+
+@has_mujoco
+@pytest.mark.parametrize(("degrees", "friction", "climbs"), [(12, 1.0, True), (25, 1.0, True), (12, 0.1, False)])
+def test_a_slope_is_climbed_up_to_the_friction_of_the_wheels(tmp_path, degrees, friction, climbs):
+    """No vehicle climbs a slope whose tangent is above its friction; with room to spare below that it must."""
+    field, relief = ramp(tmp_path, degrees)
+    env = make(field=field, starts=[[30, 50]], round_time_s=40.0, rovers={"friction": friction, **relief})
+    env.reset(seed=0)
+    info = env.step(at(env, [60, 50]))[4]["robot_0"]
+    assert info["reached"] == climbs
+    assert ("failure" in info) != climbs
+    assert ("measurement" in info) == climbs
+
+
+@has_mujoco
+def test_who_tips_over_has_failed_and_is_put_upright_where_it_was():
+    env = make(starts=[[100, 100]], rovers={"relief_m": 1.0})
+    env.reset(seed=0)
+    env._current().engine[0, 4:8] = [0.0, 1.0, 0.0, 0.0]  # upside down
+    told = env.step(at(env, [130, 100]))
+    info = told[4]["robot_0"]
+    assert (info["failure"], info["reached"], told[1]["robot_0"]) == ("tipped over", False, 0.0)
+    assert "measurement" not in info
+    assert np.hypot(*(info["location"] - [100, 100])) < 1.0
+    assert env.step(at(env, [130, 100]))[4]["robot_0"]["reached"]
+
+
+@has_mujoco
+def test_who_runs_out_of_battery_is_carried_home_and_loads():
+    env = make(starts=[[100, 100]], bases=[[40, 100]], battery_s=60.0, rovers={"relief_m": 0.01})
+    env.reset(seed=0)
+    env._current().batteries[0] = 6.0
+    info = env.step(at(env, [40, 100]))[4]["robot_0"]
+    assert (info["failure"], info["battery"]) == ("battery empty", 1.0)
+    np.testing.assert_array_equal(info["location"], [40, 100])
+
+
+@has_mujoco
+def test_what_is_refused():
+    with pytest.raises(ConfigError, match=r"rovers of 30 m on a map of 200 m; wanted a map of at least 600 m"):
+        make(rovers={"rover_m": 30.0})
+    with pytest.raises(ConfigError, match=r"too fast for rovers of 1 m and steps of 0\.02 s; wanted at most 10 m/s"):
+        make(speed_m_s=20.0)
+    with pytest.raises(ConfigError, match="steps in a round"):
+        make(round_time_s=1e5)
+    with pytest.raises(ConfigError, match=r"\$\.wind: got .*; wanted no current"):
+        make(wind=[0.5, 0.0])
+    with pytest.raises(ConfigError, match=r"\$\.physics"):
+        make(physics="newton")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(MissingPackageError, match=r"\$\.physics: physics = 'mujoco' needs .*pip install swarmbo\[muj"):
+        make()
+
+
+@has_mujoco
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deep", "pickle"])
+def test_what_is_copied_or_resumed_in_mid_episode_goes_on_to_the_bit(copied):
+    env, other = make(robots=2, samples_per_leg=1), make(robots=2, samples_per_leg=1)
+    env.reset(seed=1)
+    sent = [[[50, 50], [250, 150]], [[150, 20], [10, 190]]]
+    env.step(at(env, *sent[0]))
+    twin = copied(env)
+    other.reset(seed=9)
+    other.set_state(env.get_state())
+    told = [one.step(at(one, *sent[1])) for one in (env, twin, other)]
+    assert data_equivalence(told[0], told[1])
+    assert data_equivalence(told[0], told[2])
+    assert data_equivalence(env.get_state(), other.get_state())
+    assert make(robots=2).reset(seed=1)[0].keys() == {"robot_0", "robot_1"}
+
+
+@has_mujoco
+def test_the_same_team_plays_it_with_one_word_changed():
+    kind = {"field": {"elevation": "jacksboro", "window": [200, 128, 12, 12]}, "robots": 2, "max_cycles": 2}
+    reached = {}
+    for physics in ("kinematic", "mujoco"):
+        env = robot_team_v1.parallel_env(**kind, physics=physics)
+        observations, infos = env.reset(seed=0)
+        team = sb.Team.for_env(env, seed=0)
+        while env.agents:
+            told = env.step(team.act(observations, infos))
+            team.observe(*told)
+            observations, infos = told[0], told[4]
+        reached[physics] = [info["location"] for info in infos.values()]
+    gap = np.hypot(*np.subtract(reached["kinematic"], reached["mujoco"]).T)
+    assert (gap > 0.0).all()
+    assert team.recommend() is not None
