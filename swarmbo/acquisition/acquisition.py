@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.local_problem import LocalProblem
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief
@@ -61,6 +62,20 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
             situation: What is known.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say what places are worth")
+
+    @property
+    def splits(self) -> bool:
+        """Whether agents with beliefs of their own can each work out their share of what they have to agree on."""
+        return False
+
+    def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
+        """The same in steps, in which agents with beliefs of their own say what others need of them; here there is one.
+
+        Args:
+            situation: What is known.
+        """
+        yield from ()
+        return self.local_problem(situation)
 
     def alone(self, situation: Situation) -> Chooser:
         """How agents in a field choose by themselves, as baselines have them do.

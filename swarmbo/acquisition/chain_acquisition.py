@@ -1,21 +1,21 @@
 """Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.acquisition.acquisition import Acquisition, Chooser
+from swarmbo.acquisition.by_view import ViewSteps, at_once, each
 from swarmbo.acquisition.chain import chains
-from swarmbo.acquisition.in_turn import choose_in_turn
+from swarmbo.acquisition.in_turn import turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.territory import divide, seat, shares_factor
 from swarmbo.acquisition.worth import Worth, shortlist
-from swarmbo.belief import PlaceBelief, Views, view_of
+from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.graph import FactorGraph
 from swarmbo.registry.own_code import checked_as
 from swarmbo.settings import require, within
@@ -116,8 +116,24 @@ class ChainAcquisition(Acquisition, frozen=True):
         share no factor with it to measure there. So the best joint choice is worth no less by these tables, and agents
         don't crowd whom they can't see.
         """
-        order, valued = self.markov_order, replace(situation, belief=self.valued_by(situation))
-        picks = choose_in_turn(valued, _by_worth(self, situation))
+        return at_once(self._in_steps(situation))
+
+    @property
+    def splits(self) -> bool:
+        """Whether agents with beliefs of their own can each work out their share: not where a subclass has its way."""
+        return type(self).local_problem is ChainAcquisition.local_problem
+
+    def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
+        """The same in steps: agents with beliefs of their own say what they would choose in turn, and their shortlists.
+
+        Args:
+            situation: What is known; of beliefs that are agents' own perhaps not all.
+        """
+        return self._in_steps(situation) if self.splits else super().problem_steps(situation)
+
+    def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
+        order, valued = self.markov_order, self.valued_by(situation)
+        picks = yield from turns(situation, _by_worth(self, situation), valued)
         # who measures in any case must have a place, or they are not the same agents that measure
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
@@ -125,15 +141,21 @@ class ChainAcquisition(Acquisition, frozen=True):
             return None
         arity = min(order + 1, max(map(len, groups)))
         size = min(max(self.candidates, 2 * order + 1), int(round(self.table_entries ** (1 / arity), 9)))
-        shared = worth_of(self, situation, len(places))
-        seen = {agent: situation.seen_by(agent) for agent in places}  # each by what it believes itself
-        worths = {agent: shared if s is situation else worth_of(self, s, len(places)) for agent, s in seen.items()}
-        views = {agent: view_of(valued.belief, agent) for agent in places}
-        beliefs = _with_the_unseen(views, groups, order, picks)
-        shortlists = {
-            agent: _listed(beliefs[agent], own, size, worths[agent], (in_turn or {}).get(agent))
-            for agent, own in places.items()
+        known = [agent for agent in places if has_view(situation.belief, agent)]
+        shared = None if isinstance(situation.belief, Views) else worth_of(self, situation, len(places))
+        worths = {
+            agent: worth_of(self, situation.seen_by(agent), len(places)) if shared is None else shared
+            for agent in known
         }
+        views = {agent: view_of(valued, agent) for agent in known}  # each by what it believes itself
+        beliefs = _with_the_unseen(views, groups, order, picks)
+
+        def listed(agent: str) -> list[int]:
+            pick = (in_turn or {}).get(agent)
+            return _listed(beliefs[agent], places[agent], size, worths[agent], pick).tolist()
+
+        rows = yield from each(situation, "shortlists", tuple(places), listed)
+        shortlists = {agent: own[rows[agent]] for agent, own in places.items()}
         for agent in shortlists.keys() & situation.prices.keys():
             shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
         scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
@@ -152,7 +174,6 @@ class ChainAcquisition(Acquisition, frozen=True):
             worths=worths,
             prices=situation.prices,
             in_turn=in_turn,
-            shared=not isinstance(valued.belief, Views),
         )
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
@@ -204,7 +225,7 @@ def _with_the_unseen(
     given = dict(beliefs)
     for n, agent in enumerate(agents):
         unseen = [picks[other] for m, other in enumerate(agents) if not shares[n, m] and other in picks]
-        if unseen:
+        if unseen and agent in beliefs:
             given[agent] = beliefs[agent].condition_on_pending(np.array(unseen))
     return given
 
@@ -215,14 +236,14 @@ def _listed(
     size: int,
     worth: Worth,
     pick: Float[np.ndarray, " d"] | None,
-) -> Float[np.ndarray, "s d"]:
-    """The shortlist of places, with the one that the agent would choose in turn."""
+) -> Int[np.ndarray, " s"]:
+    """Which places are on the shortlist, with the one that the agent would choose in turn."""
     chosen = shortlist(belief, places, size, worth)
     if pick is not None:
         at = np.flatnonzero((places == pick).all(axis=1))[:1]
         if not np.isin(at, chosen).all():
             chosen = np.concatenate([chosen[:-1], at])
-    return places[chosen]
+    return chosen
 
 
 def local_acquisition(

@@ -1,12 +1,14 @@
 """What agents in a field agree on by messages: local functions as tables over shortlists of places."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.by_view import ViewSteps, each
 from swarmbo.acquisition.safeguard import Safeguard
+from swarmbo.acquisition.situation import Situation
 from swarmbo.graph import FactorGraph
 
 
@@ -66,6 +68,33 @@ class LocalProblem:
         Args:
             points: The places (d,) of those who measure.
         """
+        index = self._rows_of(points)
+        return None if index is None else added(self._value(factor, index) for factor in self.graph.factors)
+
+    def value_steps(
+        self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]
+    ) -> ViewSteps[float | None]:
+        """The same, of which agents with beliefs of their own each know what their factors are worth.
+
+        Args:
+            situation: That the problem is of.
+            points: The places (d,) of those who measure.
+        """
+        index, graph = self._rows_of(points), self.graph
+        if index is None:
+            return None
+
+        def own(agent: str) -> list[float]:
+            return [self._value(factor, index) for factor in graph.factors_owned_by(agent)]
+
+        said = yield from each(situation, "values", graph.agents, own)
+        worth: dict[str, float] = {}
+        for agent in graph.agents:
+            worth |= zip(graph.factors_owned_by(agent), said[agent], strict=True)
+        return added(worth[factor] for factor in graph.factors)
+
+    def _rows_of(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> dict[str, int] | None:
+        """Which rows of their shortlists agents are at; None if one is at none of them."""
         index: dict[str, int] = {}
         for agent, places in self.shortlists.items():
             chosen = points.get(agent)
@@ -73,7 +102,10 @@ class LocalProblem:
             if not rows.any():
                 return None
             index[agent] = int(rows.argmax())
-        return float(sum(self.tables[f][tuple(index[x] for x in self.graph.scope(f))] for f in self.graph.factors))
+        return index
+
+    def _value(self, factor: str, index: Mapping[str, int]) -> float:
+        return float(self.tables[factor][tuple(index[x] for x in self.graph.scope(factor))])
 
     def best_alone(self, agent: str, places: Float[np.ndarray, "k d"]) -> int | None:
         """The place that is worth most to an agent, of a problem that is its own alone.
@@ -88,3 +120,11 @@ class LocalProblem:
         worth = np.sum([np.ravel(self.tables[factor]) for factor in self.graph.factors_of(agent)], axis=0)
         chosen = self.shortlists[agent][int(np.argmax(worth))]
         return None if np.isnan(chosen).any() else int((places == chosen).all(axis=1).argmax())
+
+
+def added(terms: Iterable[float]) -> float:
+    """Their sum, one after the other: ``sum`` adds floats in another way, and numbers of NumPy in this."""
+    total = 0.0
+    for term in terms:
+        total += term
+    return total

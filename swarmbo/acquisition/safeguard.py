@@ -8,10 +8,14 @@ back to the batch chosen in turn where that is worth more.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.by_view import ViewSteps, each, in_turn
+from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import BatchValue, Worth
 from swarmbo.belief import PlaceBelief
 from swarmbo.records import Traffic
@@ -48,7 +52,6 @@ class Safeguard:
         prices: What a measurement costs those who may decline.
         in_turn: The places (d,) that the agents would choose one after the other, without those who would decline;
             None: they can't be compared, because not the same agents would measure.
-        shared: Whether all have one belief, so that everybody can work out by itself what all would choose in turn.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -57,9 +60,8 @@ class Safeguard:
     worths: Mapping[str, Worth]
     prices: Mapping[str, float]
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
-    shared: bool
 
-    def settle(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:
+    def settled(self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]) -> ViewSteps[Batch]:
         """The batch that is carried out, chain by chain.
 
         From the end of a chain on, agents that pay and whose places are not worth their price, given what all agents
@@ -68,66 +70,84 @@ class Safeguard:
         if they are worth more once each agent takes all those ahead into account, or by eq. (5) to the letter, which
         has neighbours measure with the noise that Psi is scaled by.
 
+        Agents with beliefs of their own say in turn whether they decline, and then what each of the two batches is
+        worth to them.
+
         Args:
+            situation: That they are of.
             points: The places (d,) agreed on, of those who do not decline; no place twice.
         """
         settled: Batch = {}
         for chain in self.chains:
             agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
             posteriors = _Posteriors([*agreed.values(), *rival.values()])
-            agreed = self._worth_their_price(chain, agreed, posteriors)
-            keeps = self.in_turn is None or self._is_no_worse(chain, agreed, rival, posteriors)
+            agreed = yield from self._worth_their_price(situation, chain, agreed, posteriors)
+            keeps = self.in_turn is None
+            if not keeps:
+                keeps = yield from self._is_no_worse(situation, chain, agreed, rival, posteriors)
             settled |= agreed if keeps else rival
         return settled
 
     def traffic(self, routes: Routes, n_dims: int) -> Traffic:
-        """What it takes, passed on from agent to agent.
+        """What it takes where all share a belief, passed on from agent to agent.
 
-        Agents with beliefs of their own choose in turn: each hands on the choices so far, and all of them come back the
-        same way. Then what each does is handed on from the end of its chain, with sums, and a verdict comes back.
+        What each does is handed on from the end of its chain, with sums, and a verdict comes back.
 
         Args:
             routes: Who reaches whom; where no relay does, a base station passes choices on.
             n_dims: Coordinates of a place.
         """
-        place, traffic, agents = _NUMBER * n_dims, Traffic(), () if self.shared else tuple(self.beliefs)
-        for n, (agent, following) in enumerate(itertools.pairwise(agents), start=1):
-            traffic += multicast_traffic(routes, agent, [following], n * place)
-            traffic += multicast_traffic(routes, following, [agent], len(agents) * place)
+        place, traffic = _NUMBER * n_dims, Traffic()
         for chain in self.chains:
             for n, (following, agent) in enumerate(itertools.pairwise(reversed(chain)), start=1):
                 traffic += multicast_traffic(routes, following, [agent], n * place + _SUMS * _NUMBER)
                 traffic += multicast_traffic(routes, agent, [following], 1)
         return traffic
 
-    def _worth_their_price(self, chain: Sequence[str], points: Batch, posteriors: "_Posteriors") -> Batch:
-        stay: Batch = {}
-        for agent in reversed(chain):
-            if agent in points:
-                place, ahead = points[agent], list(stay.values())
-                idle = self.worths[agent].idle
-                if agent not in self.prices or self._term(agent, place, ahead, _Sight(None), posteriors) > idle:
-                    stay[agent] = place
-        return _of(chain, stay)
+    def _worth_their_price(
+        self, situation: Situation, chain: Sequence[str], points: Batch, posteriors: "_Posteriors"
+    ) -> ViewSteps[Batch]:
+        def stays(agent: str, before: Mapping[str, Any]) -> bool:
+            behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in points]
+            ahead = [points[other] for other in behind if before.get(other, True)]
+            return bool(self._term(agent, points[agent], ahead, _Sight(None), posteriors) > self.worths[agent].idle)
 
-    def _is_no_worse(self, chain: Sequence[str], agreed: Batch, rival: Batch, posteriors: "_Posteriors") -> bool:
+        paying = [agent for agent in reversed(chain) if agent in points and agent in self.prices]
+        if not paying:
+            return points
+        stay = yield from in_turn(situation, "declining", paying, stays)
+        return {agent: place for agent, place in points.items() if stay.get(agent, True)}
+
+    def _is_no_worse(
+        self, situation: Situation, chain: Sequence[str], agreed: Batch, rival: Batch, posteriors: "_Posteriors"
+    ) -> ViewSteps[bool]:
         if any(agent in rival and agent not in agreed and agent not in self.prices for agent in chain):
             return False  # max-sum on loops may end in a clash, and then somebody is left without a place
         sights = [_Sight(self.order)]
         if len(chain) > self.order + 1:
             sights += [_Sight(None), _Sight(self.order, to_the_letter=True)]
-        return all(
-            self._value(chain, agreed, sight, posteriors) >= self._value(chain, rival, sight, posteriors)
-            for sight in sights
-        )
+        for sight in sights:
+            worth = partial(self._worth_of_both, chain, agreed, rival, sight, posteriors)
+            said = yield from each(situation, "looking again", chain, worth)
+            ours, theirs = 0.0, 0.0
+            for agreed_worth, rival_worth in said.values():  # in the order of the chain, not as sum() would add
+                ours, theirs = ours + agreed_worth, theirs + rival_worth
+            if not ours >= theirs:
+                return False
+        return True
 
-    def _value(self, chain: Sequence[str], batch: Batch, sight: _Sight, posteriors: "_Posteriors") -> float:
-        value = 0.0
-        for n, agent in enumerate(chain):
-            ahead = [batch[other] for other in chain[n + 1 :][: sight.order] if other in batch]
-            measures = agent in batch
-            value += self._term(agent, batch[agent], ahead, sight, posteriors) if measures else self.worths[agent].idle
-        return value
+    def _worth_of_both(
+        self, chain: Sequence[str], agreed: Batch, rival: Batch, sight: _Sight, posteriors: "_Posteriors", agent: str
+    ) -> tuple[float, float]:
+        """What an agent adds to either batch."""
+        ours, theirs = (self._adds(agent, chain, batch, sight, posteriors) for batch in (agreed, rival))
+        return float(ours), float(theirs)
+
+    def _adds(self, agent: str, chain: Sequence[str], batch: Batch, sight: _Sight, posteriors: "_Posteriors") -> float:
+        if agent not in batch:
+            return self.worths[agent].idle
+        ahead = [batch[other] for other in chain[chain.index(agent) + 1 :][: sight.order] if other in batch]
+        return self._term(agent, batch[agent], ahead, sight, posteriors)
 
     def _term(
         self,

@@ -68,13 +68,22 @@ class Situation:
         """
         if not self.required:
             return self
-        kept = dict(self.candidates)
-        for agent, requirement in self.required.items():
-            places = self.candidates[agent]
-            if len(places):
-                margin = requirement.margin(self.domain.to_unit(places))
-                kept[agent] = places[margin >= min(0.0, float(margin.max()) - _ABOUT)]
-        return replace(self, candidates=kept)
+        rows = {agent: self.likely_rows(agent) for agent in self.required}
+        return self.keeping({agent: kept for agent, kept in rows.items() if kept is not None})
+
+    def likely_rows(self, agent: str) -> list[int] | None:
+        """Which of its places an agent keeps, by what it knows of failures; None: all of them."""
+        places = self.candidates[agent]
+        if agent not in self.required or not len(places):
+            return None
+        margin = self.required[agent].margin(self.domain.to_unit(places))
+        kept = margin >= min(0.0, float(margin.max()) - _ABOUT)
+        return None if kept.all() else np.flatnonzero(kept).tolist()
+
+    def keeping(self, rows: Mapping[str, list[int]]) -> "Situation":
+        """The same with some of the places of some agents."""
+        kept = {agent: self.candidates[agent][some] for agent, some in rows.items()}
+        return replace(self, candidates={**self.candidates, **kept})
 
     @property
     def movers(self) -> tuple[str, ...]:

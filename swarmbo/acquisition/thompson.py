@@ -11,7 +11,7 @@ from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.field_draw import FieldDraw
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
-from swarmbo.belief import PlaceBelief, Views, view_of
+from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.features.feature_sample import FeatureSample
 from swarmbo.belief.gp.path_sample import PathSample
 from swarmbo.belief.model.incumbents import starting_points
@@ -86,7 +86,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     def valued_by(self, situation: Situation) -> PlaceBelief:
         """A draw for each agent that has somewhere to go."""
         draws: dict[str, PlaceBelief] = {}
-        for agent in situation.movers:
+        for agent in (agent for agent in situation.movers if has_view(situation.belief, agent)):
             rng = stream(situation.seed, "thompson", agent=agent, round=situation.round)
             draws[agent] = FieldDraw.of(view_of(situation.belief, agent), situation.candidates[agent], rng)
         return Views(draws, next(iter(draws))) if draws else situation.belief

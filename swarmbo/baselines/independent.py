@@ -1,8 +1,7 @@
 """Every agent for itself."""
 
-import numpy as np
-
 from swarmbo.acquisition import Acquisition, Decision, Situation
+from swarmbo.acquisition.by_view import ViewSteps, at_once, each
 from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
@@ -26,9 +25,16 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Choose by mean + sqrt(beta) std, or what else the acquisition says a place is worth."""
-        choose, points = acquisition.alone(situation), dict[str, np.ndarray]()
-        for agent in situation.movers:
+        return at_once(self.steps(situation, acquisition))
+
+    def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
+        """The same in steps: agents with beliefs of their own say where they go."""
+        choose = acquisition.alone(situation)
+
+        def own(agent: str) -> int | None:
             chosen = choose(agent, view_of(situation.belief, agent), situation.candidates[agent])
-            if chosen is not None:
-                points[agent] = situation.candidates[agent][chosen]
+            return None if chosen is None else int(chosen)
+
+        said = yield from each(situation, "choices", situation.movers, own)
+        points = {agent: situation.candidates[agent][row] for agent, row in said.items() if row is not None}
         return Decision(points, SolveReport(status="not_needed"))

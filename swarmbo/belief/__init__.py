@@ -16,4 +16,9 @@ from swarmbo.belief.gp.local_posterior import Marginals as Marginals
 from swarmbo.belief.gp.path_sample import PathSample as PathSample
 from swarmbo.belief.model.warping import Warp as Warp, WarpKind as WarpKind
 from swarmbo.belief.view_means import means_by_agent as means_by_agent
-from swarmbo.belief.views import PlaceBelief as PlaceBelief, Views as Views, view_of as view_of
+from swarmbo.belief.views import (
+    PlaceBelief as PlaceBelief,
+    Views as Views,
+    has_view as has_view,
+    view_of as view_of,
+)

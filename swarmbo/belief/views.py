@@ -73,7 +73,7 @@ class Views:
 
     Args:
         by_agent: Each agent's own; agents that believe the same may have one in common.
-        representative: Who answers for all.
+        representative: Who answers for all; an agent that holds its own view only has none, and is not to ask.
     """
 
     by_agent: Mapping[str, PlaceBelief]
@@ -126,3 +126,8 @@ class Views:
 def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:
     """What an agent believes: its own view where each has one, else the belief that they share."""
     return belief.by_agent[agent] if isinstance(belief, Views) else belief
+
+
+def has_view(belief: PlaceBelief, agent: str) -> bool:
+    """Whether it is known here what an agent believes: an agent with a belief of its own knows no other."""
+    return not isinstance(belief, Views) or agent in belief.by_agent

@@ -219,13 +219,22 @@ class Broadcast(Message, frozen=True, tag="ruling"):
 
 
 class Reports(Message, frozen=True, tag="reports"):
-    """Along the spanning tree, up and down: what agents said to all, by agent."""
+    """What agents said to all, by agent: along the spanning tree, up and down, or handed on from one to the next."""
 
     part: int
     agent: str
     reports: dict[str, bytes]
 
     about: ClassVar = ("part", "agent")
+
+
+class Note(Message, frozen=True, tag="note"):
+    """What an agent tells one that it hears of its belief, in a step in which all speak; nothing in it says nothing."""
+
+    agent: str
+    content: bytes
+
+    about: ClassVar = ("agent",)
 
 
 News = FromVariable | FromFactor | Choice  # what changes of an agent's state
@@ -265,6 +274,7 @@ AnyMessage = (
     | Reduced
     | Broadcast
     | Reports
+    | Note
     | Bundle
 )
 

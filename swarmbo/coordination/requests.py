@@ -6,7 +6,7 @@ owns, and ``drivers.by_messages`` answers by what arrives. In one process it run
 a request stands for are made here, whoever sends or counts them; so both count the same traffic.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from swarmbo.coordination.messages import (
     Published,
     Reduced,
     Report,
+    Reports,
     Slope,
     Verdict,
 )
@@ -166,6 +167,56 @@ class Best(NamedTuple):
         return np.array(max(rows)) if rows else np.full(self.rows.shape[1:], -np.inf)
 
 
+class ToAll(NamedTuple):
+    """What agents have to say to all others; answered by what all have said, in the order of the part.
+
+    It crosses the links as sums do: up the tree what those behind say, and down what they have not heard.
+
+    Args:
+        words: Of the own agents.
+    """
+
+    words: Mapping[str, bytes]
+
+    @staticmethod
+    def up(part: Part, agent: str, parent: str, known: Mapping[str, bytes]) -> Letter:
+        """What an agent tells its parent in the tree."""
+        return Letter(agent, parent, Reports(part.index, agent, dict(known)))
+
+    @staticmethod
+    def down(part: Part, agent: str, child: str, known: Mapping[str, bytes], behind: Collection[str]) -> Letter:
+        """What it tells a child, behind which some are."""
+        others = {name: said for name, said in known.items() if name not in behind}
+        return Letter(agent, child, Reports(part.index, agent, others))
+
+
+class HandOn(NamedTuple):
+    """What some agents say one after the other, each given what those before it said; answered by all of it.
+
+    Each hands on what was said so far; the last one tells everybody what they have not heard.
+
+    Args:
+        order: Who says something, none twice.
+        say: What an own agent says.
+    """
+
+    order: Sequence[str]
+    say: Callable[[str, Mapping[str, bytes]], bytes]
+
+    def on(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Letter:
+        """What an agent that is not the last one tells the next one."""
+        return Letter(agent, self.order[self.order.index(agent) + 1], Reports(part.index, agent, dict(known)))
+
+    def news(self, part: Part, known: Mapping[str, bytes]) -> Iterator[Letter]:
+        """What the last one tells everybody."""
+        last = self.order[-1]
+        for agent in part.graph.agents:
+            heard = self.order[: self.order.index(agent) + 1] if agent in self.order else ()
+            if agent != last:
+                others = {name: said for name, said in known.items() if name not in heard}
+                yield Letter(last, agent, Reports(part.index, last, others))
+
+
 class Compare(NamedTuple):
     """One joint choice or several are held against the best so far; answered by a verdict, and what is the best now.
 
@@ -235,8 +286,15 @@ class Watch(NamedTuple):
     bound: Callable[[], float]
 
 
-Request = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | Compare | Look | Watch
+Request = (
+    Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | HandOn | Compare | Look | Watch
+)
 Steps = Generator[Request, Any, Out]
+
+
+def asked(request: Request) -> Steps[Any]:
+    """The steps of a method that asks for one thing, and comes out with that."""
+    return (yield request)
 
 
 def answered(

@@ -10,7 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Decision, Situation
-from swarmbo.belief import PlaceBelief, view_of
+from swarmbo.acquisition.by_view import Company, EachSays
+from swarmbo.belief import PlaceBelief, has_view, view_of
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import (
@@ -56,18 +58,24 @@ class FieldLearner:
         belief: What it thinks of the field.
         positions: Where each agent is (d,), if that is known.
         starts: Where each agent made its first measurement of the episode.
+        own: Who decides by itself; of beliefs that are agents' own it has that one. None: a team, which has all.
     """
 
     setup: Setup
     belief: TeamBelief
     positions: Places = field(default_factory=dict[str, np.ndarray])
     starts: Places = field(default_factory=dict[str, np.ndarray])
+    own: str | None = None
 
     @classmethod
-    def empty(cls, setup: Setup) -> "FieldLearner":
+    def empty(cls, setup: Setup, own: str | None = None) -> "FieldLearner":
         """One that knows nothing yet."""
         problem = setup.problem
-        return cls(setup, empty_belief(setup.belief, problem.box, problem.agents, setup.seed))
+        return cls(setup, empty_belief(setup.belief, problem.box, problem.agents, setup.seed, own), own=own)
+
+    def copied(self) -> "FieldLearner":
+        """One that learns without this one: beliefs that are agents' own learn in place."""
+        return replace(self, belief=self.belief.copied()) if isinstance(self.belief, FusedBelief) else self
 
     def n_data(self, log: Logbook) -> int:
         """Measurements that came to something."""
@@ -193,19 +201,41 @@ class FieldLearner:
         The places are the sites of the environment where it has them, else 2,048 quasi-random points of the box and
         the locations in it that were measured. None where none of them may be asked.
         """
-        yield from ()  # nobody has to be asked
+        if isinstance(self.belief, FusedBelief):
+            return self, (yield from self._most_knowing(self.belief, log, sites))
         if self.belief.n_data == 0:
             return self, None
-        fitted, box = self.fitted(log), self.setup.problem.box
+        fitted = self.fitted(log)
+        return fitted, fitted._recommended(sites)
+
+    def _most_knowing(
+        self, belief: FusedBelief, log: Logbook, sites: Float[np.ndarray, "k d"] | None
+    ) -> PlaceSteps[Recommendation | None]:
+        """What is recommended by the first agent of those that know of most measurements, as it tells the others."""
+        agents = self.setup.problem.agents
+        everybody = Company(agents, None)
+        known = (yield EachSays("known", agents, belief.known_to, everybody)).words
+        best = max(known, key=lambda agent: known[agent])  # the first of equals
+        if not known[best]:
+            return None
+
+        def said(agent: str) -> Any:
+            return msgspec.to_builtins(self._recommended(sites))
+
+        told = (yield EachSays("recommended", (best,), said, everybody)).words[best]
+        return msgspec.convert(told, Recommendation | None)
+
+    def _recommended(self, sites: Float[np.ndarray, "k d"] | None) -> Recommendation | None:
+        problem, belief = self.setup.problem, self.belief
         places = sites
         if places is None:
-            places = places_to_recommend(box, measured_places(fitted.belief, box.n_dims), self.setup.seed)
-        places = allowed_places(places, self.setup.problem)
+            places = places_to_recommend(problem.box, measured_places(belief, problem.box.n_dims), self.setup.seed)
+        places = allowed_places(places, problem)
         if not len(places):
-            return fitted, None
-        best = places[int(fitted.belief.posterior_mean(places).argmax())]
-        mean, var = fitted.belief.posterior(best[None])
-        return fitted, Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
+            return None
+        best = places[int(belief.posterior_mean(places).argmax())]
+        mean, var = belief.posterior(best[None])
+        return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain data and arrays."""
@@ -224,15 +254,16 @@ class FieldLearner:
         state = {"json": plain["belief"], "arrays": own}
         return replace(
             self,
-            belief=saved_belief(setup.belief, problem.box, problem.agents, setup.seed, state),
+            belief=saved_belief(setup.belief, problem.box, problem.agents, setup.seed, state, self.own),
             positions={agent: np.array(position) for agent, position in plain["positions"].items()},
             starts={agent: np.array(start) for agent, start in plain["starts"].items()},
         )
 
 
 def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: SolveReport) -> Choice:
-    """A choice with what is expected there."""
-    found = {agent: view_of(belief, agent).posterior(point[None]) for agent, point in points.items()}
+    """A choice with what is expected there, by those whose beliefs are at hand."""
+    known = {agent: point[None] for agent, point in points.items() if has_view(belief, agent)}
+    found = {agent: view_of(belief, agent).posterior(place) for agent, place in known.items()}
     return Choice(
         point=problem.joint(points),
         report=report,

@@ -29,25 +29,35 @@ _OFFERED = [
 ]
 
 
-def empty_belief(settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int) -> TeamBelief:
-    """What a team believes before any data."""
+def empty_belief(
+    settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int, own: str | None = None
+) -> TeamBelief:
+    """What a team believes before any data.
+
+    Args:
+        settings: Of the belief.
+        domain: The box of places.
+        agents: All of them.
+        seed: Of all.
+        own: Of beliefs that are agents' own, whose is at hand; None: those of all.
+    """
     if isinstance(settings, FusedSettings):
-        return FusedBelief(settings, domain, agents, seed)
+        return FusedBelief(settings, domain, agents, seed, None if own is None else [own])
     if isinstance(settings, ExactGPSettings):
         return ExactGP.create(settings, domain)
     return _checked(settings.prior(domain), settings, "prior")
 
 
 def saved_belief(
-    settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int, state: Mapping[str, Any]
+    settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int, state: Mapping[str, Any], own: str | None
 ) -> TeamBelief:
-    """What a team believed when its belief's ``state_dict`` was written.
+    """What a team, or the agent whose own belief is at hand, believed when ``state_dict`` was written.
 
     Raises:
         StateVersionError: If another version wrote it.
     """
     if isinstance(settings, FusedSettings):
-        return FusedBelief.from_state_dict(settings, domain, agents, seed, state)
+        return FusedBelief.from_state_dict(settings, domain, agents, seed, state, None if own is None else [own])
     if isinstance(settings, ExactGPSettings):
         return ExactGP.from_state_dict(settings, domain, state)
     return _checked(settings.restored(domain, state), settings, "restored")
@@ -87,7 +97,7 @@ def with_news(
     good = [reading for reading in readings if np.isfinite(reading.outcome)]
     if isinstance(belief, FusedBelief):
         own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for agent in dict.fromkeys(reading.agent for reading in readings):
+        for agent in dict.fromkeys(reading.agent for reading in readings if reading.agent in belief.agents):
             taken = [reading for reading in good if reading.agent == agent]
             lost = [reading.place for reading in readings if reading.agent == agent and np.isnan(reading.outcome)]
             if taken:
@@ -141,6 +151,8 @@ def with_survey(
         noise_std: Of the noise of each (n,); NaN where nobody says.
     """
     if isinstance(belief, FusedBelief):
+        if agent not in belief.agents:
+            return belief  # it is elsewhere, and tells what it has when next they talk
         belief.give(agent, X, y, noise_std**2)
         belief.give_failures(agent, dead)
         return belief
@@ -170,7 +182,7 @@ def with_pending(belief: TeamBelief, log: Logbook, round_number: int) -> PlaceBe
 
 
 def required_of(belief: TeamBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
-    """How likely measurements must be to succeed; of agents that know of a failure.
+    """How likely measurements must be to succeed; of agents that know of a failure, and whose belief is at hand.
 
     What agents know of failures is what the team does, or where beliefs are their own what has reached each. Each is as
     careful as its own record asks for.
@@ -186,6 +198,8 @@ def required_of(belief: TeamBelief, log: Logbook, agents: Iterable[str], round_n
     d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
     for agent in agents:
         if isinstance(belief, FusedBelief):
+            if agent not in belief.agents:
+                continue
             good, bad = belief.reports(agent)
             memory = belief.agents[agent].proposal.hyperparameters.time
         else:

@@ -8,9 +8,11 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import Decision
+from swarmbo.acquisition.by_view import Company, EachSays, InTurn
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.by_deadline import agree_by_deadline, has_deadline
+from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import (
     ContinuousCoordination,
     Coordination,
@@ -20,6 +22,7 @@ from swarmbo.coordination.participant import (
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Request, Whole
 from swarmbo.deciding.places import Choose, Visit, checked_solution
 from swarmbo.deciding.setup import Carrying
+from swarmbo.deciding.words import in_one_place, part_of
 from swarmbo.errors import ConfigError
 from swarmbo.registry.own_code import checked_as, takes_named
 from swarmbo.transport import Transport
@@ -50,9 +53,10 @@ class InOnePlace:
             ConfigError: If agents are to run as such, and the method knows none.
         """
         answer: Any = None
+        known: tuple[Company, Part] | None = None  # a decision has one company, and what is worked out of it is kept
         while True:
             try:
-                request: Request | Choose | Visit = steps.send(answer)
+                request: Request | Choose | Visit | EachSays | InTurn = steps.send(answer)
             except StopIteration as finished:
                 return finished.value
             match request:
@@ -70,6 +74,10 @@ class InOnePlace:
                     answer = self._chosen(request)
                 case Visit():
                     answer = self._visited(request)
+                case EachSays() | InTurn():
+                    if known is None or known[0] != request.company:
+                        known = request.company, part_of(request.company)
+                    answer = in_one_place(request, known[1])
 
     def _agreed(self, request: Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed

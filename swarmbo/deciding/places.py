@@ -7,19 +7,21 @@ plan routes ``Visit``.
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situation
-from swarmbo.baselines import LawnMower, Random
+from swarmbo.acquisition.by_view import EachSays, Heard, InTurn, likely_steps
+from swarmbo.baselines import Greedy, Independent, LawnMower, Random
+from swarmbo.belief import Views
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
-from swarmbo.records import SolveReport
+from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
 from swarmbo.routing import Planned, Routes
@@ -54,7 +56,7 @@ class Visit(NamedTuple):
     links: "nx.Graph[str] | None"
 
 
-PlaceSteps = Generator[Choose | Visit, Any, Out]
+PlaceSteps = Generator[Choose | Visit | EachSays | InTurn, Any, Out]
 
 
 def place_steps(
@@ -70,13 +72,56 @@ def place_steps(
         acquisition: What a query is worth.
         coordination: How the agents agree.
     """
-    if not isinstance(coordination, Random | LawnMower):  # these weigh nothing
-        situation = situation.likely()
+    spent = Spent()
+    decision = yield from spent.on(_decided(situation, acquisition, coordination))
+    if spent.traffic == Traffic():
+        return decision
+    report = msgspec.structs.replace(decision.report, traffic=decision.report.traffic + spent.traffic)
+    return replace(decision, report=report)
+
+
+def weighs_nothing(coordination: object) -> bool:
+    """Whether a planner sends agents without a look at what they believe."""
+    return isinstance(coordination, Random | LawnMower)
+
+
+def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | Routes]:
+    """Whether a planner has agents with beliefs of their own each do their share; a subclass may have another way."""
+    return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, Routes.decide)
+
+
+class Spent:
+    """What it took that agents with beliefs of their own said, in some steps."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    def on(self, steps: PlaceSteps[Out]) -> PlaceSteps[Out]:
+        """Go through the steps."""
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value
+            answer = yield request
+            if isinstance(answer, Heard):
+                self.traffic += answer.traffic
+
+
+def _decided(
+    situation: Situation, acquisition: ChainAcquisition, coordination: Solver | Planner
+) -> PlaceSteps[Decision]:
+    if not weighs_nothing(coordination):
+        situation = yield from likely_steps(situation)
     if isinstance(coordination, Routes) and (planned := coordination.planned(situation, acquisition)) is not None:
         return (yield Visit(planned, situation.links))
+    if plans_by_steps(coordination):
+        return (yield from coordination.steps(situation, acquisition))
     if not isinstance(coordination, Solver):
         return _checked_decision(coordination.decide(situation, acquisition), situation, coordination)
-    problem = checked_as(LocalProblem | None, acquisition.local_problem(situation), acquisition, "local_problem")
+    proposed = yield from acquisition.problem_steps(situation)
+    problem = checked_as(LocalProblem | None, proposed, acquisition, "local_problem")
     if problem is None:
         return Decision({}, SolveReport(status="not_needed"))
     seed = int(stream(situation.seed, "agreement", round=situation.round).integers(2**63))
@@ -90,11 +135,13 @@ def place_steps(
             points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
     if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
-    settled = problem.safeguard.settle(points)
-    looking = problem.safeguard.traffic(RadioRoutes(problem.graph.agents, situation.links), situation.domain.n_dims)
+    settled = yield from problem.safeguard.settled(situation, points)
+    looking = Traffic()
+    if not isinstance(situation.belief, Views):  # else what was said is counted where it was
+        looking = problem.safeguard.traffic(RadioRoutes(problem.graph.agents, situation.links), situation.domain.n_dims)
     report = msgspec.structs.replace(solution.report, traffic=solution.report.traffic + looking)
     if any(settled.get(agent) is not points.get(agent) for agent in problem.graph.agents):
-        value = problem.value_of(settled)
+        value = yield from problem.value_steps(situation, settled)
         gap = None if solution.upper_bound is None or value is None else solution.upper_bound - value
         report = msgspec.structs.replace(report, value=value, gap=gap)
         if report.status == "infeasible" and value is not None and value > -np.inf:

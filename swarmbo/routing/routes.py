@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.acquisition import Acquisition, Decision, Information, Situation, Straddle, TargetedVariance
+from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.chain import in_contact
 from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.baselines import Greedy
@@ -78,6 +79,10 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         """Plan, and go one leg; all in this process, with the traffic that agents would have had."""
         planned = self.planned(situation, acquisition)
         return Greedy().decide(situation, acquisition) if planned is None else planned.in_one_place()
+
+    def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
+        """Where no routes are planned: agents choose one step ahead, in turn."""
+        return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
         """Whether routes are planned in this round, where they can be.

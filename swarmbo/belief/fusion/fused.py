@@ -1,8 +1,8 @@
 """The beliefs of a team of which each agent has one of its own."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from copy import copy
-from typing import TYPE_CHECKING, Any
+from copy import copy, deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -28,7 +28,7 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
-from swarmbo.transport import Faults
+from swarmbo.transport import Faults, FaultyTransport
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -43,6 +43,20 @@ _AGENTS: dict[FusionMethod, type[FusingAgent]] = {
 }
 
 
+class Talk(NamedTuple):
+    """Agents that are about to talk.
+
+    Args:
+        agents: Those at hand.
+        medium: What carries, and perhaps loses, what they say.
+        steps: How many at most.
+    """
+
+    agents: Mapping[str, FusingAgent]
+    medium: FaultyTransport
+    steps: int
+
+
 class FusedBelief:
     """Agents that fuse beliefs, seen from outside: who measured what, when they talk, and what each believes.
 
@@ -53,11 +67,18 @@ class FusedBelief:
     knows of agents whose names come before its own. So in each part of a team the first one leads, and if it is gone
     the next one does; and of several proposals that meet one wins everywhere.
 
+    An agent by itself holds the belief of one of them: it gives that its own readings, and has it talk by messages.
+
     Args:
         settings: How they fuse.
         domain: The box of physical points.
         agents: Names, at least one, none twice.
         seed: Of the basis, the fits and the losses.
+        held: Whose beliefs are at hand; None: those of all.
+
+    Attributes:
+        agents: Those at hand, by name.
+        due: What those at hand have to say, and did not because others are elsewhere.
 
     Raises:
         ConfigError: If there is no agent, or a name comes twice.
@@ -69,15 +90,25 @@ class FusedBelief:
         True
     """
 
-    def __init__(self, settings: FusedSettings, domain: Domain, agents: Sequence[str], seed: int) -> None:
+    def __init__(
+        self,
+        settings: FusedSettings,
+        domain: Domain,
+        agents: Sequence[str],
+        seed: int,
+        held: Sequence[str] | None = None,
+    ) -> None:
         if not agents or len(set(agents)) != len(agents):
             raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
         self.settings = settings
         self.domain = domain
         self.seed = seed
+        self.names = tuple(agents)
+        at_hand = self.names if held is None else tuple(held)
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
-        self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in agents}
-        self.failures = {name: FailureFlooding(name, domain, start) for name in agents}
+        self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in at_hand}
+        self.failures = {name: FailureFlooding(name, domain, start) for name in at_hand}
+        self.due: tuple[Talk, ...] = ()
         self._waits = dict.fromkeys(self.agents, 0)  # occasions on which an agent has waited for another's proposal
         self.now = 0.0  # rounds
         self._occasions = 0  # how often the agents have talked
@@ -89,7 +120,7 @@ class FusedBelief:
         failed: Mapping[str, Any] | None = None,
         noise_variance: Mapping[str, ArrayLike | float] | None = None,
     ) -> Traffic:
-        """Give agents their new readings, and let all talk over the links.
+        """Give agents their new readings, and let all talk over the links; not those of which some are elsewhere.
 
         Args:
             readings: By agent: points (n, d) and outcomes (n,), physical, without failed ones.
@@ -98,7 +129,7 @@ class FusedBelief:
             noise_variance: By agent: as in ``give``, where it is known.
 
         Returns:
-            What was sent.
+            What was sent; nothing yet where agents are elsewhere, and what is to be said is ``due``.
 
         Raises:
             ConfigError: If an agent is unknown, or links are directed.
@@ -118,17 +149,35 @@ class FusedBelief:
         for agent in self.agents.values():
             self._lead(agent)
         for name in self.agents:
-            heard = self.agents if links is None else links.adj.get(name, ())
-            met = [other for other in heard if other in self.agents]
+            heard = self.names if links is None else links.adj.get(name, ())
+            met = [other for other in heard if other in self.names]
             self.agents[name].meet(met)
             self.failures[name].meet(met)
         self._occasions += 1
-        traffic = Traffic()
-        for names, agents in ((("sharing",), self.agents), (("sharing", "failures"), self.failures)):
-            lost = int(stream(self.seed, *names, occasion=self._occasions).integers(2**63))
-            transport = Faults(loss=self.settings.loss, seed=lost).open(self.agents, links)
-            traffic += exchange(agents.values(), transport, self.settings.steps)
-        return traffic
+        talks = tuple(
+            Talk(agents, self._medium(purposes, links), self.settings.steps)
+            for purposes, agents in ((("sharing",), self.agents), (("sharing", "failures"), self.failures))
+        )
+        if not self.has_all:
+            self.due = talks
+            return Traffic()
+        return sum((exchange(agents.values(), medium, steps) for agents, medium, steps in talks), Traffic())
+
+    def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None") -> FaultyTransport:
+        """What loses some of what is said; what a link loses does not depend on what others carry."""
+        lost = int(stream(self.seed, *purposes, occasion=self._occasions).integers(2**63))
+        return Faults(loss=self.settings.loss, seed=lost).open(self.names, links)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the beliefs of all agents are at hand."""
+        return len(self.agents) == len(self.names)
+
+    def copied(self) -> "FusedBelief":
+        """One that learns without this one, which stays as it is."""
+        other = copy(self)
+        other.agents, other.failures, other._waits = deepcopy((self.agents, self.failures, self._waits))
+        return other
 
     def give(self, agent: str, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
         """Give an agent readings, which the others hear of when next they talk.
@@ -200,13 +249,20 @@ class FusedBelief:
 
     @property
     def representative(self) -> str:
-        """The first agent among those that know of most readings."""
-        known = {name: round(sum(agent.reached.values()), 6) for name, agent in self.agents.items()}
+        """The first agent among those at hand that know of most readings."""
+        known = {name: self.known_to(name) for name in self.agents}
         return max(known, key=lambda name: known[name])  # the first of equals
+
+    def known_to(self, agent: str) -> float:
+        """How many readings an agent knows of."""
+        return round(sum(self.agents[agent].reached.values()), 6)
 
     @property
     def views(self) -> Views:
-        """What every agent believes now; agents that know the same have one belief, which is worked out once."""
+        """What every agent at hand believes now; agents that know the same have one belief, which is worked out once.
+
+        Where some are elsewhere nobody answers for all.
+        """
         made: dict[Hashable, PlaceBelief] = {}
         by_agent: dict[str, PlaceBelief] = {}
         for name, agent in self.agents.items():
@@ -214,7 +270,7 @@ class FusedBelief:
             if key not in made:
                 made[key] = agent.belief.at(self.now)
             by_agent[name] = made[key]
-        return Views(by_agent, self.representative)
+        return Views(by_agent, self.representative if self.has_all else "")
 
     @property
     def n_data(self) -> int:
@@ -263,7 +319,13 @@ class FusedBelief:
 
     @classmethod
     def from_state_dict(
-        cls, settings: FusedSettings, domain: Domain, agents: Sequence[str], seed: int, state: Mapping[str, Any]
+        cls,
+        settings: FusedSettings,
+        domain: Domain,
+        agents: Sequence[str],
+        seed: int,
+        state: Mapping[str, Any],
+        held: Sequence[str] | None = None,
     ) -> "FusedBelief":
         """The beliefs that ``state_dict`` wrote down; they go on exactly as those that were saved.
 
@@ -273,9 +335,9 @@ class FusedBelief:
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
-        if list(plain["agents"]) != list(agents):
-            raise StateVersionError(f"belief state: got agents {list(plain['agents'])}; wanted {list(agents)}")
-        fused = cls(settings, domain, agents, seed)
+        fused = cls(settings, domain, agents, seed, held)
+        if list(plain["agents"]) != list(fused.agents):
+            raise StateVersionError(f"belief state: got agents {list(plain['agents'])}; wanted {list(fused.agents)}")
         fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]
         fused.now = float(plain["now"])
         saved = {f"{name}/": (agent, plain["agents"][name]) for name, agent in fused.agents.items()}

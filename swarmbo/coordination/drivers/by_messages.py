@@ -1,6 +1,6 @@
 """One agent of a part: what a method asks is answered by messages to and from the others."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,12 +14,14 @@ from swarmbo.coordination.requests import (
     Best,
     Compare,
     Exchange,
+    HandOn,
     Letter,
     Look,
     Reduce,
     Request,
     Send,
     Steps,
+    ToAll,
     ToFactors,
     ToVariables,
     Watch,
@@ -66,6 +68,10 @@ class ByMessages:
                 return (yield from self._all_reduce(request))
             case Best():
                 return (yield from self._best(request))
+            case ToAll():
+                return (yield from self._to_all(request))
+            case HandOn():
+                return (yield from self._handed_on(request))
             case Look():
                 return looked([request])[0]
             case Compare():
@@ -138,6 +144,38 @@ class ByMessages:
 
     def _best(self, request: Best) -> Waiting[Float[np.ndarray, " m"]]:
         return (yield from self._over_tree(request.over, request.rows.shape[1:]))
+
+    def _to_all(self, request: ToAll) -> Waiting[dict[str, bytes]]:
+        part = self.part
+        parent, children = part.tree.parent[self.agent], part.tree.children[self.agent]
+        known, behind = dict(request.words), dict[str, Mapping[str, bytes]]()
+        heard = yield from _hear(("reports", part.index, child) for child in children)
+        for (_, _, child), message in heard.items():
+            behind[str(child)] = message.reports
+            known |= message.reports
+        if parent is not None:
+            self._say([ToAll.up(part, self.agent, parent, known)])
+            heard = yield from _hear([("reports", part.index, parent)])
+            known |= heard["reports", part.index, parent].reports
+        self._say([ToAll.down(part, self.agent, child, known, behind[child]) for child in children])
+        return {name: known[name] for name in part.graph.agents}
+
+    def _handed_on(self, request: HandOn) -> Waiting[dict[str, bytes]]:
+        order, index = list(request.order), self.part.index
+        if not order:
+            return {}
+        known, is_last = dict[str, bytes](), order[-1] == self.agent
+        if self.agent in order:
+            place = order.index(self.agent)
+            heard = yield from _hear([("reports", index, before) for before in order[place - 1 : place]])
+            for message in heard.values():
+                known |= message.reports
+            known[self.agent] = request.say(self.agent, known)
+            self._say(request.news(self.part, known) if is_last else [request.on(self.part, self.agent, known)])
+        if not is_last:
+            heard = yield from _hear([("reports", index, order[-1])])
+            known |= heard["reports", index, order[-1]].reports
+        return {name: known[name] for name in order}
 
     def _over_tree(
         self, joined: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...]

@@ -1,6 +1,6 @@
 """A part in one process: what a method asks is answered at once, and the messages that it stands for are counted."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -16,12 +16,14 @@ from swarmbo.coordination.requests import (
     Best,
     Compare,
     Exchange,
+    HandOn,
     Letter,
     Look,
     Reduce,
     Request,
     Send,
     Steps,
+    ToAll,
     ToFactors,
     ToVariables,
     Watch,
@@ -110,6 +112,11 @@ class Central:
                 best = request.over()
                 self._count_over_tree(best)
                 return best
+            case ToAll():
+                self._count(self._told(request.words))
+                return {name: request.words[name] for name in self.graph.agents}
+            case HandOn():
+                return self._handed_on(request)
             case Look():
                 return looked([request])[0]
             case Compare():
@@ -218,6 +225,23 @@ class Central:
         """Agents that others report to, each after all that report to it, and these."""
         place, tree = {agent: i for i, agent in enumerate(self.graph.agents)}, self.part.tree
         return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
+
+    def _told(self, words: Mapping[str, bytes]) -> Iterator[Letter]:
+        tree = self.part.tree
+        behind = {agent: {agent: words[agent]} for agent in tree.leaves_first}
+        for agent in tree.leaves_first:
+            if (parent := tree.parent[agent]) is not None:
+                behind[parent] |= behind[agent]
+                yield ToAll.up(self.part, agent, parent, behind[agent])
+                yield ToAll.down(self.part, parent, agent, words, behind[agent])
+
+    def _handed_on(self, request: HandOn) -> dict[str, bytes]:
+        known: dict[str, bytes] = {}
+        for agent in request.order:
+            known[agent] = request.say(agent, known)
+            is_last = agent == request.order[-1]
+            self._count(request.news(self.part, known) if is_last else [request.on(self.part, agent, known)])
+        return known
 
     def _compared(self, request: Compare) -> Iterator[Letter]:
         tree, k = self.part.tree, len(request.values)

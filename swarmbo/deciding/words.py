@@ -1,0 +1,67 @@
+"""What agents with beliefs of their own say in a decision, as it crosses the links: packed, to all."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import networkx as nx
+
+from swarmbo.acquisition.by_view import Company, EachSays, Heard, InTurn
+from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
+from swarmbo.graph import FactorGraph
+from swarmbo.transport import Routes
+
+_BASE = "base station"
+
+
+def said_by(request: EachSays | InTurn, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
+    """What some agents do for a request: they say their own, and hear all of it.
+
+    Args:
+        request: Of a step.
+        own: Who they are.
+    """
+    if isinstance(request, InTurn):
+
+        def say(agent: str, before: Mapping[str, bytes]) -> bytes:
+            return msgspec.msgpack.encode(request.of(agent, heard(request, before)))
+
+        return asked(HandOn(request.speakers, say))
+    words = {agent: msgspec.msgpack.encode(request.of(agent)) if agent in request.speakers else b"" for agent in own}
+    return asked(ToAll(words))
+
+
+def heard(request: EachSays | InTurn, said: Mapping[str, bytes]) -> dict[str, Any]:
+    """What that was, by those who said something, in their order."""
+    return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.speakers if agent in said}
+
+
+def in_one_place(request: EachSays | InTurn, everybody: Part) -> Heard:
+    """The same where all are at hand, with what it would have taken.
+
+    Args:
+        request: Of a step.
+        everybody: All who hear it.
+    """
+    central = Central(everybody)
+    said = central.run(said_by(request, everybody.graph.agents))
+    return Heard(heard(request, said), central.traffic)
+
+
+def part_of(company: Company) -> Part:
+    """All who hear what is said. Where links do not join them a base station does, by the first agent of each group."""
+    agents, links = company
+    if links is not None:
+        groups = [group for group in nx.connected_components(links) if not group.isdisjoint(agents)]
+        alone = [agent for agent in agents if agent not in links]
+        if len(groups) + len(alone) > 1:
+            first = [next(agent for agent in agents if agent in group) for group in groups]
+            links = nx.Graph(links)
+            links.add_edges_from((_BASE, agent) for agent in (*first, *alone))
+    own = {agent: agent for agent in agents}
+    scopes = {f"said by {agent}": [agent] for agent in agents}
+    owners = {f"said by {agent}": agent for agent in agents}
+    graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners=own)
+    return Part(graph, 0, Routes(agents, links))
