@@ -1,17 +1,20 @@
 """What an agent in a field tells all others before a decision: what it measured, and where it can go now.
 
 From these reports everybody has the same log and the same belief, as a team has them, and knows the same places to
-choose from.
+choose from. Where beliefs are agents' own nobody says what came of a measurement: only that it was made, and where; and
+then agents talk, as their way to fuse beliefs has it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
+import networkx as nx
 import numpy as np
 
 from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows, Stop
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
@@ -21,6 +24,9 @@ from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.worlds import Offers
 from swarmbo.worlds.fields import news_of_readings
+
+Out = TypeVar("Out")
+Learning = Generator[FusedBelief, None, Out]  # yields beliefs that have something to say
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -58,6 +64,12 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
     on_the_way: tuple[Stop, ...] = ()
     has_ended: bool = False
 
+    def without_outcome(self) -> "_Reading":
+        """That there was one, and where."""
+        stop = None if self.stop is None else self.stop.without_outcome()
+        stops = tuple(stop.without_outcome() for stop in self.on_the_way)
+        return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
+
 
 class _Report(msgspec.Struct, frozen=True, array_like=True):
     """All that an agent says: numbers of candidates as little-endian float64."""
@@ -85,20 +97,29 @@ class Reports:
         agent: Whose side this is.
         own: What it was told since the last exchange.
         offer: Where it can go.
+        links: Who hears whom; None: everyone hears everyone.
+        keeps: Whether outcomes stay with who measured.
     """
 
     problem: Problem
     agent: str
     own: OwnRows
     offer: Offer
+    links: "nx.Graph[str] | None" = None
+    keeps: bool = False
 
     def said(self) -> bytes:
         """What this agent has to say."""
-        rows: list[tuple[str | int, OwnRow]] = [*self.own.told.items(), *enumerate(self.own.attached)]
-        readings = tuple(self._reading(of, row) for of, row in rows if row.has_come)
-        offer, places = self.offer, self.offer.candidates
+        readings, offer, places = self._readings(), self.offer, self.offer.candidates
+        if self.keeps:
+            readings = tuple(reading.without_outcome() for reading in readings if isinstance(reading.of, str))
         packed = None if places is None else np.array(places, dtype="<f8").tobytes()
         return msgspec.msgpack.encode(_Report(readings, packed, offer.price, offer.position, offer.takes_part))
+
+    def _readings(self) -> tuple[_Reading, ...]:
+        """What this agent measured."""
+        rows: list[tuple[str | int, OwnRow]] = [*self.own.told.items(), *enumerate(self.own.attached)]
+        return tuple(self._reading(of, row) for of, row in rows if row.has_come)
 
     def _reading(self, of: str | int, row: OwnRow) -> _Reading:
         stop = None
@@ -109,8 +130,10 @@ class Reports:
 
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
-    ) -> tuple[Logbook, FieldLearner, Mapping[str, Offer]]:
+    ) -> Learning[tuple[Logbook, FieldLearner, Mapping[str, Offer]]]:
         """What all know now: measurements in the order in which they were told, and where each agent can go.
+
+        After each of them agents with beliefs of their own have something to say: these are yielded.
 
         Args:
             log: What was known before.
@@ -121,11 +144,14 @@ class Reports:
             TransportError: If agents were told of different evaluations.
         """
         reports = {name: msgspec.msgpack.decode(said, type=_Report) for name, said in heard.items()}
-        told = [_Told(name, reading) for name in self.problem.agents for reading in reports[name].readings]
-        log, learner = self._learned(log, learner, told)
+        said = {name: report.readings for name, report in reports.items()} | {self.agent: self._readings()}
+        told = [_Told(name, reading) for name in self.problem.agents for reading in said[name]]
+        log, learner = yield from self._learned(log, learner, told)
         return log, learner, {name: self._offered(report) for name, report in reports.items()}
 
-    def _learned(self, log: Logbook, learner: FieldLearner, told: list[_Told]) -> tuple[Logbook, FieldLearner]:
+    def _learned(
+        self, log: Logbook, learner: FieldLearner, told: list[_Told]
+    ) -> Learning[tuple[Logbook, FieldLearner]]:
         """The log and the learner with all that came, one evaluation after the other.
 
         What was attached in one call has one place in the order, and is learned at once, as a team does.
@@ -141,7 +167,9 @@ class Reports:
         for _, of, group in sorted(came, key=lambda item: item[0]):  # sorted() is stable
             if isinstance(of, str):
                 has_ended = any(one.reading.has_ended for one in group)
-                log, learner, _ = taken(log, learner, of or None, self._news(group), None, is_all=has_ended)
+                log, learner, _ = taken(log, learner, of or None, self._news(group), self.links, is_all=has_ended)
+                if isinstance(learner.belief, FusedBelief):
+                    yield learner.belief
             else:
                 log, learner = with_attached(log, learner, self._data(group))
         return log, learner

@@ -40,6 +40,10 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
     outcome: float | None
     noise: float | None = None
 
+    def without_outcome(self) -> "Stop":
+        """That there was a measurement, and where, for those who are not told what came of it."""
+        return Stop(self.place, UNHEARD)
+
     @classmethod
     def of(cls, reading: Reading) -> "Stop":
         """A reading written down."""

@@ -2,36 +2,41 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
 from swarmbo.agent.reports import Offer, Reports
 from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.baselines import Random, Sobol
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
-from swarmbo.belief.fusion import FusedSettings
+from swarmbo.belief.fusion import FusedBelief, FusedSettings
+from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
+from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import N_STARTS, as_seen, composed, evaluated, means_of
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
-from swarmbo.coordination.messages import Key, Message, Reports as SaidToAll
+from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import ContinuousCoordination, Coordination
-from swarmbo.coordination.requests import AllReduce, answered
+from swarmbo.coordination.requests import AllReduce, Steps, ToAll, answered, asked
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole
-from swarmbo.deciding.places import Choose, Visit
+from swarmbo.deciding.places import Choose, Visit, plans_by_steps, weighs_nothing
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
+from swarmbo.deciding.words import heard as heard_of, said_by
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
-from swarmbo.transport import Routes
+from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
 Out = TypeVar("Out")
@@ -76,9 +81,40 @@ class Stages:
             own: What this agent was told since the last decision.
             offer: Where this agent can go.
         """
-        reports = Reports(self.setup.problem, self.name, own, offer)
-        heard: list[Mapping[str, bytes]] = yield Stage("reports", lambda post: [self._told_all(reports.said(), post)])
-        return reports.merged(log, learner, heard[0])
+        keeps = isinstance(learner.belief, FusedBelief)
+        reports = Reports(self.setup.problem, self.name, own, offer, self.links, keeps)
+        heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()})))
+        return (yield from answered(reports.merged(log, learner, heard), self._talked))
+
+    def _talked(self, belief: FusedBelief) -> Staged[None]:
+        """What it has to say of its belief, said to those that it hears, and what they say heard."""
+        due, belief.due = belief.due, ()
+        for talk in due:
+            yield from answered(talking(talk.agents, talk.steps), partial(self._in_step, talk))
+
+    def _in_step(self, talk: Talk, request: Unfinished | Spoken) -> Staged[Any]:
+        if isinstance(request, Unfinished):
+            unfinished = yield from self._sum("sharing", np.array([[float(request.own)]]))
+            return bool(unfinished[0, 0])
+        arriving = {name: letters[0].payload for name, letters in carried(request.letters, talk.medium).items()}
+        names, neighbours = self.setup.problem.agents, talk.agents[self.name].neighbours
+        (notes,) = yield Stage("sharing", lambda post: [self._notes(arriving, neighbours, post)])
+        inbox = [Envelope(name, self.name, notes[name]) for name in names if notes.get(name)]
+        return {self.name: inbox}
+
+    def _notes(self, said: Mapping[str, bytes], neighbours: Sequence[str], post: Post) -> Program[dict[str, bytes]]:
+        """A note to everybody that it hears, and one from each: who has nothing to say, or loses it, says that."""
+        for neighbour in neighbours:
+            post(neighbour, Note(self.name, said.get(neighbour, b"")))
+        heard: dict[Key, Any] = {}
+        if neighbours:
+            heard = yield tuple(("note", neighbour) for neighbour in neighbours)
+        return {message.agent: message.content for message in heard.values()}
+
+    def _said(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
+        """What is said to everybody, by this agent and by others."""
+        (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
+        return said
 
     def news(self, log: Logbook, own: OwnRows) -> Staged[Logbook]:
         """What all who set variables of a function were told since the last decision, in one logbook.
@@ -114,7 +150,7 @@ class Stages:
         """
         return answered(learner.recommend(log, sites), self._answer)
 
-    def _answer(self, request: Request | Choose | Visit) -> Staged[Any]:
+    def _answer(self, request: Request | Choose | Visit | EachSays | InTurn) -> Staged[Any]:
         match request:
             case Rank():
                 return (yield from self._ranked(request))
@@ -128,6 +164,9 @@ class Stages:
                 return (yield from self._agreed(request))
             case Choose():
                 return (yield from self._chosen(request))
+            case EachSays() | InTurn():
+                said = yield from self._said(request.purpose, said_by(request, (self.name,)))
+                return Heard(heard_of(request, said))
             case Visit():
                 raise ConfigError("got 'routes', which a team plans; wanted another kind", at="$.coordination.kind")
 
@@ -218,25 +257,6 @@ class Stages:
         values = yield from self._sum("choices", worth[None])
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
-    def _told_all(self, content: bytes, post: Post) -> Program[dict[str, bytes]]:
-        """What all agents say to all, up a tree of them and down again; each hears what it has not said."""
-        part = self._everybody
-        parent, children = part.tree.parent[self.name], part.tree.children[self.name]
-        known, behind = {self.name: content}, dict[str, Mapping[str, bytes]]()
-        if children:
-            heard: dict[Key, Any] = yield tuple(("reports", part.index, child) for child in children)
-            behind = {child: heard["reports", part.index, child].reports for child in children}
-            for reports in behind.values():
-                known |= reports
-        if parent is not None:
-            post(parent, SaidToAll(part.index, self.name, known))
-            heard = yield (("reports", part.index, parent),)
-            known = known | heard["reports", part.index, parent].reports
-        for child in children:
-            others = {name: said for name, said in known.items() if name not in behind[child]}
-            post(child, SaidToAll(part.index, self.name, others))
-        return {name: known[name] for name in part.graph.agents}
-
     @property
     def _everybody(self) -> Part:
         """All agents, whether or not they share anything: its number is none that a part of an agreement has."""
@@ -296,10 +316,28 @@ def require_own(setup: Setup, level: float | None = None) -> None:
 
 def _require_field(setup: Setup, level: float | None) -> None:
     if isinstance(setup.belief, FusedSettings):
-        raise ConfigError("got 'fused', which is a team's only; wanted a belief that agents share", at="$.belief")
+        _require_shares(setup)
     if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, Coordination):
         raise _knows_no_agents(setup.coordination, "'max-sum'")
     setup.acquisition.check_world(level)
+
+
+def _require_shares(setup: Setup) -> None:
+    """Refuse what looks at the beliefs of all, where each agent has one of its own."""
+    acquisition, coordination = setup.acquisition, setup.coordination
+    is_weighed = not weighs_nothing(coordination)
+    if is_weighed and not acquisition.splits:
+        raise ConfigError(
+            f"got {type(acquisition).__name__} with belief 'fused': its local_problem(situation) looks at what all "
+            "agents believe; wanted a ChainAcquisition with worth(situation, n_agents), or a belief that agents share",
+            at="$.acquisition",
+        )
+    if is_weighed and not isinstance(coordination, Solver) and not plans_by_steps(coordination):
+        raise ConfigError(
+            f"got {type(coordination).__name__} with belief 'fused': it looks at what all agents believe; wanted a way "
+            "to agree, such as 'max-sum', or a belief that agents share",
+            at="$.coordination",
+        )
 
 
 def _knows_no_agents(coordination: object, wanted: str) -> ConfigError:

@@ -65,7 +65,7 @@ class Talking:
         self.sent: dict[str, Traffic] = {}
         self.report: SolveReport | None = None
         self._log, self._own = Logbook.empty(problem), OwnRows()
-        self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
+        self._learner = FieldLearner.empty(setup, name) if problem.is_field else FunctionLearner(setup)
         self._words: dict[str, dict[str, float] | None] = {}
         self._recommended: Recommendation | None = None
         self._early: list[Envelope] = []
@@ -167,7 +167,8 @@ class Talking:
         """What it does in some decisions."""
         stages, problem, given = Stages(self.name, self._setup, self._routes, self.links), self.problem, None
         if isinstance(self._learner, FieldLearner):
-            told = yield from stages.reports(self._log, self._learner, deciding.said, deciding.offer)
+            learner = self._learner.copied()  # what was known stays as it is until all is decided
+            told = yield from stages.reports(self._log, learner, deciding.said, deciding.offer)
             self._log, self._learner, given = told
         else:
             self._log = yield from stages.news(self._log, deciding.said)

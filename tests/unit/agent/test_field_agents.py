@@ -32,6 +32,7 @@ NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
 BOX = Domain(np.zeros(2), np.array([10.0, 4.0]))
 QUICK = sb.ExactGPSettings(restarts=0, max_iterations=20)
 FADING = sb.ExactGPSettings(restarts=0, max_iterations=20, time=sb.TimeAxis(lengthscale_median=3.0))
+OWN = sb.FusedSettings(prior=QUICK, steps=3, loss=0.2)
 FEW: dict[str, Any] = {"candidates": 10}  # tables stay small
 UCB, INFORMATION, THOMPSON = sb.DBGPUCB(**FEW), sb.Information(**FEW), sb.Thompson(**FEW)
 IMPROVEMENT, STRADDLE = sb.ExpectedImprovement(**FEW), sb.Straddle(level=0.5, **FEW)
@@ -326,18 +327,20 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
 
 
 @pytest.mark.parametrize(
-    ("make", "acquisition"),
+    ("make", "acquisition", "belief"),
     [
-        pytest.param(robot_team_v0.parallel_env, UCB, id="robots"),
-        pytest.param(sensor_field_v0.parallel_env, INFORMATION, id="sensors"),
-        pytest.param(sensor_field_v0.parallel_env, sb.Straddle(**FEW), id="sensors, level", marks=THOROUGH),
-        pytest.param(robot_team_v0.parallel_env, sb.TargetedVariance(**FEW), id="robots, sites", marks=THOROUGH),
+        pytest.param(robot_team_v0.parallel_env, UCB, QUICK, id="robots"),
+        pytest.param(sensor_field_v0.parallel_env, INFORMATION, QUICK, id="sensors"),
+        pytest.param(sensor_field_v0.parallel_env, sb.Straddle(**FEW), QUICK, id="sensors, level", marks=THOROUGH),
+        pytest.param(robot_team_v0.parallel_env, sb.TargetedVariance(**FEW), QUICK, id="robots, sites", marks=THOROUGH),
+        pytest.param(sensor_field_v0.parallel_env, INFORMATION, OWN, id="sensors, fused"),
+        pytest.param(robot_team_v0.parallel_env, UCB, OWN, id="robots, fused", marks=THOROUGH),
     ],
 )
-def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any], acquisition: Any):
+def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any], acquisition: Any, belief: Any):
     """Of the world each is told what concerns itself: where it can go, what that costs, and what it measured."""
     given: dict[str, Any] = {
-        "belief": QUICK,
+        "belief": belief,
         "acquisition": acquisition,
         "coordination": MAX_SUM,
         "seed": 1,
@@ -376,9 +379,9 @@ def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any], acquisit
         for name, place in problem.places(news.point, news.factors).items():
             agents[name].tell(team.last_query.id, news.factors[name], location=place)
     for agent in agents.values():
-        agent.links = None
+        agent.links = world.links()
         agent.recommend()
-    run(agents, InProcess().open(agents))
+    run(agents, InProcess().open(agents, world.links()))
     assert [agent.recommended() for agent in agents.values()] == [team.recommend()] * len(agents)
 
 
@@ -497,7 +500,6 @@ class FirstOfAll:
 
 
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
-    yield "fused", lambda a: Agent("a", a.problem, belief="fused"), ConfigError, "got 'fused'"
     own: dict[str, Any] = {"coordination": FirstOfAll()}
     yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which knows no agents"
     yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted the level"

@@ -1,0 +1,257 @@
+"""Agents in a field that have beliefs of their own decide as a team does, whose agents have beliefs of their own."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.agent import Agent, RemoteAgent, run
+from swarmbo.belief import Views
+from swarmbo.belief.fusion import FusedBelief
+from swarmbo.errors import ConfigError
+from swarmbo.records import Traffic
+from swarmbo.registry import name_of
+from swarmbo.transport import Envelope
+
+from .carried import copied
+from .test_field_agents import ALL, FEW, NAMES, THOROUGH, UCB, Case, field, lost
+
+FEWER = NAMES[:3]
+METHODS = ["readings", "experts", "summaries", "consensus", "covariance-intersection"]
+
+
+def fused(method: str = "readings", **settings: Any) -> sb.FusedSettings:
+    prior = sb.ExactGPSettings(restarts=0, max_iterations=10, time=settings.pop("time", None))
+    few: dict[str, Any] = {"n_features": 16, "steps": 6} | settings
+    return sb.FusedSettings(method=method, prior=prior, **few)  # type: ignore[arg-type]
+
+
+FADING = fused(time=sb.TimeAxis(lengthscale_median=3.0))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("loss", [pytest.param(0.0, marks=THOROUGH), 0.3])
+def test_agents_with_beliefs_of_their_own_decide_as_the_team_does(method: str, loss: float):
+    case = Case(names=FEWER, belief=fused(method, loss=loss), fails=lost)
+    case.go_on(2)
+    case.go_on(1, candidates=None)
+    beliefs = case.team.belief
+    assert isinstance(beliefs, FusedBelief)
+    case.asked()
+    for name, agent in case.agents.items():
+        own = belief_of(agent)
+        assert list(own.agents) == [name]
+        assert own.agents[name].reached == beliefs.agents[name].reached
+        np.testing.assert_array_equal(own.agents[name].X, beliefs.agents[name].X)
+
+
+def belief_of(agent: Agent) -> FusedBelief:
+    belief = agent._learner.belief  # type: ignore[union-attr]
+    assert isinstance(belief, FusedBelief)
+    return belief
+
+
+@pytest.mark.parametrize(
+    "acquisition",
+    [
+        *(
+            pytest.param(other, marks=THOROUGH, id=name_of(other))
+            for other in ALL
+            if not isinstance(other, sb.Thompson)
+        ),
+        pytest.param(sb.TargetedVariance(**FEW), id="targeted-variance"),
+        pytest.param(sb.Thompson(**FEW), id="thompson"),
+    ],
+)
+def test_whatever_a_place_is_worth(acquisition: Any):
+    case = Case(acquisition=acquisition, belief=fused(steps=1), fails=lost)
+    case.go_on(1, 2)
+    case.go_on(1, prices={"r": 0.05, "m": 0.6, "k": 0.0})
+    case.go_on(1, prices={"a": 50.0})
+    assert case.agents["a"].word() == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"coordination": "exact"},
+        {"coordination": "greedy"},
+        {"coordination": "independent"},
+        {"coordination": "random"},
+        pytest.param({"coordination": "lawn-mower"}, marks=THOROUGH),
+        pytest.param({"coordination": sb.MGM(rounds=4)}, marks=THOROUGH),
+        {"acquisition": sb.DBGPUCB(markov_order=0, **FEW)},
+        {"belief": FADING, "fails": lost},
+        {"noise": {"r": 0.3, "a": 0.0}.get},
+        {"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]},
+        {"names": ("only",)},
+    ],
+    ids=lambda given: str(next(iter(given.items())))[:40],
+)
+def test_whatever_agents_agree_by_and_are_told(given: dict[str, Any]):
+    case = Case(**({"belief": fused(loss=0.2), "names": FEWER} | given))
+    case.go_on(2)
+
+
+@pytest.mark.parametrize("belief", [fused("summaries"), FADING], ids=["lasting", "fading"])
+def test_they_recommend_what_the_team_does_and_learn_what_was_attached(belief: Any):
+    case, rng = Case(("r", "a", "k"), belief=belief), np.random.default_rng(0)
+    for turn in range(3):
+        wanted = case.team.recommend()
+        for agent in case.agents.values():
+            agent.recommend()
+        run(case.agents, case.transport)
+        assert [agent.recommended() for agent in case.agents.values()] == [wanted] * 3
+        assert (wanted is None) == (turn == 0)
+        case.go_on(1)
+        X, makers = case.problem.box.from_unit(rng.random((5, 2))), ["a", "r", "a", "k", "a"]
+        y = np.array([field(x) for x in X])
+        y[1] = np.nan
+        case.team.attach(X, y, agents=makers)
+        for name, agent in case.agents.items():
+            own = np.array(makers) == name
+            agent.attach(np.where(own[:, None], X, 0.0), np.where(own, y, 77.0), agents=makers)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"belief": fused("consensus", loss=0.3)}, id="consensus"),
+        pytest.param({"acquisition": sb.Thompson(**FEW), "coordination": "greedy"}, id="thompson, greedy"),
+        pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance", marks=THOROUGH),
+    ],
+)
+def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
+    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+    case = Case(**({"belief": fused(), "names": FEWER} | given), fails=lost)
+    alone = {name: case.agent(name) for name in case.agents}
+    for turn in range(3):
+        candidates, prices = case.candidates(turn), {"a": 0.1}
+        (query,) = case.asked(None, candidates, prices)
+        for name, agent in alone.items():
+            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
+            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
+            said += [agent.tick(1.0, inbox) for inbox in arrived]
+            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
+            assert sorted(e for step in said for e in step) == sorted(sent)
+            assert agent.word() == case.agents[name].word()
+            if name in query.points:
+                x = query.points[name]
+                agent.tell(query.id, np.nan if lost(name, x) else field(x))
+        case.tell(query)
+
+
+def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
+    case = Case(belief=fused("summaries"))
+    case.go_on(2)
+    case.asked()
+    outcomes = {name: case.team.history.factors[:, n] for n, name in enumerate(NAMES)}
+    for name, agent in case.agents.items():
+        known = agent.log.history
+        for n, other in enumerate(NAMES):
+            told = known.factors[:, n][np.isfinite(known.factors[:, n])]
+            assert (told == outcomes[other]).all() == (name == other)
+            assert name == other or not told.any()
+        views = belief_of(agent).views
+        assert isinstance(views, Views)
+        assert list(views.by_agent) == [name]
+        with pytest.raises(KeyError):  # nobody answers for all
+            views.posterior_mean(np.zeros((1, 2)))
+
+
+def test_what_is_said_is_counted_as_a_team_counts_it():
+    """All but what a team takes for known: where agents can go, and what each chose."""
+    case = Case(belief=fused())
+    case.go_on(2)
+    case.asked(None, case.candidates(7), {"r": 0.01, "m": 0.01})
+    took: dict[str, Traffic] = {}
+    for agent in case.agents.values():
+        for purpose, traffic in agent.sent.items():
+            took[purpose] = took.get(purpose, Traffic()) + traffic
+    assert case.team.last_report is not None
+    same = {purpose: traffic for purpose, traffic in took.items() if purpose not in ("reports", "sharing", "choices")}
+    assert {"likely places", "choices in turn", "shortlists", "declining", "looking again", "agreement"} == set(same)
+    assert sum(same.values(), Traffic()) == case.team.last_report.traffic
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [5, pytest.param(0, marks=THOROUGH), 23, pytest.param(61, marks=THOROUGH), pytest.param(120, marks=THOROUGH)],
+)
+def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
+    case = Case(names=FEWER, fails=lost, belief=fused("consensus", loss=0.2))
+    case.go_on(1)
+    candidates = case.candidates(9)
+    queries = case.team.ask(2, candidates)
+    for name, agent in case.agents.items():
+        agent.ask(2, candidates=candidates[name])
+    ticks, inboxes = 0, {name: list[Envelope]() for name in case.agents}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            if ticks == moment:
+                case.agents = {other: copied(agent) for other, agent in case.agents.items()}
+            for envelope in case.agents[name].tick(float(ticks), inbox):
+                case.transport.send(envelope)
+            ticks += 1
+        inboxes = case.transport.deliver()
+    assert ticks > moment
+    for query in queries:
+        words = {name: agent.word(query.id) or {} for name, agent in case.agents.items()}
+        assert {n: list(w.values()) for n, w in words.items()} == {n: x.tolist() for n, x in query.points.items()}
+    case.tell(queries[1])
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}  # told, and not yet said
+    case.go_on(1)
+
+
+def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():
+    case = Case(belief=fused())
+    case.go_on(2)
+    agent = case.agents["a"]
+    before = belief_of(agent).agents["a"].n_readings
+    agent.patience = 1.0
+    agent.ask()
+    agent.tick(0.0)
+    with pytest.raises(sb.SwarmboError, match="heard nothing"):
+        agent.tick(5.0)
+    assert belief_of(agent).agents["a"].n_readings == before
+
+
+@pytest.mark.thorough
+def test_agents_that_are_processes_decide_as_the_team_does():
+    case = Case(names=("a", "b"), belief=fused(loss=0.2))
+    with threadpool_limits(1, user_api="blas"):
+        case.agents = {name: RemoteAgent(name, case.problem, **case.given) for name in case.agents}  # type: ignore[assignment]
+        case.go_on(2)
+        for agent in case.agents.values():
+            agent.close()  # type: ignore[attr-defined]
+
+
+class Together(sb.ChainAcquisition, frozen=True):
+    """Has its own way to make tables of what all believe."""
+
+    def local_problem(self, situation: Any) -> Any:
+        return UCB.local_problem(situation)
+
+
+class Planner:
+    """Looks at what all believe."""
+
+    def decide(self, situation: Any, acquisition: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"acquisition": Together()}, "wanted a ChainAcquisition"),
+        ({"coordination": Planner()}, "wanted a way to agree"),
+    ],
+    ids=["acquisition", "planner"],
+)
+def test_what_looks_at_the_beliefs_of_all_is_refused(given: dict[str, Any], message: str):
+    problem = Case(names=("a", "b")).problem
+    with pytest.raises(ConfigError, match=message):
+        Agent("a", problem, belief="fused", **given)
+    Agent("a", problem, **given)  # with a belief that agents share each can work it out

@@ -1,0 +1,82 @@
+"""What agents say to all, at once or one after the other: by messages as in one place, and counted alike."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from swarmbo.acquisition.by_view import Company, EachSays, InTurn
+from swarmbo.coordination.drivers.by_messages import ByMessages
+from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.participant import Participant, run
+from swarmbo.coordination.requests import HandOn, ToAll, asked
+from swarmbo.deciding.words import in_one_place, part_of
+from swarmbo.transport import InProcess
+
+
+def some_part(seed: int, n_agents: int) -> tuple[Part, "nx.Graph[str]"]:
+    rng = np.random.default_rng(seed)
+    names = tuple(f"agent {n}" for n in rng.permutation(n_agents))
+    links: nx.Graph[str] = nx.Graph((names[n], names[int(rng.integers(n))]) for n in range(1, n_agents))
+    links.add_nodes_from(names)
+    links.add_edges_from(rng.choice(names, (n_agents, 2)).tolist())
+    links.remove_edges_from(list(nx.selfloop_edges(links)))
+    return part_of(Company(tuple(sorted(names)), links)), links
+
+
+def by_messages(part: Part, links: "nx.Graph[str]", requests: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    agents = {name: Participant[Any](name) for name in part.graph.agents}
+    for name, agent in agents.items():
+        agent.begin([ByMessages(part, name, agent.post).program(asked(requests[name]))])
+    traffic = run(agents, InProcess().open(part.graph.agents, links))
+    return {name: agent.outcomes[0] for name, agent in agents.items()}, traffic
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7))
+def test_everybody_hears_what_all_say(seed: int, n_agents: int):
+    part, links = some_part(seed, n_agents)
+    words = {name: name.encode() * (place % 4) for place, name in enumerate(part.graph.agents)}
+    heard, traffic = by_messages(part, links, {name: ToAll({name: words[name]}) for name in words})
+    central = Central(part)
+    assert central.run(asked(ToAll(words))) == words
+    assert all(all_said == words for all_said in heard.values())
+    assert traffic == central.traffic
+    assert traffic.messages == 2 * (n_agents - 1)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(0, 7))
+def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(seed: int, n_agents: int, n_speakers: int):
+    part, links = some_part(seed, n_agents)
+    agents = part.graph.agents
+    order = [agents[n] for n in np.random.default_rng(seed).permutation(n_agents)[:n_speakers]]
+
+    def say(agent: str, before: Mapping[str, bytes]) -> bytes:
+        assert list(before) == order[: order.index(agent)]
+        return b"".join(before.values())[-3:] + agent[-1:].encode()
+
+    heard, traffic = by_messages(part, links, dict.fromkeys(agents, HandOn(order, say)))
+    central = Central(part)
+    said = central.run(asked(HandOn(order, say)))
+    assert list(said) == order
+    assert all(all_said == said for all_said in heard.values())
+    assert traffic == central.traffic
+    assert traffic.messages == (len(order) + n_agents - 2 if order else 0)
+
+
+def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_station():
+    apart: nx.Graph[str] = nx.Graph([("a", "b")])
+    company = Company(("a", "b", "c"), apart)
+    part = part_of(company)
+    said = in_one_place(EachSays("", ("a", "c"), lambda agent: [agent, None, 0.1], company), part)
+    assert said.words == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
+    assert said.traffic.messages == 4
+    assert said.traffic.transmissions == 2 * (1 + 2)  # b over its link, c by way of the base
+    turns = in_one_place(InTurn("", ("c", "a"), lambda agent, before: len(before), company), part)
+    assert turns.words == {"c": 0, "a": 1}
+    assert turns.traffic.transmissions == 2 + 2 + 1  # from c to a, then a tells both
+    with pytest.raises(TypeError):
+        in_one_place(EachSays("", ("a",), lambda agent: object(), company), part)
