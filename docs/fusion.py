@@ -23,7 +23,7 @@ from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information, information_of, packed_size
 from swarmbo.belief.fusion import (
     CovarianceIntersection,
-    FusingAgent,
+    FusedView,
     PredictionFlooding,
     Proposal,
     PushSum,
@@ -106,7 +106,7 @@ def adding_up(case: Case) -> tuple[Predictions, int, int]:
     return [case.by_features(estimate) for estimate in estimates.values()], n_bytes, n_steps
 
 
-def by_messages(make: Callable[..., FusingAgent], case: Case) -> tuple[Predictions, int, int]:
+def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions, int, int]:
     """Agents talk until nobody has anything to say, or until a consensus has settled on all readings."""
     agents = [make(name, case.domain, case.proposal, case.links[name]) for name in case.data]
     for agent in agents:

@@ -12,6 +12,8 @@ from swarmbo.agent.begun import Deciding
 from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import UNASKED, OwnRows
 from swarmbo.agent.talking import Talking
+from swarmbo.belief import ExactGP
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.field import FieldLearner
@@ -38,7 +40,9 @@ class Agent(Talking):
 
     In a field it is told what it measured itself. Before a decision agents tell one another what they measured and
     where they can go; from that each works out by itself what all believe and would choose in turn, and makes the one
-    table that is its own.
+    table that is its own. With ``belief="fused"`` it keeps what it measured, and has a belief of its own: agents tell
+    those that they hear what their way to fuse has them say, and all others what they would choose in turn, and their
+    shortlists.
 
     ``tick`` it with what arrives until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
     puts one into a process of its own.
@@ -95,6 +99,13 @@ class Agent(Talking):
         **settings: Any,
     ) -> None:
         super().__init__(name, problem, Setup.of(problem, **settings), links, patience, level, sites, has_base)
+
+    @property
+    def belief(self) -> ExactGP | FusedBelief:
+        """What it believed of a field when it last decided: as a team's, of fused ones its own only."""
+        if isinstance(self._learner, FieldLearner):
+            return self._learner.belief
+        raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
 
     @overload
     def ask(

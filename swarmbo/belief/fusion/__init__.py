@@ -9,7 +9,7 @@ from swarmbo.belief.fusion.experts import (
     robust_committee as robust_committee,
 )
 from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
-from swarmbo.belief.fusion.fusing_agent import FusingAgent as FusingAgent
+from swarmbo.belief.fusion.fused_view import FusedView as FusedView
 from swarmbo.belief.fusion.intersection import Intersection as Intersection, intersection as intersection
 from swarmbo.belief.fusion.prediction_flooding import (
     PredictionFlooding as PredictionFlooding,

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
-from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, require_at_least_one, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import FusedView, packed_bytes, require_at_least_one, unpacked_bytes
 from swarmbo.belief.fusion.intersection import intersection
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.rng import sobol
@@ -25,7 +25,7 @@ class _Body(msgspec.Struct, array_like=True):
     estimate: bytes
 
 
-class CovarianceIntersection(FusingAgent):
+class CovarianceIntersection(FusedView):
     """An agent with one estimate, which it tells its neighbours, and fuses with theirs by covariance intersection.
 
     Nothing is tagged: messages have one size, whatever the number of agents, and no memory of who is who is needed. The

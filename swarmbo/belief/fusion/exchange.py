@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from swarmbo.belief.fusion.fusing_agent import FusingAgent
+from swarmbo.belief.fusion.fused_view import FusedView
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope
 
@@ -46,7 +46,7 @@ class Spoken(NamedTuple):
     letters: Sequence[Envelope]
 
 
-def talk(agents: Mapping[str, FusingAgent], steps: int) -> Generator[Unfinished | Spoken, Any, None]:
+def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | Spoken, Any, None]:
     """Synchronous steps of some agents: all speak, then all hear, until nobody has more to say. Nothing is left over.
 
     Args:
@@ -62,7 +62,7 @@ def talk(agents: Mapping[str, FusingAgent], steps: int) -> Generator[Unfinished 
                 agents[name].hear(inbox)
 
 
-def exchange(agents: Iterable[FusingAgent], transport: Carrier, steps: int) -> Traffic:
+def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Traffic:
     """Let agents that are all at hand talk.
 
     Args:

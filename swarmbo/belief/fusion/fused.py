@@ -12,7 +12,7 @@ from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
 from swarmbo.belief.fusion.failure_flooding import FailureFlooding
-from swarmbo.belief.fusion.fusing_agent import FusingAgent
+from swarmbo.belief.fusion.fused_view import FusedView
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _VERSION = 2
-_AGENTS: dict[FusionMethod, type[FusingAgent]] = {
+_AGENTS: dict[FusionMethod, type[FusedView]] = {
     "summaries": SummaryFlooding,
     "consensus": PushSum,
     "covariance-intersection": CovarianceIntersection,
@@ -52,7 +52,7 @@ class Talk(NamedTuple):
         steps: How many at most.
     """
 
-    agents: Mapping[str, FusingAgent]
+    agents: Mapping[str, FusedView]
     medium: FaultyTransport
     steps: int
 
@@ -219,7 +219,7 @@ class FusedBelief:
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         return checked_places(X, self.domain, self.has_time, self.now)
 
-    def _lead(self, agent: FusingAgent) -> None:
+    def _lead(self, agent: FusedView) -> None:
         """Let an agent propose, if it has enough news and it is its turn."""
         X, y, noise = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y, agent.noise)
         has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_readings

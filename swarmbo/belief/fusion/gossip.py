@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swarmbo.belief.fusion.fusing_agent import FusingAgent, require_at_least_one
+from swarmbo.belief.fusion.fused_view import FusedView, require_at_least_one
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.errors import LostStateError
 from swarmbo.spaces import Domain
@@ -36,7 +36,7 @@ class _Peer(msgspec.Struct):
     is_owed_all: bool = False  # whether it waits to hear all that this agent has
 
 
-class Gossip(FusingAgent):
+class Gossip(FusedView):
     """An agent that keeps the newest entry of every author it has heard of, and passes on what neighbours lack.
 
     Neighbours that meet tell one another what they have, by author a number, and their own news; from then on an entry

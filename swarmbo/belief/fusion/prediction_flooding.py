@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.fusion.experts import generalised_product, robust_committee
-from swarmbo.belief.fusion.fusing_agent import packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.data import checked_points

@@ -8,7 +8,7 @@ import numpy as np
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information, packed_size
-from swarmbo.belief.fusion.fusing_agent import FusingAgent, packed_bytes, require_at_least_one, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import FusedView, packed_bytes, require_at_least_one, unpacked_bytes
 from swarmbo.belief.fusion.mass import Mass
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.spaces import Domain
@@ -55,7 +55,7 @@ class _View(NamedTuple):
         return reached
 
 
-class PushSum(FusingAgent):
+class PushSum(FusedView):
     """An agent of a ratio consensus: precision of the weights = prior + N times the average of all agents' information.
 
     In every step it splits its mass (its share of everybody's weight and information) evenly between itself and the

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.fusion.fusing_agent import packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.exact import ExactGP

@@ -7,7 +7,7 @@ import numpy as np
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
-from swarmbo.belief.fusion.fusing_agent import packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.spaces import Domain

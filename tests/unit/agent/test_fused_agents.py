@@ -48,9 +48,8 @@ def test_agents_with_beliefs_of_their_own_decide_as_the_team_does(method: str, l
 
 
 def belief_of(agent: Agent) -> FusedBelief:
-    belief = agent._learner.belief  # type: ignore[union-attr]
-    assert isinstance(belief, FusedBelief)
-    return belief
+    assert isinstance(agent.belief, FusedBelief)
+    return agent.belief
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from swarmbo.belief.fusion import FusingAgent, Proposal
+from swarmbo.belief.fusion import FusedView, Proposal
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
@@ -27,12 +27,12 @@ def ring(kind: Callable[..., Any], names: Sequence[str], **settings: Any) -> dic
     return {name: kind(name, DOMAIN, START, links[name], **settings) for name in names}
 
 
-def measure(agent: FusingAgent, n: int, seed: int = 0) -> None:
+def measure(agent: FusedView, n: int, seed: int = 0) -> None:
     rng = stream(seed, "readings", agent=agent.name, n=agent.n_readings)
     agent.measure(DOMAIN.from_unit(rng.random((n, 2))), 7.0 + 3.0 * rng.standard_normal(n))
 
 
-def pooled(agents: Sequence[FusingAgent], proposal: Proposal = START) -> tuple[np.ndarray, np.ndarray]:
+def pooled(agents: Sequence[FusedView], proposal: Proposal = START) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance at PLACES in the function space of the features: no weights, no information form."""
     h, basis = proposal.hyperparameters, proposal.basis
     X = np.concatenate([agent.X for agent in agents])
@@ -45,7 +45,7 @@ def pooled(agents: Sequence[FusingAgent], proposal: Proposal = START) -> tuple[n
 
 
 def assert_is_pool(
-    agent: FusingAgent, members: Sequence[FusingAgent], proposal: Proposal = START, rtol: float = 1e-6
+    agent: FusedView, members: Sequence[FusedView], proposal: Proposal = START, rtol: float = 1e-6
 ) -> None:
     mean, var = agent.belief.posterior(PLACES)
     expected_mean, expected_var = pooled(members, proposal)

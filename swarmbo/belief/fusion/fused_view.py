@@ -1,4 +1,4 @@
-"""What all agents that fuse beliefs have in common: readings of their own, an agreed proposal, messages."""
+"""What all ways to fuse beliefs have in common: an agent's own readings, an agreed proposal, messages."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -31,10 +31,11 @@ class _Note(msgspec.Struct, array_like=True):
     proposal: Proposal | None
 
 
-class FusingAgent(ABC):
-    """A sensor that learns from readings of its own and from what its neighbours say; it sees nothing else.
+class FusedView(ABC):
+    """What one agent believes, from its own readings and what its neighbours say; it sees nothing else.
 
-    Messages may be lost, doubled or late; links may be cut and agents may go and come back. No agent is told of it.
+    Messages may be lost, doubled or late; links may be cut and agents may go and come back. No agent is told of it. Who
+    lets agents talk is ``talk``, for a team, and for an ``Agent`` that has one of these, alike.
 
     Args:
         name: Its name; no other agent's.
