@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import networkx as nx
 
 from swarmbo.acquisition.by_view import Company, EachSays, Heard, InTurn
 from swarmbo.coordination.drivers.central import Central
@@ -12,8 +11,6 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
-
-_BASE = "base station"
 
 
 def said_by(request: EachSays | InTurn, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
@@ -51,17 +48,10 @@ def in_one_place(request: EachSays | InTurn, everybody: Part) -> Heard:
 
 
 def part_of(company: Company) -> Part:
-    """All who hear what is said. Where links do not join them a base station does, by the first agent of each group."""
+    """All who hear what is said; a base station hands it on where no path of links does."""
     agents, links = company
-    if links is not None:
-        groups = [group for group in nx.connected_components(links) if not group.isdisjoint(agents)]
-        alone = [agent for agent in agents if agent not in links]
-        if len(groups) + len(alone) > 1:
-            first = [next(agent for agent in agents if agent in group) for group in groups]
-            links = nx.Graph(links)
-            links.add_edges_from((_BASE, agent) for agent in (*first, *alone))
     own = {agent: agent for agent in agents}
     scopes = {f"said by {agent}": [agent] for agent in agents}
     owners = {f"said by {agent}": agent for agent in agents}
     graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners=own)
-    return Part(graph, 0, Routes(agents, links))
+    return Part(graph, 0, Routes(agents, links, has_base=True))

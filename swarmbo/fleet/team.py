@@ -18,7 +18,9 @@ from swarmbo.records import SolveReport, Status, Traffic
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World
 
-_AGREEING = ("agreement", "choices")  # what messages of an agreement are for; all others share what is known
+_AGREEING = (  # what messages of an agreement are for; all others share what is known
+    *("agreement", "choices", "likely places", "choices in turn", "shortlists", "declining", "looking again", "values"),
+)
 _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequential", "converged", "exact")
 
 

@@ -74,7 +74,7 @@ def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_
     said = in_one_place(EachSays("", ("a", "c"), lambda agent: [agent, None, 0.1], company), part)
     assert said.words == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
     assert said.traffic.messages == 4
-    assert said.traffic.transmissions == 2 * (1 + 2)  # b over its link, c by way of the base
+    assert said.traffic.transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
     turns = in_one_place(InTurn("", ("c", "a"), lambda agent, before: len(before), company), part)
     assert turns.words == {"c": 0, "a": 1}
     assert turns.traffic.transmissions == 2 + 2 + 1  # from c to a, then a tells both

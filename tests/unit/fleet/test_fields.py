@@ -118,6 +118,11 @@ CASES = {
         fails,
     ),
     "a world that says hardly anything": (Buoys, {}, declines),
+    "beliefs of their own, robots out of reach": (
+        lambda: robots(radio_range_m=1500.0),
+        {"belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=20), steps=3, loss=0.2)},
+        apart,
+    ),
     "lawn-mowers": (robots, {"coordination": "lawn-mower"}, lambda team: True),
 }
 SLOWER = {
@@ -128,6 +133,8 @@ SLOWER = {
     ),
     "a map": (sensors, {"acquisition": sb.TargetedVariance(candidates=8)}, lambda team: True),
     "failures": (lambda: sensors(failure_rate=0.4), {}, fails),
+    "beliefs of their own, and samples along the way": (obstacles, {"belief": "fused"}, measures_besides),
+    "beliefs of their own, failures": (lambda: sensors(failure_rate=0.4), {"belief": "fused"}, fails),
 }
 PARAMETERS = [pytest.param(*case, id=name) for name, case in CASES.items()] + [
     pytest.param(*case, id=name, marks=THOROUGH) for name, case in SLOWER.items()
