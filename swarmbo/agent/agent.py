@@ -8,6 +8,7 @@ import msgspec
 import networkx as nx
 from numpy.typing import ArrayLike
 
+from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Deciding
 from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import UNASKED, OwnRows
@@ -24,7 +25,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
-STATE_VERSION = 3  # 3: base stations, and what was measured on the way
+STATE_VERSION = 3  # 3: base stations, samples along the way, and whether it was told how long its ways take
 
 
 class Agent(Talking):
@@ -57,6 +58,9 @@ class Agent(Talking):
             box. Recommendations are some of them, and a few acquisitions look at them.
         has_base: Whether a base station hands on what agents tell all others, where no path of links does, as a team
             has one; whatever carries the messages has to have it. Without, links must join all agents.
+        travel: In a field, how many rounds its own ways take, for ``coordination="routes"``: an object with the methods
+            of ``Travel``, asked by its own name only. All agents have one or none has, and then they choose one step
+            ahead. A state does not hold it.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as of a
             ``Team``, the same for all agents.
 
@@ -96,9 +100,10 @@ class Agent(Talking):
         level: float | None = None,
         sites: ArrayLike | None = None,
         has_base: bool = False,
+        travel: Travel | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(name, problem, Setup.of(problem, **settings), links, patience, level, sites, has_base)
+        super().__init__(name, problem, Setup.of(problem, **settings), links, patience, level, sites, has_base, travel)
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
@@ -327,6 +332,7 @@ class Agent(Talking):
             "level": self.level,
             "sites": None if self.sites is None else self.sites.tolist(),
             "has_base": self.has_base,
+            "travels": self.travel is not None,
             "problem": self.problem.to_plain(),
             "settings": self._setup.to_plain(),
             "log": plain_log,
@@ -348,6 +354,7 @@ class Agent(Talking):
         belief: object = None,
         acquisition: object = None,
         coordination: object = None,
+        travel: Travel | None = None,
     ) -> Self:
         """The agent whose ``state_dict`` this is, going on to the bit; what it had said is not said again.
 
@@ -356,14 +363,18 @@ class Agent(Talking):
             belief: The agent's, if it is of your own making: a state has its name only, and loads no code.
             acquisition: As ``belief``.
             coordination: As ``belief``.
+            travel: How many rounds its ways take, if it had been told.
 
         Raises:
             StateVersionError: If another version of swarmbo wrote it.
-            ConfigError: If a part is of your own making, and was not given again.
+            ConfigError: If a part is of your own making, or what says how long ways take, and was not given again.
         """
         plain = state["json"]
         if plain.get("version") != STATE_VERSION:
             raise StateVersionError(f"got agent state version {plain.get('version')}; wanted {STATE_VERSION}")
+        if plain["travels"] is not (travel is not None):
+            had = "one when the state was written" if plain["travels"] else "none when the state was written"
+            raise ConfigError(f"got {type(travel).__name__}; wanted what it had: {had}", at="$.travel")
         own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         links = None
         if plain["links"] is not None:
@@ -378,6 +389,7 @@ class Agent(Talking):
             level=plain["level"],
             sites=plain["sites"],
             has_base=plain["has_base"],
+            travel=travel,
             **settings_again(plain["settings"], own),
         )
         made._log = made._log.from_state(plain["log"], state["arrays"])

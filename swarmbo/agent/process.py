@@ -10,6 +10,7 @@ import networkx as nx
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from swarmbo.acquisition import Travel
 from swarmbo.agent.agent import Agent
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
@@ -67,6 +68,7 @@ class RemoteAgent:
         level: As ``name``.
         sites: As ``name``.
         has_base: As ``name``.
+        travel: As ``name``; it is pickled.
         **settings: As ``name``.
 
     Raises:
@@ -91,9 +93,10 @@ class RemoteAgent:
         level: float | None = None,
         sites: ArrayLike | None = None,
         has_base: bool = False,
+        travel: Travel | None = None,
         **settings: Any,
     ) -> None:
-        known: dict[str, Any] = {"level": level, "sites": sites, "has_base": has_base}
+        known: dict[str, Any] = {"level": level, "sites": sites, "has_base": has_base, "travel": travel}
         self._start(name)
         self._call("new", name, problem, links=links, patience=patience, **known, **settings)
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
 from swarmbo.agent.reports import Offer, Reports
 from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
@@ -36,6 +38,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
+from swarmbo.routing.auction import Legs
 from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
@@ -85,6 +88,17 @@ class Stages:
         reports = Reports(self.setup.problem, self.name, own, offer, self.links, keeps)
         heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()})))
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
+
+    def _visited(self, request: Visit) -> Staged[Decision]:
+        """What it bids for by messages, as the pilot of its own route; then everybody learns where all go."""
+        plan, pilots = request.planned.plan, request.planned.pilots
+        own = {self.name: pilots[self.name]} if self.name in pilots else {}
+        legs: list[Legs] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])
+        place = next((leg.points[self.name].tolist() for leg in legs if self.name in leg.points), None)
+        words = yield from self._said("choices", asked(ToAll({self.name: msgspec.msgpack.encode(place)})))
+        places = {name: msgspec.msgpack.decode(word) for name, word in words.items()}
+        points = {name: np.array(place) for name, place in places.items() if place is not None}
+        return Decision(points, SolveReport("sequential", rounds=max((leg.rounds for leg in legs), default=0)))
 
     def _talked(self, belief: FusedBelief) -> Staged[None]:
         """What it has to say of its belief, said to those that it hears, and what they say heard."""
@@ -168,7 +182,7 @@ class Stages:
                 said = yield from self._said(request.purpose, said_by(request, (self.name,)))
                 return Heard(heard_of(request, said))
             case Visit():
-                raise ConfigError("got 'routes', which a team plans; wanted another kind", at="$.coordination.kind")
+                return (yield from self._visited(request))
 
     @property
     def _knows_all(self) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 import networkx as nx
 from numpy.typing import ArrayLike
 
+from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.reports import Offer, offers_of
 from swarmbo.agent.rows import OwnRows
@@ -40,6 +41,7 @@ class Talking:
         level: In a field, that it is watched for.
         sites: In a field, every place that can be measured at all.
         has_base: Whether a base station hands on what no path of links does.
+        travel: In a field, how many rounds its ways take.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Talking:
         level: float | None = None,
         sites: ArrayLike | None = None,
         has_base: bool = False,
+        travel: Travel | None = None,
     ) -> None:
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
@@ -60,6 +63,7 @@ class Talking:
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
         self.level, self.sites = level, None if sites is None else checked_sites(sites, problem)
         self.has_base = has_base
+        self.travel = travel
         self._setup, self._owned = setup, Owned(name, problem)
         self.factors, self.variables = self._owned.factors, self._owned.variables
         self.sent: dict[str, Traffic] = {}
@@ -177,7 +181,7 @@ class Talking:
         for i in range(deciding.count):
             if i:
                 self._participant = self._next_participant()
-            offers = Offers(links=self.links, level=self.level, sites=self.sites)
+            offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel)
             if given is not None:
                 offers = offers_of(offers, given, problem, self._setup.seed, self._log.round)
             self._learner, choice = yield from stages.decided(self._log, self._learner, offers)

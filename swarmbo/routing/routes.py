@@ -13,7 +13,7 @@ from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.chain import in_contact
 from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.baselines import Greedy
-from swarmbo.belief import view_of
+from swarmbo.belief import has_view, view_of
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import Participant, Transport, run_to_the_end
 from swarmbo.coordination.plan import Plan
@@ -116,7 +116,7 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         agents = situation.movers
         if not agents or situation.travel is None or not self.explores(situation, acquisition):
             return None
-        views = {agent: view_of(situation.belief, agent) for agent in agents}
+        views = {agent: view_of(situation.belief, agent) for agent in agents if has_view(situation.belief, agent)}
         if self.horizon is None and any(view.at(situation.round + 1.0) is not view for view in views.values()):
             return None
         explored = _targeted(acquisition)
@@ -154,7 +154,7 @@ class Planned:
 
     Args:
         plan: What everybody knows.
-        pilots: What each agent alone knows.
+        pilots: What each agent alone knows, of those whose beliefs are at hand.
     """
 
     plan: Plan[Mapping[str, Pilot], Legs]

@@ -15,18 +15,17 @@ import swarmbo as sb
 from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.agent.stages import Stages
-from swarmbo.deciding.candidates import random_candidates
 from swarmbo.errors import ConfigError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope, InProcess
-from swarmbo.worlds import FieldWorld, Step
 from swarmbo.worlds.fields import news_of_readings, readings_of
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 from .carried import Recording, copied
+from .in_world import InWorld
 
 NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
 BOX = Domain(np.zeros(2), np.array([10.0, 4.0]))
@@ -339,50 +338,12 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
 )
 def test_in_a_world_agents_act_as_a_team_does(make: Callable[..., Any], acquisition: Any, belief: Any):
     """Of the world each is told what concerns itself: where it can go, what that costs, and what it measured."""
-    given: dict[str, Any] = {
-        "belief": belief,
-        "acquisition": acquisition,
-        "coordination": MAX_SUM,
-        "seed": 1,
-        "rounds": 5,
-    }
     settings: dict[str, Any] = {} if make is robot_team_v0.parallel_env else {"sensors": 8}
     settings |= {"task": "level", "level": 0.3} if isinstance(acquisition, sb.Straddle) else {}
-    one, other = make(**settings), make(**settings)
-    team, world = sb.Team.for_env(one, **given), FieldWorld(other)
-    observations, infos = one.reset(seed=2)
-    _, starts = other.reset(seed=2)
-    problem = world.problem
-    known: dict[str, Any] = {"level": world.level, "sites": world.sites()}
-    agents = {name: Agent(name, problem, **known, **given) for name in problem.agents}
-    start = world.begin(starts)
-    for name, place in problem.places(start.point, start.factors).items():
-        agents[name].tell(None, start.factors[name], location=place)
+    there = InWorld(make, settings, belief=belief, acquisition=acquisition, coordination=MAX_SUM, seed=1, rounds=5)
     for _ in range(2):
-        offers = world.offers(list(agents))
-        for name, agent in agents.items():
-            agent.links = offers.links
-            places = None if offers.candidates is None else offers.candidates[name]
-            if places is None:
-                places = random_candidates({name: world.boxes[name]}, 1, team.round + 1)[name]
-            price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
-            agent.ask(candidates=places, price=price, position=stands)
-        run(agents, InProcess().open(agents, offers.links))
-        words = {variable: value for agent in agents.values() for variable, value in (agent.word() or {}).items()}
-        actions = team.act(observations, infos)
-        assert team.last_query is not None
-        assert words == dict(team.last_query.point)
-        step = one.step(actions)
-        team.observe(*step)
-        observations, infos = step[0], step[-1]
-        news = world.news(words, Step(*other.step(actions)))
-        for name, place in problem.places(news.point, news.factors).items():
-            agents[name].tell(team.last_query.id, news.factors[name], location=place)
-    for agent in agents.values():
-        agent.links = world.links()
-        agent.recommend()
-    run(agents, InProcess().open(agents, world.links()))
-    assert [agent.recommended() for agent in agents.values()] == [team.recommend()] * len(agents)
+        there.go_on()
+    there.recommend()
 
 
 @pytest.mark.thorough

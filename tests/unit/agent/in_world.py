@@ -1,0 +1,90 @@
+"""A team in a world, and agents by themselves in another of the same: of it each is told what concerns itself."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import swarmbo as sb
+from swarmbo.agent import Agent, run
+from swarmbo.deciding.candidates import random_candidates
+from swarmbo.transport import InProcess
+from swarmbo.worlds import FieldWorld, Step
+from swarmbo.worlds.travel import WorldTravel
+
+
+class OwnWays(WorldTravel):
+    """Those of one agent; of others there is nonsense."""
+
+    def __init__(self, world: Any, name: str) -> None:
+        super().__init__(world)
+        self.name = name
+
+    def rounds(self, agent: str, origins: Any, places: Any) -> Any:
+        return super().rounds(agent, origins, places) if agent == self.name else np.full((3, 3), np.nan)
+
+    def rounds_left(self, agent: str) -> int:
+        assert agent == self.name
+        return super().rounds_left(agent)
+
+    def base(self, agent: str) -> Any:
+        assert agent == self.name
+        return super().base(agent)
+
+
+class InWorld:
+    """Each agent knows where it can go, what that costs, how long its ways take, and what it measured."""
+
+    def __init__(self, make: Callable[..., Any], settings: dict[str, Any], **given: Any) -> None:
+        self.env, other = make(**settings), make(**settings)
+        self.team, self.world, self.other = sb.Team.for_env(self.env, **given), FieldWorld(other), other
+        self.observations, self.infos = self.env.reset(seed=2)
+        _, starts = other.reset(seed=2)
+        self.problem, travels = self.world.problem, hasattr(other.unwrapped, "travel_rounds")
+        known: dict[str, Any] = {"level": self.world.level, "sites": self.world.sites()}
+        self.ways = {name: OwnWays(other.unwrapped, name) if travels else None for name in self.problem.agents}
+        self.agents = {
+            name: Agent(name, self.problem, travel=self.ways[name], has_base=True, **known, **given)
+            for name in self.problem.agents
+        }
+        start = self.world.begin(starts)
+        for name, place in self.problem.places(start.point, start.factors).items():
+            self.agents[name].tell(None, start.factors[name], location=place)
+
+    def asked(self) -> None:
+        """The agents are asked."""
+        offers = self.world.offers(list(self.agents))
+        for name, agent in self.agents.items():
+            agent.links = offers.links
+            places = None if offers.candidates is None else offers.candidates[name]
+            if places is None:
+                places = random_candidates({name: self.world.boxes[name]}, 1, self.team.round + 1)[name]
+            price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
+            agent.ask(candidates=places, price=price, position=stands)
+
+    def go_on(self) -> None:
+        """A round: where agents go is where the team does."""
+        self.asked()
+        run(self.agents, InProcess().open(self.agents))
+        self.act()
+
+    def act(self) -> None:
+        """Agents do what they decided, and the team does."""
+        words = {variable: value for agent in self.agents.values() for variable, value in (agent.word() or {}).items()}
+        actions = self.team.act(self.observations, self.infos)
+        assert self.team.last_query is not None
+        assert words == dict(self.team.last_query.point)
+        step = self.env.step(actions)
+        self.team.observe(*step)
+        self.observations, self.infos = step[0], step[-1]
+        news = self.world.news(words, Step(*self.other.step(actions)))
+        for name, place in self.problem.places(news.point, news.factors).items():
+            self.agents[name].tell(self.team.last_query.id, news.factors[name], location=place)
+
+    def recommend(self) -> None:
+        """Agents recommend what the team does."""
+        for agent in self.agents.values():
+            agent.links = self.world.links()
+            agent.recommend()
+        run(self.agents, InProcess().open(self.agents))
+        assert [agent.recommended() for agent in self.agents.values()] == [self.team.recommend()] * len(self.agents)

@@ -1,0 +1,108 @@
+"""Agents that plan routes by themselves go where a team that plans routes goes."""
+
+import json
+from typing import Any
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.agent import Agent, RemoteAgent, run
+from swarmbo.errors import ConfigError
+from swarmbo.records import Traffic
+from swarmbo.transport import Envelope, InProcess
+from swarmbo.worlds import FieldWorld
+from swarmbo.worlds.travel import WorldTravel
+from swarmbo_envs import robot_team_v0, robot_team_v1
+
+from .in_world import InWorld
+from .test_field_agents import OWN, QUICK, THOROUGH
+
+COUNTED = ("agreement", "likely places")
+ROUTES = sb.Routes(way_points=60)
+DEPOT: dict[str, Any] = {
+    "field": {"elevation": "jacksboro"},
+    "bases": [[700, 700], [8800, 700], [700, 11200]],
+    "battery_s": [3600.0, 1400.0, 2600.0],
+}
+PEAK = sb.TargetedVariance(task="peak", candidates=10, places=60)
+
+
+def drive(belief: Any = QUICK, acquisition: Any = PEAK, coordination: Any = ROUTES, **world: Any) -> InWorld:
+    make = robot_team_v1 if "bases" in world else robot_team_v0
+    settings = {"robots": 3, "max_cycles": 12} | world
+    given = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+    return InWorld(make.parallel_env, settings, seed=1, rounds=12, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "exchanges"),
+    [
+        pytest.param({}, True, id="auction"),
+        pytest.param({"belief": OWN}, True, id="beliefs of their own"),
+        pytest.param({"coordination": sb.Routes(order="sequential", way_points=60)}, True, id="one by one"),
+        pytest.param({"belief": OWN, "failure_rate": 0.3}, True, id="failures", marks=THOROUGH),
+        pytest.param(DEPOT, False, id="batteries, apart", marks=THOROUGH),
+        pytest.param({"coordination": sb.Routes(explore_share=0.0), "acquisition": "db-gp-ucb"}, False, id="no routes"),
+        pytest.param({"robots": 1}, False, id="one robot", marks=THOROUGH),
+    ],
+)
+def test_agents_that_know_their_own_ways_drive_as_the_team_does(given: dict[str, Any], exchanges: bool):
+    there = drive(**given)
+    for _ in range(2):
+        there.go_on()
+        said = [agent.sent[purpose] for agent in there.agents.values() for purpose in COUNTED if purpose in agent.sent]
+        assert there.team.last_report is not None
+        if exchanges:  # else what a team counts for choices in turn each agent works out
+            assert sum(said, Traffic()) == there.team.last_report.traffic
+            assert there.team.last_report.messages > 0
+    there.recommend()
+
+
+@pytest.mark.parametrize("moment", [3, pytest.param(9, marks=THOROUGH), pytest.param(30, marks=THOROUGH)])
+def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int):
+    there = drive(belief=OWN)
+    there.go_on()
+    there.asked()
+    transport, ticks = InProcess().open(there.agents), 0
+    inboxes = {name: list[Envelope]() for name in there.agents}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            if ticks == moment:
+                for other, agent in there.agents.items():
+                    state = agent.state_dict()
+                    state = {"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]}
+                    with pytest.raises(ConfigError, match=r"\$.travel: got NoneType; wanted what it had: one"):
+                        Agent.from_state_dict(state)
+                    there.agents[other] = Agent.from_state_dict(state, travel=there.ways[other])
+            for envelope in there.agents[name].tick(float(ticks), inbox):
+                transport.send(envelope)
+            ticks += 1
+        inboxes = transport.deliver()
+    assert ticks > moment
+    there.act()
+    there.go_on()
+
+
+@pytest.mark.thorough
+def test_pilots_may_be_processes():
+    env = robot_team_v0.parallel_env(robots=2)
+    env.reset(seed=0)
+    world = FieldWorld(env)
+    given: dict[str, Any] = {"acquisition": PEAK, "coordination": ROUTES, "belief": QUICK, "sites": world.sites()}
+    words: list[Any] = []
+    for kind in (Agent, RemoteAgent):
+        agents: dict[str, Any] = {
+            name: kind(name, world.problem, travel=WorldTravel(env.unwrapped), **given) for name in world.problem.agents
+        }
+        with threadpool_limits(1, user_api="blas"):
+            for _ in range(3):
+                (query,) = {agent.ask() for agent in agents.values()}
+                run(agents, InProcess().open(agents))
+                words.append([agent.word() for agent in agents.values()])
+                for agent in agents.values():
+                    agent.tell(query, sum(agent.word().values()))
+        if kind is RemoteAgent:
+            for agent in agents.values():
+                agent.close()
+    assert words[:3] == words[3:]
