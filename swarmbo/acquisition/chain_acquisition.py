@@ -84,7 +84,9 @@ class ChainAcquisition(Acquisition, frozen=True):
         raise NotImplementedError(f"{type(self).__name__} does not say what a place is worth")
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
-        """What places are valued by: what agents believe, unless a subclass draws something else from that.
+        """What places are valued by: what agents believe, unless a subclass makes something else of that.
+
+        Of agents with beliefs of their own it is asked for those at hand (``swarmbo.belief.has_view``).
 
         Args:
             situation: What is known.

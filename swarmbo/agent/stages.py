@@ -339,14 +339,13 @@ def _require_field(setup: Setup, level: float | None) -> None:
 def _require_shares(setup: Setup) -> None:
     """Refuse what looks at the beliefs of all, where each agent has one of its own."""
     acquisition, coordination = setup.acquisition, setup.coordination
-    is_weighed = not weighs_nothing(coordination)
-    if is_weighed and not acquisition.splits:
+    if isinstance(coordination, Solver) and not acquisition.splits:
         raise ConfigError(
             f"got {type(acquisition).__name__} with belief 'fused': its local_problem(situation) looks at what all "
             "agents believe; wanted a ChainAcquisition with worth(situation, n_agents), or a belief that agents share",
             at="$.acquisition",
         )
-    if is_weighed and not isinstance(coordination, Solver) and not plans_by_steps(coordination):
+    if not (isinstance(coordination, Solver) or weighs_nothing(coordination) or plans_by_steps(coordination)):
         raise ConfigError(
             f"got {type(coordination).__name__} with belief 'fused': it looks at what all agents believe; wanted a way "
             "to agree, such as 'max-sum', or a belief that agents share",

@@ -202,14 +202,14 @@ class FieldLearner:
         the locations in it that were measured. None where none of them may be asked.
         """
         if isinstance(self.belief, FusedBelief):
-            return self, (yield from self._most_knowing(self.belief, log, sites))
+            return self, (yield from self._most_knowing(self.belief, sites))
         if self.belief.n_data == 0:
             return self, None
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
 
     def _most_knowing(
-        self, belief: FusedBelief, log: Logbook, sites: Float[np.ndarray, "k d"] | None
+        self, belief: FusedBelief, sites: Float[np.ndarray, "k d"] | None
     ) -> PlaceSteps[Recommendation | None]:
         """What is recommended by the first agent of those that know of most measurements, as it tells the others."""
         agents = self.setup.problem.agents

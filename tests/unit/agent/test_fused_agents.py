@@ -28,6 +28,13 @@ def fused(method: str = "readings", **settings: Any) -> sb.FusedSettings:
     return sb.FusedSettings(method=method, prior=prior, **few)  # type: ignore[arg-type]
 
 
+class Together(sb.ChainAcquisition, frozen=True):
+    """Has its own way to make tables of what all believe."""
+
+    def local_problem(self, situation: Any) -> Any:
+        return UCB.local_problem(situation)
+
+
 FADING = fused(time=sb.TimeAxis(lengthscale_median=3.0))
 
 
@@ -78,6 +85,7 @@ def test_whatever_a_place_is_worth(acquisition: Any):
         {"coordination": "exact"},
         {"coordination": "greedy"},
         {"coordination": "independent"},
+        pytest.param({"coordination": "greedy", "acquisition": Together()}, marks=THOROUGH),
         {"coordination": "random"},
         pytest.param({"coordination": "lawn-mower"}, marks=THOROUGH),
         pytest.param({"coordination": sb.MGM(rounds=4)}, marks=THOROUGH),
@@ -227,13 +235,6 @@ def test_agents_that_are_processes_decide_as_the_team_does():
             agent.close()  # type: ignore[attr-defined]
 
 
-class Together(sb.ChainAcquisition, frozen=True):
-    """Has its own way to make tables of what all believe."""
-
-    def local_problem(self, situation: Any) -> Any:
-        return UCB.local_problem(situation)
-
-
 class Planner:
     """Looks at what all believe."""
 
@@ -254,3 +255,4 @@ def test_what_looks_at_the_beliefs_of_all_is_refused(given: dict[str, Any], mess
     with pytest.raises(ConfigError, match=message):
         Agent("a", problem, belief="fused", **given)
     Agent("a", problem, **given)  # with a belief that agents share each can work it out
+    Agent("a", problem, belief="fused", acquisition=Together(), coordination="greedy")  # each by itself
