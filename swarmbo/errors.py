@@ -78,7 +78,9 @@ class RunFolderError(SwarmboError, OSError):
 
 
 class DataWarning(UserWarning):
-    """Data were not taken as they are: rows were left out, or coordinates converted. The message says which and why.
+    """Data were not taken as they are, or not shown as they could be: rows or a film are left out, say.
+
+    The message says which and why.
 
     Example:
         >>> import warnings

@@ -15,7 +15,7 @@ from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import Formats, World
 from swarmbo.records import RoundRecord
-from swarmbo.runs.film import write_film
+from swarmbo.runs.film import write_film, write_scene
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scopes_in_use import graph_in_use
 from swarmbo.runs.views import views_of
@@ -120,6 +120,8 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
         views = views_of(folder) if fused else None
         files = plotting.write_figures(records, world, settings, into, fused, views, formats)
         film = write_film(folder, records, into / f"run.{formats.animation}") if world.variables else None
+        if settings is not None and world.has_map:
+            film = write_scene(folder, records, world, settings, into / f"scene.{formats.animation}")
     except OSError as error:
         raise RunFolderError(f"{into}: figures cannot be written: {error.strerror or error}") from error
     files = files if film is None else [*files, film]

@@ -1,5 +1,6 @@
-"""A run of a world that draws itself as a moving picture: what was tried is set again, round by round."""
+"""A run as its world draws it, as a moving picture: what was tried is set again, or robots drive over their ground."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,14 +8,17 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from swarmbo.errors import ConfigError
-from swarmbo.plotting import style
+from swarmbo.belief import ExactGPSettings
+from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
+from swarmbo.plotting import World, style
 from swarmbo.plotting.frames import write_frames
+from swarmbo.plotting.landscape import write_landscape
 from swarmbo.records import RoundRecord
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.world import is_filmed, make_environment
+from swarmbo.runs.world import has_scene, is_filmed, make_environment
 
 _MOST_FRAMES = 40
+_SCENE = 960, 600  # pixels
 _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for index in range(12))]
 
 
@@ -45,6 +49,39 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
             frames.append(env.render())
     env.close()
     return write_frames(frames, path, _COLOURS) if frames else None
+
+
+def write_scene(
+    folder: RunFolder, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path
+) -> Path | None:
+    """Write the rounds of a run in three dimensions, where its world can be drawn so.
+
+    Args:
+        folder: Of the run, complete or not.
+        records: Its rounds.
+        world: Its world.
+        settings: The belief's settings of the run.
+        path: Where to; its ending names the format.
+
+    Returns:
+        The path; None where the world is flat, or cannot be made or drawn here, of which a ``DataWarning`` says why.
+    """
+    scenario = folder.scenario()
+    if not has_scene(scenario.environment["id"]):
+        return None
+    try:
+        scene = make_environment(scenario).unwrapped.scene(*_SCENE)
+    except MissingPackageError as error:
+        warnings.warn(f"{path} is left out: {error.message}", DataWarning, stacklevel=2)
+        return None
+    except ConfigError:  # its data are not where the figures are drawn
+        return None
+    if scene is None:
+        return None
+    try:
+        return write_landscape(records, world, settings, scene, path)
+    finally:
+        scene.close()
 
 
 def _shown(records: Sequence[RoundRecord]) -> set[int]:

@@ -80,6 +80,11 @@ def is_filmed(identifier: object) -> bool:
     return hasattr(_maker(identifier), "replay")
 
 
+def has_scene(identifier: object) -> bool:
+    """Whether a world may draw itself in three dimensions; a user's own is not asked."""
+    return hasattr(_maker(identifier), "scene")
+
+
 def _maker(identifier: object, trust: bool = False) -> Any:
     """What makes an environment; None if that can't be told, of which ``make_environment`` gives the reason."""
     if not isinstance(identifier, str):

@@ -1,13 +1,16 @@
 """What becomes of a robot that sets out on a path: by its equations of motion, or in an engine (``physics``)."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
+
+if TYPE_CHECKING:
+    from swarmbo_envs.robot_team.physics.scene import Scene
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +93,10 @@ class Mover(Protocol):
         """
         ...
 
+    def scene(self, width: int, height: int) -> "Scene | None":
+        """What draws it in three dimensions, in pictures of so many pixels; None if nothing does."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Ideal:
@@ -125,3 +132,7 @@ class Ideal:
         there[:2] = np.clip(there[:2], self.low, self.high) if end is None else end
         places = motion.places_along(pose, path, stops(length))
         return Drive(there, motion.trace(pose, path), length, float(path[:, 0].sum()), True, places)
+
+    def scene(self, width: int, height: int) -> "Scene | None":
+        """None: it is flat."""
+        return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +14,9 @@ from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.ground import Ground, read_regions
 from swarmbo_envs.robot_team.robot_team import RobotTeam
 from swarmbo_envs.robot_team.settings import RobotTeamV1Settings
+
+if TYPE_CHECKING:
+    from swarmbo_envs.robot_team.physics.scene import Scene
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 
@@ -147,6 +150,18 @@ class RobotTeamV1(RobotTeam):
         clearance = settings.clearance_m + (0.0 if settings.rovers is None else settings.rovers.rover_m)
         ground = Ground(field.low, field.high, regions, settings.route_cells, clearance, anchors)
         self._set_up(settings, _measurable(field, ground), ground)
+
+    def scene(self, width: int, height: int) -> "Scene | None":
+        """What draws it in three dimensions; None where no engine moves the robots.
+
+        Args:
+            width: Of pictures, pixels.
+            height: Of pictures, pixels.
+
+        Raises:
+            MissingPackageError: If nothing on this machine can draw without a display.
+        """
+        return self._world.mover.scene(width, height)
 
 
 def _plain(value: Any) -> Any:

@@ -25,10 +25,10 @@ def drive_at_random(arguments, seed):
         world.step({agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()})
 
 
-def drive_as_a_team(arguments, seed):
+def drive_as_a_team(arguments, seed, transport="in-process", kinds=("exact", "greedy", "lawn-mower", "random")):
     world = Witness({**arguments, "max_cycles": 4}, seed)
-    kind = ("exact", "greedy", "lawn-mower", "random")[seed % 4]
-    team = sb.Team.for_env(world.env, coordination=kind, seed=seed)
+    kind = kinds[seed % len(kinds)]
+    team = sb.Team.for_env(world.env, coordination=kind, transport=transport, seed=seed)
     observations, infos = world.seen
     while world.env.agents:
         told = world.step(team.act(observations, infos))
@@ -55,6 +55,39 @@ def drive_rovers(arguments, seed):
 @given(terrains(), st.integers(0, 10**6))
 def test_rovers_keep_safe_whatever_the_ground_does_to_them(arguments, seed):
     drive_rovers(arguments, seed)
+
+
+@st.composite
+def faults(draw):
+    """Links that lose, delay and double what is said, and perhaps a robot that falls silent."""
+    silent = {"agent": "robot_0", "round": draw(st.integers(1, 3)), "step": draw(st.integers(0, 6))}
+    return {
+        "kind": "faulty",
+        "loss": draw(st.sampled_from([0.1, 0.4, 0.7])),
+        "delay": draw(st.integers(0, 3)),
+        "duplicate": draw(st.sampled_from([0.0, 0.3])),
+        "deaths": draw(st.sampled_from([(), (silent,)])),
+        "seed": draw(st.integers(0, 10**6)),
+    }
+
+
+def drive_over_bad_links(arguments, transport, seed):
+    """In time, whatever arrives: a world keeps robots safe also where they have not agreed on anything."""
+    drive_as_a_team(arguments, seed, transport, ({"kind": "max-sum", "mode": "asynchronous"}, "exact"))
+
+
+@pytest.mark.thorough
+@settings(FEW, max_examples=10)
+@given(terrains(), faults(), st.integers(0, 10**6))
+def test_teams_keep_safe_over_links_with_faults(arguments, transport, seed):
+    drive_over_bad_links(arguments, transport, seed)
+
+
+@pytest.mark.slow
+@MANY
+@given(terrains(), faults(), st.integers(0, 10**6))
+def test_teams_keep_safe_over_links_with_faults_in_a_thousand_worlds(arguments, transport, seed):
+    drive_over_bad_links(arguments, transport, seed)
 
 
 @TEAMS

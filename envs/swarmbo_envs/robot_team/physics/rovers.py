@@ -13,6 +13,7 @@ from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.moving import Drive, Stops
+from swarmbo_envs.robot_team.physics.scene import Scene
 from swarmbo_envs.robot_team.physics.settings import MujocoSettings
 from swarmbo_envs.robot_team.physics.simulator import Outcome, Simulator
 from swarmbo_envs.robot_team.physics.terrain import Terrain
@@ -136,6 +137,10 @@ class Rovers:
         thin = np.unique(np.append(np.arange(0, len(trace), _TRACE), len(trace) - 1))
         is_done = told.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
         return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, told.busy_s, is_done, places, told.failure)
+
+    def scene(self, width: int, height: int) -> Scene:
+        """What draws them on their ground."""
+        return Scene(self.terrain, self.settings, len(self.limits), width, height)
 
     def _helped(
         self, told: Outcome, simulator: Simulator, episode: Episode, robot: int
