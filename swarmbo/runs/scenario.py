@@ -22,6 +22,7 @@ from swarmbo.runs.world import default_kinds
 from swarmbo.settings import Settings, Whole, convert, require, within
 
 MAX_ROUNDS = 100_000
+_FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
 
 class Scenario(Settings, frozen=True):
@@ -35,7 +36,7 @@ class Scenario(Settings, frozen=True):
     Args:
         name: Names the run's folder; not empty.
         environment: ``id`` of a PettingZoo parallel environment, or ``"module:Class"`` of a user's own, and its keyword
-            arguments; what is called ``csv`` is a path.
+            arguments; what is called ``csv``, ``raster`` or ``geojson`` is a path.
         rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
         seed: Drives everything random: the world's reset, its noise, and the team. An integer >= 0.
         belief: What the team thinks of the field, or of the function.
@@ -243,8 +244,10 @@ def _absolute(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     for key, value in table.items():
         if isinstance(value, dict):
             out[key] = _absolute(value, folder)
+        elif isinstance(value, list):
+            out[key] = [_absolute(part, folder) if isinstance(part, dict) else part for part in value]
         else:
-            is_path = key == "csv" and isinstance(value, str) and value
+            is_path = key in _FILES and isinstance(value, str) and value
             out[key] = os.path.abspath(folder / value) if is_path else value
     return out
 

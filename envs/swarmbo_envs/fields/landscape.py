@@ -10,12 +10,14 @@ from swarmbo_envs.fields.measured import measured_field
 from swarmbo_envs.fields.measured_in_time import measured_in_time
 from swarmbo_envs.fields.moving import FieldInTime
 from swarmbo_envs.fields.plume import plume_field
+from swarmbo_envs.fields.raster import raster_field
 from swarmbo_envs.fields.settings import (
     CarriedSettings,
     DrawnSettings,
     ElevationSettings,
     FieldSettings,
     MeasuredSettings,
+    RasterFieldSettings,
     SurveySettings,
     field_settings,
 )
@@ -25,7 +27,7 @@ _OXFORD = "Oxford soil, pH"
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> Field:
-    """The field that a table describes: an elevation model, a CSV file, a survey or a draw from a prior.
+    """The field that a table describes: an elevation model, a CSV file, a GeoTIFF, a survey or a draw from a prior.
 
     Args:
         table: As in a scenario file; None for the default elevation model.
@@ -40,6 +42,8 @@ def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field
         return elevation_field(settings, max_sites, at)
     if isinstance(settings, DrawnSettings):
         return drawn_field(settings.gp, max_sites)
+    if isinstance(settings, RasterFieldSettings):
+        return raster_field(settings, max_sites, at)
     measured, title = _measured(settings)
     return measured_field(measured, max_sites, at, title)
 
@@ -53,6 +57,8 @@ def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = 
         return drawn_in_time(settings.gp, max_sites)
     if isinstance(settings, ElevationSettings):
         return FieldInTime(elevation_field(settings, max_sites, at))
+    if isinstance(settings, RasterFieldSettings):
+        return FieldInTime(raster_field(settings, max_sites, at))
     measured, title = _measured(settings)
     return measured_in_time(measured, max_sites, at, title)
 

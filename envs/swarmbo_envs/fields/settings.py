@@ -1,4 +1,4 @@
-"""Which field is measured: a landscape of matplotlib's, somebody's measurements, a draw from a prior, or a plume."""
+"""Which field is measured: a landscape of matplotlib's, measurements, a raster, a draw from a prior, or a plume."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -68,6 +68,26 @@ class MeasuredSettings(Settings, frozen=True):
             lambda value: value is None or (self.time is not None and 1e-9 <= value <= 1e12),
             "a time from 1e-9 to 1e12, beside the column `time`",
         )
+
+
+class RasterFieldSettings(Settings, frozen=True):
+    """A raster of values, in a GeoTIFF (extra ``geo``).
+
+    Its coordinate reference system says what its coordinates are. Metres (or feet) are taken as they are, from the
+    raster's south-west corner; longitudes and latitudes become metres by a transverse Mercator projection of their own,
+    and the map is the largest rectangle in metres that all rows and columns cover.
+
+    Args:
+        raster: Path of the file; relative to the current directory.
+        band: Which of its bands, from 1.
+        value: What it holds, for labels.
+        unit: Its unit, for labels; with ``m`` and the value ``elevation`` it is a terrain in true heights.
+    """
+
+    raster: str
+    band: Annotated[int, within(1, 10_000)] = 1
+    value: str = "elevation"
+    unit: str = "m"
 
 
 class SurveySettings(Settings, frozen=True):
@@ -201,10 +221,13 @@ class CarriedSettings(Settings, frozen=True):
     plume: PlumeSettings
 
 
-FieldSettings = ElevationSettings | MeasuredSettings | DrawnSettings | SurveySettings | CarriedSettings
+FieldSettings = (
+    ElevationSettings | MeasuredSettings | RasterFieldSettings | DrawnSettings | SurveySettings | CarriedSettings
+)
 _STILL: dict[str, type[FieldSettings]] = {
     "elevation": ElevationSettings,
     "csv": MeasuredSettings,
+    "raster": RasterFieldSettings,
     "gp": DrawnSettings,
     "survey": SurveySettings,
 }
@@ -239,7 +262,7 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
 def plain_settings(settings: Any, digest: str, moving: bool = False) -> dict[str, Any]:
     """The settings of a world over a field, as plain JSON that tells it from others: defaults filled in.
 
-    How it is shown is left out. A CSV file counts by its data, not by its path.
+    How it is shown is left out. A file counts by its data, not by its path.
 
     Args:
         settings: Of the world; they have a ``field`` table and a ``render_mode``.
@@ -247,8 +270,9 @@ def plain_settings(settings: Any, digest: str, moving: bool = False) -> dict[str
         moving: Whether the field may change from round to round.
     """
     table = msgspec.to_builtins(field_settings(settings.field, moving=moving))
-    if "csv" in table:
-        table["csv"] = f"data {digest}"
+    for key in ("csv", "raster"):
+        if key in table:
+            table[key] = f"data {digest}"
     plain = {**msgspec.to_builtins(settings), "field": table}
     del plain["render_mode"]
     return json.loads(json.dumps(plain))  # tuples become lists, as in a state that was written to a file

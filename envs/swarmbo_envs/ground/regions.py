@@ -1,7 +1,6 @@
 """Regions that are no-go: corners, GeoJSON files and rasters, read, and laid over the cells of a map."""
 
 import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.path import Path as Outline
 
-from swarmbo.boundary.extras import needed
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
+from swarmbo_envs.fields.geotiff import read_geotiff
 from swarmbo_envs.fields.projection import LocalProjection
 
 Pair = tuple[float, float]
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
-_MOST_PIXELS = 10**8
 
 
 class CornersSettings(Settings, frozen=True):
@@ -296,24 +294,11 @@ def _read_array(path: str, at: str) -> tuple[np.ndarray, np.ndarray, Edges | Non
 
 def _read_tiff(settings: RasterSettings, at: str) -> tuple[np.ndarray, np.ndarray, Edges | None]:
     """The same of the first band of a GeoTIFF."""
-    path, here = settings.raster, f"{at}.raster"
-    rasterio = needed("rasterio", "geo", "a GeoTIFF of no-go regions", here)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of files that say nothing of where they lie
-            with rasterio.open(path) as file:
-                if file.width * file.height > _MOST_PIXELS:
-                    got = f"got {file.width} x {file.height} pixels"
-                    raise ConfigError(f"{got}; wanted at most {_MOST_PIXELS:,}", at=here)
-                is_placed, is_north_up = not file.transform.is_identity, file.transform.is_rectilinear
-                in_degrees, bounds = file.crs is not None and file.crs.is_geographic, file.bounds
-                values, masked = file.read(1), file.read_masks(1) == 0
-    except rasterio.errors.RasterioError as error:
-        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF", at=here) from None
-    if settings.extent is None and is_placed and (in_degrees or not is_north_up or bounds.bottom > bounds.top):
-        got = "in degrees" if in_degrees else "that is turned"
+    tiff = read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
+    if settings.extent is None and tiff.is_placed and (tiff.in_degrees or not tiff.is_north_up):
+        got = "in degrees" if tiff.in_degrees else "that is turned"
         raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
-    return values, masked, (bounds.left, bounds.bottom, bounds.right, bounds.top) if is_placed else None
+    return tiff.values, tiff.masked, tiff.edges if tiff.is_placed else None
 
 
 def _outlines(marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> list[Float[np.ndarray, "k 2"]]:

@@ -66,6 +66,8 @@ site nearest to that place) |
       numbers, and no site is measured twice. If a robot can reach none, it drives towards the nearest and measures
       nothing. A site at which a measurement failed stays open. With ``interpolated`` the field between the sites is
       kriged; no two sites may then be nearer than a thousandth of the usual distance between neighbours.
+    * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), as
+      ``RasterFieldSettings`` says.
     * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
     * ``{survey = "oxford-ph", sites = "only" | "interpolated"}``: measurements that come with swarmbo, as of a CSV.
 

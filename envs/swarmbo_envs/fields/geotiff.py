@@ -1,0 +1,75 @@
+"""What a GeoTIFF holds: values, which of them are none, and where they lie."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Num
+
+from swarmbo.boundary.extras import needed
+from swarmbo.errors import ConfigError
+
+_MOST_PIXELS = 10**8
+
+
+@dataclass(frozen=True, eq=False)
+class GeoTIFF:
+    """One band of a file.
+
+    Args:
+        values: One per cell, the first row in the north where the raster is north up.
+        masked: Which are none, as the file says.
+        edges: West, south, east and north edge, in the unit of its coordinates.
+        is_placed: Whether it says where it lies at all.
+        is_north_up: Whether its rows run from west to east, the first of them in the north.
+        crs: Its coordinate reference system, as rasterio has it; None if it names none.
+    """
+
+    values: Num[np.ndarray, "rows columns"]
+    masked: Bool[np.ndarray, "rows columns"]
+    edges: tuple[float, float, float, float]
+    is_placed: bool
+    is_north_up: bool
+    crs: Any
+
+    @property
+    def in_degrees(self) -> bool:
+        """Whether its coordinates are longitudes and latitudes."""
+        return self.crs is not None and bool(self.crs.is_geographic)
+
+
+def read_geotiff(path: str, what: str, at: str, band: int = 1) -> GeoTIFF:
+    """Read one band of a GeoTIFF.
+
+    Args:
+        path: Of the file.
+        what: What it is for, for messages.
+        at: Path of the settings, for messages.
+        band: Which, from 1.
+
+    Raises:
+        ConfigError: If it cannot be read, is too large or has no such band.
+        MissingPackageError: If the extra ``geo`` is not installed.
+    """
+    rasterio = needed("rasterio", "geo", what, at)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of files that say nothing of where they lie
+            with rasterio.open(path) as file:
+                if file.width * file.height > _MOST_PIXELS:
+                    got = f"got {file.width} x {file.height} pixels"
+                    raise ConfigError(f"{got}; wanted at most {_MOST_PIXELS:,}", at=at)
+                if band > file.count:
+                    raise ConfigError(f"got band {band} of {path!r}; wanted one from 1 to {file.count}", at=at)
+                bounds, transform = file.bounds, file.transform
+                return GeoTIFF(
+                    values=file.read(band),
+                    masked=file.read_masks(band) == 0,
+                    edges=(bounds.left, bounds.bottom, bounds.right, bounds.top),
+                    is_placed=not transform.is_identity,
+                    is_north_up=transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right,
+                    crs=file.crs,
+                )
+    except rasterio.errors.RasterioError as error:
+        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF", at=at) from None
