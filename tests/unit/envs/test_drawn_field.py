@@ -96,7 +96,8 @@ def test_priors_at_the_ends_of_their_ranges_are_drawn(share, std, size_m):
 @pytest.mark.parametrize("table", [{}, {"elevation": "jacksboro", "gp": {}}, {"cvs": "a.csv"}])
 def test_a_field_of_no_single_kind_is_refused(table):
     with pytest.raises(
-        ConfigError, match=r"\$\.field: got .*; wanted exactly one of the keys 'elevation', 'csv', 'gp', 'survey'"
+        ConfigError,
+        match=r"\$\.field: got .*; wanted exactly one of the keys 'elevation', 'csv', 'raster', 'gp', 'survey'",
     ):
         build_field(table, 100)
 
