@@ -13,12 +13,14 @@ is faster than solving triangular systems, and keeps twice the digits that multi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.hyperparameters import is_compiled
 from swarmbo.kernels import KernelName, correlation, correlation_and_slope, is_cusped
 
 _ENTRIES = 2**13  # covariances worked on at once: a dozen arrays of that size fit into a core's own cache
@@ -80,13 +82,16 @@ class StackPosterior:
         if conditioned.is_coupled:
             self._inverse_t = np.ascontiguousarray(self._inverse_t)  # read for every factor
         self._slices = dict[int, list[tuple[slice, StackPosterior]]]()
+        T = conditioned.seen.shape[1]
+        own = [T if conditioned.is_coupled else len(conditioned.parts[i].alpha) for i in index]
+        self._counts, self._is_compiled = np.array(own, dtype=np.int64), is_compiled(hyper.kernels)
 
     def _some(self, factors: slice) -> "StackPosterior":
         """Those of some factors, without copies."""
         own = object.__new__(StackPosterior)
         for name, value in self.__dict__.items():
             is_common = isinstance(value, np.ndarray) and len(value) == 1 and name in ("_inverse", "_inverse_t")
-            setattr(own, name, value if is_common or isinstance(value, dict) else value[factors])
+            setattr(own, name, value if is_common or isinstance(value, dict | bool) else value[factors])
         return own
 
     def _by_cache(self, n_points: int) -> "list[tuple[slice, StackPosterior]]":
@@ -110,6 +115,8 @@ class StackPosterior:
 
     def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
+        if self._is_compiled:
+            return self._constants + self._compiled(U, None, "mean").mean
         return np.concatenate([own._mean(U[row]) for row, own in self._by_cache(U.shape[1])])
 
     def _mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
@@ -117,6 +124,9 @@ class StackPosterior:
 
     def marginals(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
         """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
+        if self._is_compiled:
+            found = self._compiled(U, None, "gradient" if gradient else "variance")
+            return replace(found, mean=self._constants + found.mean)
         return _joined([own._marginals(U[row], gradient) for row, own in self._by_cache(U.shape[1])])
 
     def _marginals(self, U: Float[np.ndarray, "g m a"], gradient: bool) -> Marginals:
@@ -135,6 +145,8 @@ class StackPosterior:
         self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"], *, gradient: bool = False
     ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel."""
+        if self._is_compiled:
+            return self._compiled(U, reference, "gradient" if gradient else "variance")
         chunks = self._by_cache(U.shape[1])
         return _joined([own._contrast(U[row], reference[row], gradient) for row, own in chunks])
 
@@ -155,6 +167,24 @@ class StackPosterior:
         own = (self._outputs * slope)[..., None] * (X - V) / self._lengths
         dvar = 2.0 * self._scales[..., None] ** 2 * (own - self.pull(at, v @ self._inverse))
         return Marginals(mean, var, self._scales[..., None] * dmean, dvar)
+
+    def _compiled(
+        self,
+        U: Float[np.ndarray, "g m a"],
+        reference: Float[np.ndarray, "g 1 a"] | None,
+        wanted: Literal["mean", "variance", "gradient"],
+    ) -> Marginals:
+        """What is wanted of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
+        from swarmbo.belief.gp.compiled_posterior import predicted  # late: numba is slow to load
+
+        mean, var, dmean, dvar = predicted(
+            self._names, self._counts, U, reference, self._Zt, self._lengths[:, 0], self._outputs[:, 0],
+            self._weights[:, 0], self._alpha[:, :, 0], self._inverse, wanted,
+        )  # fmt: skip
+        scales = self._scales
+        if wanted != "gradient":
+            return Marginals(scales * mean, scales**2 * var)
+        return Marginals(scales * mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
     def cross(self, U: Float[np.ndarray, "g m a"], first: int = 0) -> Float[np.ndarray, "g m T"]:
         """Prior covariances of f_i(u) with the observations, standardised; without those before ``first``."""

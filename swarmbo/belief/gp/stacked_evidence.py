@@ -13,6 +13,7 @@ kind, so a search takes a handful of evaluations where one that learns the curva
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -24,7 +25,6 @@ from swarmbo.kernels import KernelName, correlation_and_slope
 
 _ENTRIES = 2**16  # pairs of outcomes worked on at once, so that they stay in cache
 _EPSILON = float(np.finfo(float).eps)
-_LONGEST = 1.0  # of a step, in natural logarithms: the quadratic model knows nothing of what lies further
 _DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # of a step at first, and within which bounds
 _SLIGHT = 1e-4  # share of the promised rise that a step must bring
 
@@ -115,10 +115,13 @@ class StackedLogPosterior:
         self.bounds = np.array([prior.bounds for prior in priors])
         self._cols, self._rows = np.triu_indices(t, 1)  # pairs below the diagonal, column by column
         self._below, self._above = self._rows * t + self._cols, self._cols * t + self._rows
-        across = np.swapaxes(U, 1, 2)
-        self._squares = (across[:, :, self._rows] - across[:, :, self._cols]) ** 2  # (g, a, pairs)
         self._time_kernel, rounds = (None, None) if fading is None else fading
         self._apart = None if rounds is None else np.abs(rounds[:, self._rows] - rounds[:, self._cols])
+
+    @cached_property
+    def _squares(self) -> Float[np.ndarray, "g a pairs"]:
+        across = np.swapaxes(self._U, 1, 2)
+        return (across[:, :, self._rows] - across[:, :, self._cols]) ** 2
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
         """Worth of some thetas.
@@ -176,14 +179,20 @@ class StackedLogPosterior:
         derivatives += [(residual - own_noise * alpha)[..., None], (fitted_noise * alpha)[..., None]]
         by_theta = np.concatenate(derivatives, axis=-1)
         information = 0.5 * (np.swapaxes(by_theta, 1, 2) @ (inverse @ by_theta))
+        value = -0.5 * (residual * alpha).sum(axis=1) - log_root - 0.5 * t * np.log(2.0 * np.pi)
+        return self.with_prior(Evaluated(value, np.concatenate(gradient, axis=1), information, mean), theta, which)
+
+    def with_prior(
+        self, evidence: Evaluated, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]
+    ) -> Evaluated:
+        """The posterior, given the evidence at some thetas."""
         away = theta - self._centre[which]
         weighted = (self._precision[which] @ away[..., None])[..., 0]
-        value = -0.5 * (residual * alpha).sum(axis=1) - log_root - 0.5 * t * np.log(2.0 * np.pi)
         return Evaluated(
-            value - 0.5 * (away * weighted).sum(axis=1),
-            np.concatenate(gradient, axis=1) - weighted,
-            information + self._precision[which],
-            mean,
+            evidence.value - 0.5 * (away * weighted).sum(axis=1),
+            evidence.gradient - weighted,
+            evidence.information + self._precision[which],
+            evidence.mean,
         )
 
     def _inverted(
@@ -231,6 +240,9 @@ def maximise_stacked(
     which: Int[np.ndarray, " b"],
     max_iterations: int,
     tolerance: float = 1e-6,
+    *,
+    longest: float = 1.0,
+    apart: float = 0.0,
 ) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
     """Local searches side by side: damped Newton steps within bounds. What comes of one does not depend on the others.
 
@@ -242,10 +254,13 @@ def maximise_stacked(
     Args:
         log_posterior: To be maximised.
         starts: Thetas.
-        which: Of which latent each is.
+        which: Of which latent each is; those of one latent follow one another, as many for each.
         max_iterations: Per start.
         tolerance: A search ends when the gain that its undamped step promises, or that of an accepted one, is below
             this, relative to the value.
+        longest: Of a step, in natural logarithms: the quadratic model knows nothing of what lies further.
+        apart: Of two searches of a latent that come nearer than this in all coordinates, only the one further up goes
+            on; 0: both do.
 
     Returns:
         Thetas (b, p), the log posterior there (b,), and the profiled means (b,).
@@ -255,15 +270,19 @@ def maximise_stacked(
     now, damping = log_posterior(theta, which), np.full(len(theta), _DAMPED)
     active = np.arange(len(theta))
     for _ in range(max_iterations):
+        if apart > 0.0:
+            active = active[~_doubled(theta, now.value, len(theta) // len(set(which.tolist())), apart)[active]]
         at, gradient, information = theta[active], now.gradient[active], now.information[active]
         held = ((at <= low[active]) & (gradient < 0.0)) | ((at >= high[active]) & (gradient > 0.0))
         unit = tolerance * np.maximum(np.abs(now.value[active]), 1.0)
-        goes_on = 0.5 * (_step(gradient, information, held, np.zeros(len(active))) * gradient).sum(axis=1) > unit
+        undamped = _step(gradient, information, held, np.zeros(len(active)), longest)
+        goes_on = 0.5 * (undamped * gradient).sum(axis=1) > unit
         if not goes_on.any():
             break
         active, at, unit, held = active[goes_on], at[goes_on], unit[goes_on], held[goes_on]
         gradient, information = gradient[goes_on], information[goes_on]
-        trial = np.clip(at + _step(gradient, information, held, damping[active]), low[active], high[active])
+        step = _step(gradient, information, held, damping[active], longest)
+        trial = np.clip(at + step, low[active], high[active])
         moved = trial - at
         promised = (gradient * moved).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", moved, information, moved)
         tried = log_posterior(trial, which[active])
@@ -282,11 +301,23 @@ def maximise_stacked(
     return theta, now.value, now.mean
 
 
+def _doubled(
+    theta: Float[np.ndarray, "b p"], value: Float[np.ndarray, " b"], n_starts: int, apart: float
+) -> Bool[np.ndarray, " b"]:
+    """Whether another search of the same latent is near, and further up; of equal ones the first counts as that."""
+    own, values = theta.reshape(-1, n_starts, theta.shape[1]), value.reshape(-1, n_starts)
+    is_near = np.abs(own[:, :, None] - own[:, None]).max(axis=-1) < apart
+    is_first = np.tri(n_starts, k=-1, dtype=bool)  # [i, j]: j comes before i
+    one, other = values[:, :, None], values[:, None]
+    return (is_near & ((other > one) | (other == one) & is_first)).any(axis=-1).ravel()
+
+
 def _step(
     gradient: Float[np.ndarray, "b p"],
     information: Float[np.ndarray, "b p p"],
     held: Bool[np.ndarray, "b p"],
     damping: Float[np.ndarray, " b"],
+    longest: float,
 ) -> Float[np.ndarray, "b p"]:
     """The damped step of each search; none in coordinates that are held."""
     matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, information)
@@ -294,4 +325,4 @@ def _step(
     diagonal = information[:, places, places] * (1.0 + damping[:, None])
     matrix[:, places, places] = diagonal
     step = np.linalg.solve(matrix, np.where(held, 0.0, gradient)[..., None])[..., 0]
-    return step * np.minimum(1.0, _LONGEST / np.maximum(np.abs(step).max(axis=1), 1e-300))[:, None]
+    return step * np.minimum(1.0, longest / np.maximum(np.abs(step).max(axis=1), 1e-300))[:, None]

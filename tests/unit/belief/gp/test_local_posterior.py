@@ -1,8 +1,13 @@
+"""What single factors are expected to be, in NumPy and in compiled code: all claims are about both."""
+
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import AdditiveGP
+from swarmbo.belief.gp import hyperparameters
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import KERNEL_NAMES
 
@@ -10,6 +15,13 @@ SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"]
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"], "o": ["d"], "p": ["b"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
 BOUNDS = {"a": (-2.0, 3.0), "b": (0.0, 10.0), "c": (5.0, 5.5), "d": (-1.0, 1.0)}
+
+
+@pytest.fixture(scope="module", params=[10**9, 1], ids=["numpy", "compiled"], autouse=True)
+def _how(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hyperparameters, "COMPILED_FROM", request.param)
+        yield
 
 
 def belief_of(outcomes, kernel="matern52", t=25, seed=0):
@@ -132,6 +144,42 @@ def test_what_a_factor_gets_does_not_depend_to_the_bit_on_others_in_its_stack(ou
     together = everything(GRAPH.factors)
     for factor, alone in everything(subset).items():
         assert alone == together[factor]
+
+
+@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+def test_compiled_code_comes_to_what_numpy_does(outcomes, monkeypatch):
+    rng = np.random.default_rng(3)
+    reference, kernels = rng.random(4), dict(zip(GRAPH.factors, [*KERNEL_NAMES, "rbf"], strict=True))
+    points = {factor: rng.random((6, len(scope))) for factor, scope in SCOPES.items()}
+
+    def everything(compiled_from):
+        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", compiled_from)
+        belief = belief_of(outcomes, kernels)
+        for stack in stacks_of(GRAPH):
+            U = np.array([points[factor] for factor in stack.factors])
+            yield belief.local_mean(stack, U)
+            for found in (belief.local(stack, U, gradient=True), belief.local_contrast(stack, U, reference)):
+                yield from (array for array in vars(found).values() if array is not None)
+
+    for plain, compiled in zip(list(everything(10**9)), list(everything(1)), strict=True):
+        assert not np.array_equal(plain, compiled)  # nothing was compared with itself
+        np.testing.assert_allclose(compiled, plain, rtol=1e-10, atol=1e-11)
+
+
+def test_what_a_factor_gets_does_not_depend_to_the_bit_on_how_often_others_were_seen():
+    """An agent knows the outcomes of its own factors only, its team those of all."""
+    rng = np.random.default_rng(0)
+    X, F = rng.random((29, 4)), rng.normal(size=(29, 5))
+    F[21:, 1] = np.nan
+    own = np.full_like(F, np.nan)
+    own[:, 1] = F[:, 1]
+    (stack,), U = stacks_of(GRAPH, ["g"]), rng.random((1, 6, 2))
+    found = [AdditiveGP(GRAPH, outcomes="per-factor").update(X, factors=factors) for factors in (F, own)]
+    together, alone = (belief.local(stack, U, gradient=True) for belief in found)
+    if hyperparameters.COMPILED_FROM == 1:
+        for one, other in zip(vars(together).values(), vars(alone).values(), strict=True):
+            np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(together.dvar, alone.dvar, rtol=1e-10, atol=1e-12)
 
 
 def test_cusped_kernels_keep_close_points_apart():

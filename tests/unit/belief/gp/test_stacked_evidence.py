@@ -6,8 +6,10 @@ from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.compiled_evidence import CompiledLogPosterior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
-from swarmbo.belief.gp.hyperparameters import TimeAxis
+from swarmbo.belief.gp.fit_alone import BRISK
+from swarmbo.belief.gp.hyperparameters import COMPILED_FROM, TimeAxis
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, maximise_stacked
 from swarmbo.belief.gp.starts import starting_thetas
@@ -62,6 +64,37 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(kernel, model, size, n_outcom
         assert found.mean[row] == pytest.approx(plain.means(theta[row])[0], rel=1e-6, abs=1e-6)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    kernel=st.sampled_from(KERNEL_NAMES),
+    model=st.sampled_from(["shared", "hierarchical", "separate"]),
+    size=st.integers(1, 4),
+    n_outcomes=st.integers(2, 30),
+    seed=st.integers(0, 10**6),
+)
+def test_compiled_code_comes_to_what_numpy_does(kernel, model, size, n_outcomes, seed):
+    prior = prior_of(size, model)
+    U, z, rng = problems(3, n_outcomes, size, seed)
+    noise = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), np.nan)
+    theta = np.array([prior.sample(rng) for _ in range(5)])
+    theta[:, -1] = np.maximum(theta[:, -1], np.log(1e-4))
+    data, which = ([prior] * 3, kernel, U, z, noise), np.array([0, 1, 2, 2, 0])
+    found, plain = CompiledLogPosterior(*data)(theta, which), StackedLogPosterior(*data)(theta, which)
+    for one, other in zip(vars(found).values(), vars(plain).values(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.abs(other).max())
+
+
+def test_matrices_that_are_singular_to_rounding_are_left_to_numpy():
+    prior = prior_of(1)
+    U, z = np.repeat(np.linspace(0.4, 0.6, 5), 2)[None, :, None], np.arange(10.0)[None]  # every point twice
+    theta, which = prior.centre[None].copy(), np.zeros(1, dtype=int)
+    theta[0, 0], data = np.log(50.0), ([prior], "rbf", U, z, np.zeros((1, 10)))  # and no noise
+    found, plain = CompiledLogPosterior(*data)(theta, which), StackedLogPosterior(*data)(theta, which)
+    for one, other in zip(vars(found).values(), vars(plain).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.isfinite(found.value).all()
+
+
 def test_the_information_is_the_average_of_the_observed_and_the_expected_one():
     """Against its definition, with derivatives of the covariance by finite differences."""
     prior = prior_of(2)
@@ -81,15 +114,16 @@ def test_the_information_is_the_average_of_the_observed_and_the_expected_one():
     np.testing.assert_allclose(found.information[0], wanted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("brisk", [{}, BRISK])
 @pytest.mark.parametrize(("n_outcomes", "size"), [(5, 1), (12, 2), (40, 2), (30, 4)])
-def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_from_gradients(n_outcomes, size):
+def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_from_gradients(n_outcomes, size, brisk):
     """L-BFGS-B from the same starts. Noise has many maxima, so single ones may differ, either way."""
     prior = prior_of(size)
     U, z, _ = problems(16, n_outcomes, size)
     starts = starting_thetas(prior, [], None)
     stacked = StackedLogPosterior([prior] * 16, "matern52", U, z, np.full(z.shape, np.nan))
     which = np.repeat(np.arange(16), len(starts))
-    theta, value, _ = maximise_stacked(stacked, np.tile(starts, (16, 1)), which, 60)
+    theta, value, _ = maximise_stacked(stacked, np.tile(starts, (16, 1)), which, 60, **brisk)
     scopes, none = [range(size)], np.full(n_outcomes, np.nan)
     plain = [
         maximise(LogPosterior(prior, ["matern52"], scopes, X, y, none), starts, 60)[1]
@@ -100,6 +134,46 @@ def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_fro
     assert best.sum() > sum(plain) - 0.1
     assert (theta >= prior.bounds[:, 0]).all()
     assert (theta <= prior.bounds[:, 1]).all()
+
+
+def test_searches_that_meet_go_on_as_one():
+    prior = prior_of(2)
+    U, z, _ = problems(8, 20, 2)
+    starts, which = starting_thetas(prior, [], None), np.repeat(np.arange(8), 2)
+
+    class Counted(StackedLogPosterior):
+        n = 0
+
+        def __call__(self, theta, which):
+            self.n += len(theta)
+            return super().__call__(theta, which)
+
+    found = []
+    for apart in (0.0, 0.3):
+        stacked = Counted([prior] * 8, "matern52", U, z, np.full(z.shape, np.nan))
+        _, value, _ = maximise_stacked(stacked, np.tile(starts, (8, 1)), which, 60, apart=apart)
+        found.append((stacked.n, value.reshape(8, 2).max(axis=1)))
+    (n_both, both), (n_one, one) = found
+    assert n_one < 0.9 * n_both
+    np.testing.assert_allclose(one, both, atol=1e-2)
+
+
+def test_factors_of_many_are_fitted_as_those_of_few():
+    """From some number on in compiled code, by longer steps: to the same maxima."""
+    n = COMPILED_FROM
+    X = np.random.default_rng(0).random((15, n + 1))
+    F = -((X[:, 1:] - X[:, :-1] - 0.2) ** 2) + 0.3 * np.sin(5.0 * X[:, :-1])
+
+    def fitted(n_factors):
+        graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n_factors)})
+        domain = Domain(np.zeros(n_factors + 1), np.ones(n_factors + 1))
+        belief = AdditiveGP.create(AdditiveGPSettings(), graph, domain, "per-factor")
+        return belief.update(X[:, : n_factors + 1], factors=F[:, :n_factors]).fit(np.random.default_rng(0))
+
+    many, few = fitted(n), fitted(n - 1)
+    lengths = np.array(many.hyperparameters.lengthscales)[:-1]
+    assert not np.array_equal(lengths, few.hyperparameters.lengthscales)
+    assert (np.abs(np.array(many.log_evidences())[:-1] - few.log_evidences()) < 0.05).mean() > 0.97
 
 
 def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():

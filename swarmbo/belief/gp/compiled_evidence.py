@@ -1,0 +1,255 @@
+"""The evidence of stacks of latents in one compiled pass for each theta. Import it late: numba is slow to load.
+
+The formulas are those of ``swarmbo.belief.gp.stacked_evidence``, and so are the results, but for rounding. Of a theta
+nothing is kept but slopes and, in place of the covariances, their inverse: what fits into a core's cache.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Float, Int
+from numba.core import types
+
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.stacked_evidence import Evaluated, StackedLogPosterior
+from swarmbo.kernels import KernelName
+from swarmbo.kernels.compiled import CODES, radial
+
+_FUSED: Any = {"contract"}
+_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
+_EPSILON = float(np.finfo(float).eps)
+_BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
+
+
+def _read(n_dims: int, of: Any = types.float64) -> Any:
+    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
+
+
+@numba.njit(nogil=True, fastmath=_FUSED)
+def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
+    """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
+
+    Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (for such matrices pivots need no search).
+
+    Args:
+        A: Only its lower triangle is read and written; T is a multiple of four.
+        strip: Overwritten.
+
+    Returns:
+        Half the logarithm of the determinant, and the smallest pivot. They are the squares of Cholesky's; where one is
+        not above 0, nothing else means anything.
+    """
+    log_root, smallest = 0.0, np.inf
+    columns, solved, block = strip[:_BLOCK], strip[_BLOCK:], np.empty((_BLOCK, _BLOCK))
+    for first in range(0, len(A), _BLOCK):
+        beyond = first + _BLOCK
+        for k in range(_BLOCK):
+            for j in range(first):
+                columns[k, j] = A[first + k, j]
+            for m in range(_BLOCK):
+                block[k, m] = columns[k, first + m] = A[first + max(k, m), first + min(k, m)]
+        for i in range(beyond, len(A)):
+            for k in range(_BLOCK):
+                columns[k, i] = A[i, first + k]
+        for k in range(_BLOCK):  # the block's own inverse, by Gauss and Jordan
+            pivot = block[k, k]
+            smallest = min(smallest, pivot)
+            if not pivot > 0.0:
+                return log_root, smallest
+            log_root += 0.5 * math.log(pivot)
+            block[k, k] = 1.0
+            for m in range(_BLOCK):
+                block[k, m] /= pivot
+            for i in range(_BLOCK):
+                if i != k:
+                    share = block[i, k]
+                    block[i, k] = 0.0
+                    for m in range(_BLOCK):
+                        block[i, m] -= share * block[k, m]
+        for k in range(_BLOCK):
+            b0, b1, b2, b3 = block[k]
+            for i in range(len(A)):
+                solved[k, i] = b0 * columns[0, i] + b1 * columns[1, i] + b2 * columns[2, i] + b3 * columns[3, i]
+        for i in range(len(A)):
+            s0, s1, s2, s3 = solved[0, i], solved[1, i], solved[2, i], solved[3, i]
+            row = A[i]
+            for j in range(i + 1):
+                row[j] -= s0 * columns[0, j] + s1 * columns[1, j] + s2 * columns[2, j] + s3 * columns[3, j]
+        for k in range(_BLOCK):
+            for j in range(first):
+                A[first + k, j] = solved[k, j]
+            for m in range(k + 1):
+                A[first + k, first + m] = -block[k, m]
+        for i in range(beyond, len(A)):
+            for k in range(_BLOCK):
+                A[i, first + k] = solved[k, i]
+    return log_root, smallest
+
+
+@numba.njit(nogil=True, fastmath=_LANES)
+def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
+    """Put -A b into ``out``, for a symmetric matrix A of which the lower triangle is known."""
+    t = len(b)
+    out[:] = 0.0
+    for i in range(t):
+        row, own, summed = A[i], b[i], 0.0
+        for j in range(i):
+            summed -= row[j] * b[j]
+            out[j] -= row[j] * own
+        out[i] += summed - row[i] * own
+
+
+@numba.njit(
+    types.void(
+        types.int64, _read(3), _read(2), _read(2), _read(2), _read(1, types.int64),
+        types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1], types.boolean[::1],
+    ),
+    cache=True, nogil=True, fastmath=_LANES,
+)  # fmt: skip
+def evaluate(
+    kernel: int,
+    Ut: Float[np.ndarray, "g a t"],
+    z: Float[np.ndarray, "g t"],
+    known_noise: Float[np.ndarray, "g t"],
+    logs: Float[np.ndarray, "b c"],
+    which: Int[np.ndarray, " b"],
+    value: Float[np.ndarray, " b"],
+    gradient: Float[np.ndarray, "b c"],
+    information: Float[np.ndarray, "b c c"],
+    mean: Float[np.ndarray, " b"],
+    is_sound: Float[np.ndarray, " b"],
+) -> None:
+    """Log evidence of latents, its gradient and average information, by the c = a + 2 logarithms that follow.
+
+    Args:
+        kernel: Its code, see ``swarmbo.kernels.compiled``.
+        Ut: Points as each latent reads them, coordinate by coordinate.
+        z: Standardised outcomes.
+        known_noise: Noise variances; NaN where the fitted one holds.
+        logs: Of a lengthscales, the outputscale and the fitted noise variance.
+        which: Of which latent each row is.
+        value: The log evidence is put here, the constant mean at its optimum.
+        gradient: By ``logs``.
+        information: Likewise.
+        mean: The constant means.
+        is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
+    """
+    a, t = Ut.shape[1], Ut.shape[2]
+    c, T = a + 2, (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    A, slopes, strip = np.zeros((T, T)), np.empty((t, t)), np.zeros((2 * _BLOCK, T))
+    X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
+    squares, ones = np.empty(t), np.ones(t)
+    solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
+    D, E = np.empty((c, t)), np.empty((c, t))  # derivatives of K by the logarithms, times alpha; K⁻¹ times that
+    for row in range(len(logs)):
+        own, theta = which[row], logs[row]
+        output, free = math.exp(theta[a]), math.exp(theta[a + 1])
+        for d in range(a):
+            share = math.exp(-theta[d])
+            for i in range(t):
+                X[d, i] = share * Ut[own, d, i]
+        largest = 0.0
+        for i in range(t):
+            is_known = not math.isnan(known_noise[own, i])
+            fitted[i] = 0.0 if is_known else free
+            noise[i] = known_noise[own, i] if is_known else free
+            largest = max(largest, output + noise[i])
+        for i in range(t):
+            near, square, slope = A[i, :i], squares[:i], slopes[i, :i]
+            square[:] = 0.0
+            for d in range(a):
+                x, at = X[d], X[d, i]
+                for j in range(i):
+                    square[j] += (at - x[j]) ** 2
+            radial(kernel, square, output, near, slope)
+            A[i, i] = output + noise[i]
+        for i in range(t, T):
+            A[i, :i], A[i, i] = 0.0, largest
+        log_root, smallest = inverted(A, strip)
+        is_sound[row] = smallest > t * _EPSILON * largest
+        if not is_sound[row]:
+            continue
+        log_root -= 0.5 * (T - t) * math.log(largest)
+        _times(A, z[own], solved)
+        _times(A, ones, of_ones)
+        mean[row] = solved.sum() / of_ones.sum()
+        known, explained, by_noise = 0.0, 0.0, 0.0
+        for i in range(t):
+            alpha[i] = solved[i] - mean[row] * of_ones[i]
+            residual[i] = z[own, i] - mean[row]
+            W = alpha[i] * alpha[i] + A[i, i]  # of (alpha alphaᵀ - K⁻¹)
+            explained += residual[i] * alpha[i]
+            known += noise[i] * W
+            by_noise += fitted[i] * W
+            D[a, i], D[a + 1, i] = residual[i] - noise[i] * alpha[i], fitted[i] * alpha[i]
+        value[row] = -0.5 * explained - log_root - 0.5 * t * math.log(2.0 * math.pi)
+        # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
+        gradient[row, a], gradient[row, a + 1] = 0.5 * (explained - t - known), 0.5 * by_noise
+        for d in range(a):
+            x, out, summed = X[d], D[d], 0.0
+            out[:] = 0.0
+            for i in range(t):
+                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[i], 0.0
+                for j in range(i):
+                    change = slope[j] * (at - x[j]) ** 2
+                    summed += change * (by * alpha[j] + negative[j])
+                    told += change * alpha[j]
+                    out[j] += change * by
+                out[i] += told
+            gradient[row, d] = summed
+        for d in range(c):
+            _times(A, D[d], E[d])
+        for d in range(c):
+            for e in range(d + 1):
+                summed = 0.0
+                for i in range(t):
+                    summed += D[d, i] * E[e, i]
+                information[row, d, e] = information[row, e, d] = 0.5 * summed
+
+
+class CompiledLogPosterior(StackedLogPosterior):
+    """What ``StackedLogPosterior`` is, compiled, for kernels that are swarmbo's own and outcomes that do not fade.
+
+    A matrix that is singular to rounding is left to NumPy, which adds to its diagonal.
+
+    Args:
+        priors: Of theta, one each; all of one form.
+        kernel: Of all.
+        U: Points (g, t, a) in the unit cube, as each latent reads them.
+        z: Standardised outcomes (g, t).
+        known_noise: Noise variances (g, t) that were told, standardised; NaN where theta has it.
+    """
+
+    def __init__(
+        self,
+        priors: Sequence[HyperparameterPrior],
+        kernel: KernelName,
+        U: Float[np.ndarray, "g t a"],
+        z: Float[np.ndarray, "g t"],
+        known_noise: Float[np.ndarray, "g t"],
+    ) -> None:
+        super().__init__(priors, kernel, U, z, np.ascontiguousarray(known_noise))
+        self._code, self._Ut = CODES[kernel], np.ascontiguousarray(np.swapaxes(U, 1, 2))
+        q, a = priors[0].n_lengthscales, U.shape[2]
+        lengths = np.ones((a, 1)) if priors[0].is_shared else np.eye(a)
+        self._of_theta = np.block([[lengths, np.zeros((a, 2))], [np.zeros((2, q)), np.eye(2)]])  # logarithms by theta
+
+    def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
+        """Worth of some thetas; see ``StackedLogPosterior``."""
+        (b, _), (c, _), by = theta.shape, self._of_theta.shape, self._of_theta
+        logs = theta @ by.T
+        logs[:, :-2] += self._first.base
+        value, gradient, information = np.zeros(b), np.zeros((b, c)), np.zeros((b, c, c))
+        mean, is_sound = np.zeros(b), np.zeros(b, dtype=bool)
+        evaluate(
+            self._code, self._Ut, self._z, self._known_noise, logs, which,
+            value, gradient, information, mean, is_sound,
+        )  # fmt: skip
+        found = self.with_prior(Evaluated(value, gradient @ by, by.T @ information @ by, mean), theta, which)
+        if not is_sound.all():
+            (singular,) = np.nonzero(~is_sound)
+            found.put(singular, super().__call__(theta[singular], which[singular]))
+        return found

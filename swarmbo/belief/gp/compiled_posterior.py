@@ -1,0 +1,197 @@
+"""Posteriors of single factors in one compiled pass for each factor. Import it late: numba is slow to load.
+
+The formulas are those of ``swarmbo.belief.gp.local_posterior``, and so are the results, but for rounding. A factor's
+L⁻¹ is read row by row and only as far as the diagonal: with each row go its entry of v = L⁻¹ k for four points and, at
+once, its share of L⁻ᵀ v.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numba
+import numpy as np
+from jaxtyping import Float, Int
+from numba.core import types
+
+from swarmbo.belief.gp.triangular_steps import POINTS, ROWS, many_rows, one_row
+from swarmbo.kernels import KernelName
+from swarmbo.kernels.compiled import CODES, radial
+
+_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
+_CODES = types.Array(types.int64, 1, "C", readonly=True)
+_unsigned: Any = np.uint64
+_MANY, _BYTES = _unsigned(ROWS), _unsigned(8)
+_MEAN, _VARIANCE, _GRADIENT = range(3)  # what is wanted: each includes those before
+
+
+def _read(n_dims: int) -> Any:
+    return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
+
+
+@numba.njit(nogil=True)
+def _solved(
+    L: Float[np.ndarray, "T T"],
+    n_rows: int,
+    K: Float[np.ndarray, "T 4"],
+    squares: Float[np.ndarray, " 4"],
+    W: Float[np.ndarray, "T 4"],
+    has_gradient: bool,
+) -> None:
+    """|L⁻¹ k|² of four points and, where gradients are wanted, L⁻ᵀ L⁻¹ k; ``L`` is the inverse, lower triangular."""
+    T, n = _unsigned(len(L)), _unsigned(n_rows)
+    squares[:], W[:n_rows] = 0.0, 0.0
+    row, k = _unsigned(L.ctypes.data), _unsigned(K.ctypes.data)
+    s, w = _unsigned(squares.ctypes.data), _unsigned(W.ctypes.data)
+    whole = n // _MANY * _MANY
+    for done in range(_unsigned(0), whole, _MANY):
+        many_rows(row, T, done + _MANY, k, s, w, has_gradient)
+        row += _MANY * T * _BYTES
+    for done in range(whole, n):
+        one_row(row, T, done + _unsigned(1), k, s, w, has_gradient)
+        row += T * _BYTES
+
+
+@numba.njit(
+    types.void(
+        types.int64, _CODES, _CODES, _read(3), _read(2), types.boolean, _read(3), _read(2), _read(1),
+        _read(2), _read(2), _read(3),
+        types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1],
+    ),
+    cache=True, nogil=True, fastmath=_LANES,
+)  # fmt: skip
+def predict(
+    wanted: int,
+    kernels: Int[np.ndarray, " g"],
+    counts: Int[np.ndarray, " g"],
+    U: Float[np.ndarray, "g m a"],
+    reference: Float[np.ndarray, "g a"],
+    is_contrast: bool,
+    Zt: Float[np.ndarray, "g a T"],
+    lengths: Float[np.ndarray, "g a"],
+    outputs: Float[np.ndarray, " g"],
+    weights: Float[np.ndarray, "g T"],
+    alpha: Float[np.ndarray, "g T"],
+    inverse: Float[np.ndarray, "_ T T"],
+    mean: Float[np.ndarray, "g m"],
+    var: Float[np.ndarray, "g m"],
+    dmean: Float[np.ndarray, "g m a"],
+    dvar: Float[np.ndarray, "g m a"],
+) -> None:
+    """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
+
+    Args:
+        wanted: ``_MEAN``, ``_VARIANCE`` or ``_GRADIENT``; only what is wanted is put into the last four.
+        kernels: Codes, see ``swarmbo.kernels.compiled``.
+        counts: How many observations each factor has; what lies beyond is padding.
+        U: Points of the unit cube.
+        reference: One for each factor.
+        is_contrast: Whether the difference to it is asked for.
+        Zt: Observed points, in lengthscales, coordinate by coordinate.
+        lengths: Lengthscales.
+        outputs: Outputscales.
+        weights: By which correlations with observations become covariances.
+        alpha: Weights of the mean.
+        inverse: L⁻¹ of each factor, or one of all.
+        mean: Prior means not included.
+        var: Not below 0.
+        dmean: By coordinates of the unit cube.
+        dvar: Likewise.
+    """
+    g, m, a = U.shape
+    most = alpha.shape[1]
+    K, S = np.empty((most, POINTS)), np.empty((most, POINTS))
+    W, apart = np.empty((most, POINTS)), np.empty((most, POINTS))
+    squares, x, pulls = np.empty(POINTS), np.empty((a, POINTS)), np.empty((2, POINTS))
+    v, away, at_reference, unused = np.empty(a), np.empty(most), np.zeros(most), np.empty(most)
+    one, near_one, slope_one = np.zeros(POINTS), np.zeros(POINTS), np.zeros(POINTS)
+    for f in range(g):
+        kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
+        if is_contrast:
+            away[:] = 0.0
+            for d in range(a):
+                v[d] = reference[f, d] / lengths[f, d]
+                for t in range(T):
+                    away[t] += (v[d] - Zt[f, d, t]) ** 2
+            radial(kernel, away[:T], 1.0, at_reference, unused)
+            for t in range(T):
+                at_reference[t] *= weight[t]
+        for start in range(0, m, POINTS):
+            apart[:] = 0.0
+            for d in range(a):
+                for p in range(POINTS):  # beyond the last point, that one again
+                    x[d, p] = U[f, min(start + p, m - 1), d] / lengths[f, d]
+                for t in range(T):
+                    for p in range(POINTS):
+                        apart[t, p] += (x[d, p] - Zt[f, d, t]) ** 2
+            radial(kernel, apart.reshape(-1)[: T * POINTS], 1.0, K.reshape(-1), S.reshape(-1))
+            pulls[0] = 0.0
+            for t in range(T):
+                for p in range(POINTS):
+                    K[t, p] = weight[t] * K[t, p] - at_reference[t]
+                    pulls[0, p] += own_alpha[t] * K[t, p]
+            n_points = min(POINTS, m - start)
+            mean[f, start : start + n_points] = pulls[0, :n_points]
+            if wanted == _MEAN:
+                continue
+            _solved(inverse[min(f, len(inverse) - 1)], T, K, squares, W, wanted == _GRADIENT)
+            if is_contrast:
+                one[:] = 0.0
+                for d in range(a):
+                    one += (x[d] - v[d]) ** 2
+                radial(kernel, one, outputs[f], near_one, slope_one)
+            for p in range(n_points):
+                prior = 2.0 * (outputs[f] - near_one[p]) if is_contrast else outputs[f]
+                var[f, start + p] = max(prior - squares[p], 0.0)
+            if wanted == _VARIANCE:
+                continue
+            for d in range(a):
+                pulls[:] = 0.0
+                for t in range(T):
+                    for p in range(POINTS):
+                        pull = weight[t] * S[t, p] * (Zt[f, d, t] - x[d, p])
+                        pulls[0, p] += pull * own_alpha[t]
+                        pulls[1, p] += pull * W[t, p]
+                for p in range(n_points):
+                    own = slope_one[p] * (x[d, p] - v[d]) if is_contrast else 0.0
+                    dmean[f, start + p, d] = pulls[0, p] / lengths[f, d]
+                    dvar[f, start + p, d] = 2.0 * (own - pulls[1, p]) / lengths[f, d]
+
+
+def predicted(
+    kernels: Sequence[KernelName],
+    counts: Int[np.ndarray, " g"],
+    U: Float[np.ndarray, "g m a"],
+    reference: Float[np.ndarray, "g 1 a"] | None,
+    Zt: Float[np.ndarray, "g a T"],
+    lengths: Float[np.ndarray, "g a"],
+    outputs: Float[np.ndarray, " g"],
+    weights: Float[np.ndarray, "g T"],
+    alpha: Float[np.ndarray, "g T"],
+    inverse: Float[np.ndarray, "_ T T"],
+    wanted: Literal["mean", "variance", "gradient"],
+) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"], Float[np.ndarray, "g m a"]]:
+    """Mean, variance and their gradients, as ``predict`` has them; what is not wanted is zero.
+
+    Args:
+        kernels: By name; the others are as there.
+        counts: Of observations.
+        U: Points of the unit cube.
+        reference: None: the factors themselves are asked for, not the difference to what they are there.
+        Zt: Observed points.
+        lengths: Lengthscales.
+        outputs: Outputscales.
+        weights: Of correlations.
+        alpha: Of the mean.
+        inverse: L⁻¹.
+        wanted: Each includes those before.
+    """
+    (g, m, a), whole = U.shape, np.ascontiguousarray
+    mean, var, dmean, dvar = np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a))
+    predict(
+        {"mean": _MEAN, "variance": _VARIANCE, "gradient": _GRADIENT}[wanted],
+        np.array([CODES[kernel] for kernel in kernels]), counts, whole(U),
+        np.zeros((g, a)) if reference is None else whole(reference[:, 0]), reference is not None,
+        whole(Zt), whole(lengths), whole(outputs), whole(weights), whole(alpha), whole(inverse),
+        mean, var, dmean, dvar,
+    )  # fmt: skip
+    return mean, var, dmean, dvar

@@ -1,0 +1,84 @@
+"""Products with rows of a triangular matrix in vector instructions, written out: compilers keep no sums in registers.
+
+Four points go side by side in the lanes of one register, so nothing is added up across lanes, and each entry of the
+matrix is read once for all four. Everything is known by its address, as in ``swarmbo.coordination.vector_steps``.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+POINTS, ROWS = 4, 8  # side by side in one register, and rows at once: each has a register for its sum
+_DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+_VECTOR = ir.VectorType(_DOUBLE, POINTS)
+_FUSED = ("contract",)
+
+
+def _times(n_rows: int) -> Any:
+    """Some rows of a triangular matrix at once.
+
+    The intrinsic takes the address of the first row, how many entries lie between rows, how many of each are looked at,
+    and the addresses of vectors k (that many times four points, four points of an entry after one another), of four
+    sums of squares, and of vectors w like k; last whether w is wanted. With v the products of rows and k, it adds v² to
+    the sums, and row by row v times the row to w.
+    """
+
+    @intrinsic
+    def rows(
+        _typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any
+    ) -> Any:
+        def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            matrix, apart, n, points, squares, pulled, is_pulled = arguments
+            starts = [_doubles(builder, matrix, builder.mul(apart, _INT(row))) for row in range(n_rows)]
+            sums = [cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [0.0] * POINTS)) for _ in starts]
+            with cgutils.for_range(builder, n, intp=_INT) as loop:
+                k = _load(builder, _doubles(builder, points, builder.mul(loop.index, _INT(POINTS))))
+                for start, total in zip(starts, sums, strict=True):
+                    entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
+                    builder.store(_added(builder, builder.load(total), entry, k), total)
+            v = [builder.load(total) for total in sums]
+            place = _doubles(builder, squares, _INT(0))
+            square = _load(builder, place)
+            for own in v:
+                square = _added(builder, square, own, own)
+            _put(builder, square, place)
+            with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
+                place = _doubles(builder, pulled, builder.mul(loop.index, _INT(POINTS)))
+                w = _load(builder, place)
+                for start, own in zip(starts, v, strict=True):
+                    entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
+                    w = _added(builder, w, entry, own)
+                _put(builder, w, place)
+            return context.get_dummy_value()
+
+        return types.void(matrix, apart, n, points, squares, pulled, is_pulled), emit
+
+    return rows
+
+
+def _doubles(builder: Any, address: Any, place: Any) -> Any:
+    return builder.gep(builder.inttoptr(address, _DOUBLE.as_pointer()), [place])
+
+
+def _load(builder: Any, pointer: Any) -> Any:
+    return builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=8)
+
+
+def _put(builder: Any, vector: Any, pointer: Any) -> None:
+    builder.store(vector, builder.bitcast(pointer, _VECTOR.as_pointer()), align=8)
+
+
+def _spread(builder: Any, number: Any) -> Any:
+    nothing, all_lanes = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.VectorType(_LANE, POINTS), [0] * POINTS)
+    return builder.shuffle_vector(builder.insert_element(nothing, number, _LANE(0)), nothing, all_lanes)
+
+
+def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
+    return builder.fadd(total, builder.fmul(one, other, flags=_FUSED), flags=_FUSED)
+
+
+# Called without the first argument, which numba supplies.
+many_rows: Any = _times(ROWS)
+one_row: Any = _times(1)

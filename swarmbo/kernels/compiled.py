@@ -1,0 +1,87 @@
+"""The library's own kernels for compiled code, many distances at a time. Import it late: numba is slow to load."""
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Float
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from swarmbo.kernels.registry import KERNEL_NAMES
+
+_FUSED: Any = {"contract"}
+_LOG2_E, _LN2_HIGH, _LN2_LOW = 1.0 / math.log(2.0), 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_FAR = 700.0  # exp(-700) is 1e-304; whatever lies further counts as that far, and so no power of 2 leaves float64
+_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1.0 / math.factorial(n) for n in range(1, 14))
+
+CODES = {name: code for code, name in enumerate(KERNEL_NAMES)}  # of the kernels that compiled code knows
+_MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
+
+
+@intrinsic
+def _power(_typing: Any, times: Any) -> Any:
+    """2 to the power of -times, for an int32 of at most 1022, from its bits."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(64)
+        exponent = builder.sub(wide(1023), builder.sext(arguments[0], wide))
+        return builder.bitcast(builder.shl(exponent, wide(52)), ir.DoubleType())
+
+    return types.float64(types.int32), emit
+
+
+halved: Any = _power  # called without the first argument, which numba supplies
+
+
+@numba.njit(nogil=True, fastmath=_FUSED)
+def fall(x: float) -> float:
+    """exp(-x) for x >= 0, to two units in the last place: without branches or calls, so that loops run in lanes.
+
+    x is n ln 2 + r with |r| <= (ln 2) / 2, and exp(-r) its Taylor series up to the 13th power.
+    """
+    x = min(x, _FAR)
+    n = np.int32(x * _LOG2_E + 0.5)
+    r = (n * _LN2_HIGH - x) + n * _LN2_LOW
+    series = 1.0 + r * (_1 + r * (_2 + r * (_3 + r * (_4 + r * (_5 + r * (_6 + r * (_7 + r * (
+        _8 + r * (_9 + r * (_10 + r * (_11 + r * (_12 + r * _13))))))))))))  # fmt: skip
+    return series * halved(n)
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, error_model="numpy")
+def radial(
+    kernel: int,
+    squares: Float[np.ndarray, " n"],
+    outputscale: float,
+    near: Float[np.ndarray, " n"],
+    slope: Float[np.ndarray, " n"],
+) -> None:
+    """Covariances s c(r) and slopes s w(r), as ``swarmbo.kernels.correlation_and_slope`` has them.
+
+    Args:
+        kernel: Its code.
+        squares: Of the distances r, in lengthscales.
+        outputscale: s.
+        near: Covariances are put here.
+        slope: Slopes are put here; 0 where a cusp has none. Loops run in lanes where no two arrays overlap.
+    """
+    if kernel == _MATERN12:
+        for i in range(len(squares)):
+            r = math.sqrt(squares[i])
+            near[i] = outputscale * fall(r)
+            slope[i] = near[i] / r if r > 0.0 else 0.0
+    elif kernel == _MATERN32:
+        for i in range(len(squares)):
+            a = math.sqrt(3.0 * squares[i])
+            down = outputscale * fall(a)
+            near[i], slope[i] = (1.0 + a) * down, 3.0 * down
+    elif kernel == _MATERN52:
+        for i in range(len(squares)):
+            a = math.sqrt(5.0 * squares[i])
+            down = outputscale * fall(a)
+            near[i], slope[i] = (1.0 + a * (1.0 + a / 3.0)) * down, (5.0 / 3.0) * (1.0 + a) * down
+    else:
+        for i in range(len(squares)):
+            near[i] = slope[i] = outputscale * fall(0.5 * squares[i])
