@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.ascent import Climbed, ascend
-from swarmbo.coordination.local_functions import LocalFunctions
+from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import Part
@@ -29,7 +29,7 @@ from swarmbo.coordination.refinement import tabulated
 from swarmbo.coordination.requests import AllReduce, Reduce, Steps, exchange, part_total, settled, tell_factors
 from swarmbo.coordination.starts import joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Positive, Whole, within
 from swarmbo.transport import Routes
@@ -46,6 +46,41 @@ class Residuals(NamedTuple):
     has_converged: bool
     primal: float
     dual: float
+
+
+class Remembered:
+    """Functions of a stack of factors, which are not asked again for where they were asked last.
+
+    A round begins where the one before ended, and only the penalty has changed: so one evaluation in five is saved, to
+    the same bits. Where factors hear of each other what they climb has changed as well, and nothing is remembered.
+
+    Args:
+        functions: Of the factors.
+        stack: They.
+    """
+
+    def __init__(self, functions: LocalFunctions, stack: FactorStack) -> None:
+        self._functions, self._stack = functions, stack
+        self._asked = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+
+    def __call__(
+        self, X: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Value and gradient at points, given what factors hear of each other."""
+        if self._asked and np.array_equal(self._asked[-1][0], X) and not self._functions.n_exchanges:
+            return self._asked[-1][1:]
+        value, gradient = self._functions.value_and_gradient(self._stack, X, received)
+        self._asked.append((X, value, gradient))
+        return value, gradient
+
+    def keep(self, X: Float[np.ndarray, "g m a"]) -> None:
+        """Remember nothing but what was found at these points, each of which was asked for."""
+        _, value, gradient = self._asked[-1]
+        for other, other_value, other_gradient in self._asked[:-1]:
+            is_here = (other == X).all(axis=-1)
+            value = np.where(is_here, other_value, value)
+            gradient = np.where(is_here[..., None], other_gradient, gradient)
+        self._asked = [(X, value, gradient)]
 
 
 @kind("coordination", FUNCTION)
@@ -178,6 +213,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         eta = np.full(len(Z), self.penalty * natural)  # per squared side
         X = view.take(Z)
         U = [np.zeros_like(x) for x in X]
+        known = [Remembered(functions, stack) for stack in view.stacks]
         steps = [
             np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X
         ]  # right where the penalty rules; longer ones follow
@@ -185,7 +221,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         for turn in range(1, self.rounds + 1):
             received = yield from exchange(view, X)
             weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)  # nobody else wants a say in the others
-            climbs = self._climbed(view, X, U, Z, view.take(weights), received, steps)
+            climbs = self._climbed(view, known, X, U, Z, view.take(weights), received, steps)
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
             said = yield Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
             agreed = np.clip(said / view.degree, functions.low, functions.high)
@@ -215,6 +251,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _climbed(
         self,
         view: BoxView,
+        known: Sequence[Remembered],
         X: Copies,
         U: Copies,
         Z: Float[np.ndarray, "m n"],
@@ -223,20 +260,20 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         steps: Sequence[Float[np.ndarray, "_g m"]],
     ) -> list[Climbed]:
         """Every factor climbs its augmented Lagrangian, with steps as long as in the round before."""
-        functions = view.functions
         out: list[Climbed] = []
-        rows = zip(view.stacks, X, U, view.take(Z), weights, received, steps, strict=True)
-        for stack, x, u, z, weight, got, step in rows:
+        rows = zip(view.stacks, known, X, U, view.take(Z), weights, received, steps, strict=True)
+        for stack, function, x, u, z, weight, got, step in rows:
 
             def lagrangian(
-                x: np.ndarray, stack: Any = stack, centre: Any = z - u, weight: Any = weight, got: Any = got
+                x: np.ndarray, function: Any = function, centre: Any = z - u, weight: Any = weight, got: Any = got
             ) -> Any:
-                value, gradient = functions.value_and_gradient(stack, x, got)
+                value, gradient = function(x, got)
                 gap = x - centre
                 return value - 0.5 * (weight * gap**2).sum(axis=-1), gradient - weight * gap
 
             low, high = view.box(stack)
             out.append(ascend(lagrangian, x, low, high, self.inner_steps, first_step=step))
+            function.keep(out[-1].X)
         return out
 
 

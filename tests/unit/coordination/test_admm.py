@@ -503,3 +503,20 @@ def test_a_function_that_is_no_number_is_refused() -> None:
 def test_a_setting_out_of_range_is_named(field, value) -> None:
     with pytest.raises(ConfigError, match=rf"\$\.coordination\.{field}"):
         convert({"kind": "admm", field: value}, ADMM, at="$.coordination")
+
+
+@pytest.mark.parametrize("coupling", [0.0, 0.3])
+def test_a_round_begins_with_what_is_known_of_where_the_last_one_ended(coupling):
+    """Unless neighbours weigh one another: what they say changes what a factor climbs."""
+    rounds, steps = 5, 3
+    asked = list[np.ndarray]()
+
+    class Counted(Sum):
+        def value_and_gradient(self, stack, U, received):
+            asked.append(U)
+            return super().value_and_gradient(stack, U, received)
+
+    method = ADMM(rounds=rounds, inner_steps=steps, tolerance=1e-12, polish_steps=0, recombination_entries=0)
+    method.maximise(Counted.on_box(CHAIN, seed=3, coupling=coupling))
+    in_rounds = [U for U in asked if U.shape[1] == method.starts]  # the points at the end are others
+    assert len(in_rounds) == (rounds * (1 + steps) if coupling else 1 + rounds * steps)
