@@ -7,6 +7,7 @@ Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/scaling.py
 """
 
 import functools
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.acquisition import Situation
+from swarmbo.belief.gp import prior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 
 ORDER, PLACES, MEASUREMENTS = 2, 64, 100
 ROBOTS = (4, 8, 16, 24, 32, 48, 64)
@@ -69,8 +72,31 @@ def asked(n_factors: int) -> float:
     return time.process_time() - start
 
 
+def ties() -> None:
+    """What is lost where factors have hyper-parameters in common: errors of predictions with and without."""
+    n = 130
+    graph = sb.FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n)})
+    for kind in ("alike", "unlike"):
+        for t in (50, 200):
+            rng = np.random.default_rng(1)
+            height = np.ones(n) if kind == "alike" else np.exp(rng.normal(size=n))
+            pace = np.full(n, 5.0) if kind == "alike" else rng.uniform(1.0, 12.0, n)
+            X = rng.random((t + 1000, n + 1))
+            parts = height * (0.3 * np.sin(pace * X[:, :-1]) - (X[:, 1:] - X[:, :-1] - 0.2) ** 2)
+            y, errors = parts.sum(axis=1), list[float]()
+            for tied_from in (n + 1, n):
+                prior.TIED_FROM = tied_from
+                belief = sb.AdditiveGP.create(AdditiveGPSettings(), graph, sb.Domain(np.zeros(n + 1), np.ones(n + 1)))
+                mean = belief.update(X[:t], y[:t]).fit(rng).posterior_mean(X[t:])
+                errors.append(float(np.sqrt(((mean - y[t:]) ** 2).mean()) / y[t:].std()))
+            print(f"{kind:7s} {t:4d} evaluations: each its own {errors[0]:.2f}, tied {errors[1]:.2f}")  # noqa: T201
+
+
 def main() -> None:
     """Measure, print, draw."""
+    if "--ties" in sys.argv:
+        ties()
+        return
     with threadpool_limits(1, user_api="blas"):
         cost = {n: seconds(functools.partial(decide, situation(n))) for n in ROBOTS}
         asked(FACTORS[0])  # imports, and what is compiled

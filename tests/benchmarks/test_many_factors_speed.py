@@ -1,10 +1,10 @@
 """How a decision grows with the number of factors: ``pytest --benchmark-only`` on this file, ratios to 100 factors.
 
-Chains of pairs, outcomes by factor. Timers count this process's own time, so busy neighbours disturb little.
+Chains of pairs. Timers count this process's own time, so busy neighbours disturb little.
 """
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,14 +13,16 @@ from threadpoolctl import threadpool_limits
 import swarmbo as sb
 
 
-def team_with_data(n_factors: int, n_evaluations: int) -> sb.Team:
+def team_with_data(
+    n_factors: int, n_evaluations: int, outcomes: Literal["total", "per-factor"] = "per-factor"
+) -> sb.Team:
     """A chain after some evaluations; nothing is fitted yet."""
     graph = sb.FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n_factors)})
     rng = np.random.default_rng(0)
     X = rng.random((n_evaluations, n_factors + 1))
     F = -((X[:, 1:] - X[:, :-1] - 0.2) ** 2) + 0.3 * np.sin(5.0 * X[:, :-1])
-    team = sb.Team(graph, {f"x{i}": (0.0, 1.0) for i in range(n_factors + 1)}, outcomes="per-factor", seed=0)
-    team.attach(X, F)
+    team = sb.Team(graph, {f"x{i}": (0.0, 1.0) for i in range(n_factors + 1)}, outcomes=outcomes, seed=0)
+    team.attach(X, F if outcomes == "per-factor" else F.sum(axis=1))
     return team
 
 
@@ -30,6 +32,17 @@ def test_cold_ask_by_factor(benchmark: Any, n_factors: int, n_evaluations: int) 
     """Hyper-parameters from scratch, then the agreement; ``extra_info`` has milliseconds a factor."""
     with threadpool_limits(1, user_api="blas"):
         team = team_with_data(n_factors, n_evaluations)
+        started = time.process_time()
+        query = benchmark.pedantic(team.ask, rounds=1)
+        benchmark.extra_info["ms a factor"] = 1e3 * (time.process_time() - started) / n_factors
+    assert query.mean is not None
+
+
+@pytest.mark.parametrize("n_factors", [100, 300, 1000])
+def test_cold_ask_of_totals(benchmark: Any, n_factors: int) -> None:
+    """The same after 100 totals; here a draw from the posterior is agreed on."""
+    with threadpool_limits(1, user_api="blas"):
+        team = team_with_data(n_factors, 100, "total")
         started = time.process_time()
         query = benchmark.pedantic(team.ask, rounds=1)
         benchmark.extra_info["ms a factor"] = 1e3 * (time.process_time() - started) / n_factors

@@ -7,7 +7,9 @@ below the diagonal, half the work of whole ones.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -52,9 +54,7 @@ class LogPosterior:
         t, k = len(z), len(scopes)
         self._cols, self._rows = np.triu_indices(t, 1)  # pairs below the diagonal, column by column
         self._places = self._rows + t * self._cols  # of the pairs in a matrix in Fortran order
-        columns = np.concatenate([np.array(scope) for scope in scopes])
-        self._squares = np.subtract(U.T[columns][:, self._rows], U.T[columns][:, self._cols])  # (d, pairs)
-        self._squares *= self._squares
+        self._U = U.T[np.concatenate([np.array(scope) for scope in scopes])]  # (d, t)
         ends = np.cumsum([0, *map(len, scopes)])
         self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
         self._time_kernel, rounds = (None, np.zeros(t)) if fading is None else fading
@@ -69,14 +69,19 @@ class LogPosterior:
             self._design = np.asfortranarray(self._holds.T)
             self._noise_of = np.where(channel == TOTAL, k, channel)
 
+    @cached_property
+    def _squares(self) -> Float[np.ndarray, "d pairs"]:
+        squares = np.subtract(self._U[:, self._rows], self._U[:, self._cols])
+        squares *= squares
+        return squares
+
     def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         """Value and gradient; constant means are at their optimum for this theta."""
         t = len(self.z)
         lengthscales, outputscales, noises = self.prior.unpack(theta)
-        inverse_squares = lengthscales**-2.0
-        C, slopes = self._radial(inverse_squares)
+        pairs, radial = self._covariances(lengthscales, outputscales)
         left, left_slope = self._left(theta)
-        L = self._factor(outputscales, noises, C, left)
+        L = self._factor(outputscales, noises, pairs, left)
         whitened = solve_lower(L, self.z)
         design = solve_lower(L, self._design)
         whitened = whitened - design @ _least_squares(design, whitened)
@@ -88,18 +93,12 @@ class LogPosterior:
             np.multiply.outer(alpha, alpha).T - K_inverse
         )  # only its lower triangle, in Fortran order, means anything
         W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
-        by_time = None if left_slope is None else float((outputscales @ C) @ (W * left_slope))
+        by_time = None if left_slope is None else float(pairs @ (W * left_slope))
         W = W if left is None else W * left
-        by_output = outputscales * (C @ W + 0.5 * self._holds @ W_diagonal)
-        slopes *= W
-        by_length = np.concatenate(
-            [
-                output * (self._squares[own] @ weights)
-                for own, output, weights in zip(self._slices, outputscales, slopes, strict=True)
-            ]
-        )
+        by_output, by_length = self._derivatives(lengthscales, outputscales, radial, W)
+        by_output = outputscales * (by_output + 0.5 * self._holds @ W_diagonal)
         by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal * self._is_fitted, minlength=len(noises))
-        gradient = self.prior.gradient(by_length * inverse_squares, by_time, by_output, by_noise)
+        gradient = self.prior.gradient(by_length, by_time, by_output, by_noise)
         log_prior, prior_gradient = self.prior.log_density(theta)
         return value + log_prior, gradient + prior_gradient
 
@@ -113,7 +112,8 @@ class LogPosterior:
         By generalised least squares. What outcomes can't tell apart is shared out evenly.
         """
         lengthscales, outputscales, noises = self.prior.unpack(theta)
-        L = self._factor(outputscales, noises, self._radial(lengthscales**-2.0)[0], self._left(theta)[0])
+        pairs, _ = self._covariances(lengthscales, outputscales)
+        L = self._factor(outputscales, noises, pairs, self._left(theta)[0])
         return _least_squares(solve_lower(L, self._design), solve_lower(L, self.z))
 
     def _left(
@@ -131,15 +131,38 @@ class LogPosterior:
         self,
         outputscales: Float[np.ndarray, " k"],
         noises: Float[np.ndarray, " c"],
-        C: Float[np.ndarray, "k pairs"],
+        pairs: Float[np.ndarray, " pairs"],
         left: Float[np.ndarray, " pairs"] | None,
     ) -> Float[np.ndarray, "t t"]:
         t = len(self.z)
         K = np.zeros(t * t)
-        K[self._places] = outputscales @ C if left is None else (outputscales @ C) * left
+        K[self._places] = pairs if left is None else pairs * left
         noise = np.where(self._is_fitted, noises[self._noise_of], self.known_noise)
         K[:: t + 1] = outputscales @ self._holds + noise
         return factorise(K.reshape(t, t, order="F"))[0]
+
+    def _covariances(
+        self, lengthscales: Float[np.ndarray, " d"], outputscales: Float[np.ndarray, " k"]
+    ) -> tuple[Float[np.ndarray, " pairs"], Any]:
+        """Covariances of the pairs, noise and time left out, and what their derivatives are made of."""
+        radial = self._radial(lengthscales**-2.0)
+        return outputscales @ radial[0], radial
+
+    def _derivatives(
+        self,
+        lengthscales: Float[np.ndarray, " d"],
+        outputscales: Float[np.ndarray, " k"],
+        radial: Any,
+        W: Float[np.ndarray, " pairs"],
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " d"]]:
+        """Of the covariances, weighted and summed: by outputscales, and by the logarithms of lengthscales."""
+        C, slopes = radial
+        slopes *= W
+        by_length = [
+            output * (self._squares[own] @ weights)
+            for own, output, weights in zip(self._slices, outputscales, slopes, strict=True)
+        ]
+        return C @ W, np.concatenate(by_length) * lengthscales**-2.0
 
     def _radial(self, inverse_squares: Float[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray]:
         """Correlations and slopes of each factor at the pairs; 0 where the two outcomes do not share it."""

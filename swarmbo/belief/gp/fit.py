@@ -16,6 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
     Hyperparameters,
     TimeAxis,
     TimeCorrelation,
+    is_compiled,
 )
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
@@ -37,7 +38,7 @@ def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> A
     model = settings.lengthscale_model(sizes, alone=False)
     medians = [form.noise_median or settings.noise_median for form in settings.of_factors(graph.factors)]
     prior = HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
-    return _hyperparameters(settings, graph.factors, prior, prior.centre)
+    return _hyperparameters(settings, graph.factors, sizes, prior, prior.centre)
 
 
 def prior_field_hyperparameters(settings: ExactGPSettings, domain: Domain) -> Hyperparameters:
@@ -171,16 +172,13 @@ def _fit_jointly(
         kernels: list[KernelName] = [form.kernel or settings.kernel for form in settings.of_factors(factors)]
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         channel = data.channel if is_mixed else None
-        log_posterior = LogPosterior(
-            prior,
-            kernels,
-            belief.scopes,
-            data.U,
-            z,
-            standardised_noise(data.noise, scale),
-            channel,
-            _fading(settings.time, data),
-        )
+        noise, fading = standardised_noise(data.noise, scale), _fading(settings.time, data)
+        if is_compiled(kernels) and channel is None:
+            from swarmbo.belief.gp.compiled_sum import CompiledSumPosterior  # late: numba is slow to load
+
+            log_posterior = CompiledSumPosterior(prior, kernels, belief.scopes, data.U, z, noise, fading=fading)
+        else:
+            log_posterior = LogPosterior(prior, kernels, belief.scopes, data.U, z, noise, channel, fading)
         start = None
         if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
             coupled = warm.in_one_unit()
@@ -190,7 +188,7 @@ def _fit_jointly(
         theta, _ = maximise(log_posterior, starting_thetas(prior, drawn, start), settings.max_iterations)
         means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / k)
-    hyper = _hyperparameters(settings, factors, prior, theta)
+    hyper = _hyperparameters(settings, factors, sizes, prior, theta)
     fitted, outcomes = (
         [*hyper.noise_variances, hyper.total_noise_variance],
         [*data.by_factor(k), data.of_channel(TOTAL)],
@@ -213,14 +211,18 @@ def _fading(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Floa
 
 
 def _hyperparameters(
-    settings: AdditiveGPSettings, factors: Sequence[str], prior: HyperparameterPrior, theta: Float[np.ndarray, " p"]
+    settings: AdditiveGPSettings,
+    factors: Sequence[str],
+    sizes: Sequence[int],
+    prior: HyperparameterPrior,
+    theta: Float[np.ndarray, " p"],
 ) -> AdditiveHyperparameters:
     """Theta as hyper-parameters; one noise variance is that of totals and of factors alike."""
     k, time = len(factors), prior.time_lengthscale(theta)
     lengthscales, outputscales, noises = prior.unpack(theta)
     return AdditiveHyperparameters(
         kernels=tuple(form.kernel or settings.kernel for form in settings.of_factors(factors)),
-        lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(prior.sizes)[:-1])),
+        lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(sizes)[:-1])),
         outputscales=tuple(outputscales.tolist()),
         noise_variances=tuple(noises[:k].tolist()) if len(noises) > 1 else (float(noises[0]),) * k,
         total_noise_variance=float(noises[-1]),

@@ -94,7 +94,7 @@ class StackPosterior:
             setattr(own, name, value if is_common or isinstance(value, dict | bool) else value[factors])
         return own
 
-    def _by_cache(self, n_points: int) -> "list[tuple[slice, StackPosterior]]":
+    def by_cache(self, n_points: int) -> "list[tuple[slice, StackPosterior]]":
         """The factors, as many together as one array of covariances at the points fits into cache."""
         size = max(1, _ENTRIES // max(n_points * self._Z.shape[1], 1))
         if size not in self._slices:
@@ -117,7 +117,7 @@ class StackPosterior:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
         if self._is_compiled:
             return self._constants + self._compiled(U, None, "mean").mean
-        return np.concatenate([own._mean(U[row]) for row, own in self._by_cache(U.shape[1])])
+        return np.concatenate([own._mean(U[row]) for row, own in self.by_cache(U.shape[1])])
 
     def _mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         return self._constants + self._scales * (self.cross(U) @ self._alpha)[..., 0]
@@ -127,7 +127,7 @@ class StackPosterior:
         if self._is_compiled:
             found = self._compiled(U, None, "gradient" if gradient else "variance")
             return replace(found, mean=self._constants + found.mean)
-        return _joined([own._marginals(U[row], gradient) for row, own in self._by_cache(U.shape[1])])
+        return _joined([own._marginals(U[row], gradient) for row, own in self.by_cache(U.shape[1])])
 
     def _marginals(self, U: Float[np.ndarray, "g m a"], gradient: bool) -> Marginals:
         at = self.cross_and_slopes(U) if gradient else None
@@ -147,7 +147,7 @@ class StackPosterior:
         """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel."""
         if self._is_compiled:
             return self._compiled(U, reference, "gradient" if gradient else "variance")
-        chunks = self._by_cache(U.shape[1])
+        chunks = self.by_cache(U.shape[1])
         return _joined([own._contrast(U[row], reference[row], gradient) for row, own in chunks])
 
     def _contrast(

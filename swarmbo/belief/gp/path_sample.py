@@ -99,18 +99,23 @@ class PathSample:
         """Each factor's drawn function, physical; coordinates of the unit cube."""
         own, alpha = self._prepare(stack)
         drawn = np.array([self._draws[factor].value(X) for factor, X in zip(stack.factors, U, strict=True)])
-        return own.constants + own.scales * (drawn + (own.cross(U) @ np.swapaxes(alpha, 1, 2))[..., 0])
+        told = [part.cross(U[row]) @ np.swapaxes(alpha[row], 1, 2) for row, part in own.by_cache(U.shape[1])]
+        return own.constants + own.scales * (drawn + np.concatenate(told)[..., 0])
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Values and gradients by coordinates of the unit cube."""
         own, alpha = self._prepare(stack)
-        at = own.cross_and_slopes(U)
+        told, pulled = list[np.ndarray](), list[np.ndarray]()
+        for row, some in own.by_cache(U.shape[1]):
+            at = some.cross_and_slopes(U[row])
+            told.append(at.k @ np.swapaxes(alpha[row], 1, 2))
+            pulled.append(some.pull(at, alpha[row]))
         parts = [self._draws[factor].value_and_gradient(X) for factor, X in zip(stack.factors, U, strict=True)]
         drawn, ddrawn = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
-        values = own.constants + own.scales * (drawn + (at.k @ np.swapaxes(alpha, 1, 2))[..., 0])
-        return values, own.scales[..., None] * (ddrawn + own.pull(at, alpha))
+        values = own.constants + own.scales * (drawn + np.concatenate(told)[..., 0])
+        return values, own.scales[..., None] * (ddrawn + np.concatenate(pulled))
 
     def _prepare(self, stack: FactorStack) -> tuple[StackPosterior, Float[np.ndarray, "g 1 T"]]:
         index = [self._index[factor] for factor in stack.factors]

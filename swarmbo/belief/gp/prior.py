@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings, LengthscaleModel, TimeAxis
 from swarmbo.spaces import Domain
 
@@ -24,6 +24,22 @@ LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points woul
 TIME_RANGE = (0.05, 1e4)  # rounds: below, not even the last round counts; above, nothing is ever forgotten
 OUTPUTSCALE_RANGE = (1e-6, 1e3)
 NOISE_CEILING = 10.0
+TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little of each to tell them apart
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """Which hyper-parameters of many factors are one: those of all factors of one size and one prior.
+
+    Args:
+        lengths: For each lengthscale the place of the one that stands for it.
+        latents: For each outputscale likewise.
+        noises: For each noise variance likewise.
+    """
+
+    lengths: Int[np.ndarray, " d"]
+    latents: Int[np.ndarray, " k"]
+    noises: Int[np.ndarray, " c"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +56,7 @@ class HyperparameterPrior:
         deviation: Standard deviation of what each lengthscale parameter has of its own besides the part that all share;
             None where they share none.
         bounds: Lower and upper (p, 2).
+        ties: How few stand for many; ``sizes`` and ``base`` are then of the few. None: each stands for itself.
     """
 
     sizes: tuple[int, ...]
@@ -50,6 +67,7 @@ class HyperparameterPrior:
     spreads: Float[np.ndarray, " p"]
     deviation: float | None
     bounds: Float[np.ndarray, "p 2"]
+    ties: Ties | None = None
 
     @classmethod
     def of_field(cls, settings: ExactGPSettings, domain: Domain) -> "HyperparameterPrior":
@@ -81,6 +99,9 @@ class HyperparameterPrior:
     ) -> "HyperparameterPrior":
         """The prior that settings describe for a sum.
 
+        From 512 factors on, those of one size and one prior have an outputscale and a noise variance in common, and one
+        lengthscale for all of their variables.
+
         Args:
             settings: Medians and standard deviations.
             factors: Names, for what single ones have of their own.
@@ -89,6 +110,15 @@ class HyperparameterPrior:
             noise_medians: One per noise variance.
         """
         k, own = len(sizes), settings.of_factors(factors)
+        firsts, counts, ties = list(range(k)), sizes, None  # who stands for the others, and how many lengthscales each
+        if k >= TIED_FROM:
+            places = dict[tuple[FactorPrior, int], int]()
+            alike = [places.setdefault(form, len(places)) for form in zip(own, sizes, strict=True)]
+            is_mixed = len(noise_medians) > 1
+            ties = Ties(np.repeat(alike, sizes), np.array(alike), np.array([*alike, len(places)] if is_mixed else [0]))
+            firsts = [alike.index(place) for place in range(len(places))]
+            counts = [1] * len(places)
+            noise_medians = [*(noise_medians[i] for i in firsts if is_mixed), noise_medians[-1]]
         medians = np.array(
             [
                 settings.lengthscale_log_median
@@ -99,12 +129,12 @@ class HyperparameterPrior:
         ) + 0.5 * np.log(sizes)
         spreads = np.array([prior.lengthscale_log_std or settings.lengthscale_log_std for prior in own])
         if model == "shared":
-            medians = np.full(sum(sizes), np.average(medians, weights=sizes))
-            spreads = np.full(sum(sizes), spreads.mean())
+            medians = np.full(sum(counts), np.average(medians, weights=sizes))
+            spreads = np.full(sum(counts), spreads.mean())
         else:
-            medians, spreads = np.repeat(medians, sizes), np.repeat(spreads, sizes)
+            medians, spreads = np.repeat(medians[firsts], counts), np.repeat(spreads[firsts], counts)
         return cls._made(
-            sizes,
+            counts,
             model,
             medians=medians,
             spreads=spreads,
@@ -114,13 +144,14 @@ class HyperparameterPrior:
                     1.0 / k if prior.outputscale_median is None else prior.outputscale_median,
                     prior.outputscale_log_std or settings.outputscale_log_std,
                 )
-                for prior in own
+                for prior in (own[i] for i in firsts)
             ],
             noise_medians=noise_medians,
             noise_log_std=settings.noise_log_std,
             noise_floor=settings.noise_floor,
             time=settings.time,
-            base=np.zeros(sum(sizes)),
+            base=np.zeros(sum(counts)),
+            ties=ties,
         )
 
     @classmethod
@@ -138,6 +169,7 @@ class HyperparameterPrior:
         noise_floor: float,
         time: TimeAxis | None,
         base: Float[np.ndarray, " d"],
+        ties: Ties | None = None,
     ) -> "HyperparameterPrior":
         """From medians and standard deviations of logarithms, of lengthscales one for each coordinate."""
         is_shared, n_times = model == "shared", int(time is not None)
@@ -164,7 +196,7 @@ class HyperparameterPrior:
         own = {"separate": None, "shared": 0.0, "hierarchical": deviation}[model]
         times = [] if time is None else [time.lengthscale_log_std]
         spreads = np.array([*spreads, *times, *(std for _, std in outputs), *[noise_log_std] * c])
-        return cls(tuple(sizes), base, is_shared, time is not None, centre, spreads, own, bounds)
+        return cls(tuple(sizes), base, is_shared, time is not None, centre, spreads, own, bounds, ties)
 
     @property
     def n_lengthscales(self) -> int:
@@ -202,7 +234,10 @@ class HyperparameterPrior:
         q = self.n_lengthscales
         first = q + self.has_time
         values = np.exp(theta[first:])
-        return np.exp(self.base + theta[:q]), values[: len(self.sizes)], values[len(self.sizes) :]
+        lengths, outputs, noises = np.exp(self.base + theta[:q]), values[: len(self.sizes)], values[len(self.sizes) :]
+        if (ties := self.ties) is None:
+            return lengths, outputs, noises
+        return lengths[ties.lengths], outputs[ties.latents], noises[ties.noises]
 
     def time_lengthscale(self, theta: Float[np.ndarray, " p"]) -> float | None:
         """Lengthscale of time at theta, in rounds; None where there is no time axis."""
@@ -216,6 +251,10 @@ class HyperparameterPrior:
         time_lengthscale: float | None = None,
     ) -> Float[np.ndarray, " p"]:
         """The theta nearest to given hyper-parameters, within the bounds; of time by default the prior's mode."""
+        if (ties := self.ties) is not None:
+            lengthscales = _geometric_means(lengthscales, ties.lengths)
+            outputscales = _geometric_means(outputscales, ties.latents)
+            noise_variances = _geometric_means(noise_variances, ties.noises)
         logs, q = np.log(lengthscales) - self.base, self.n_lengthscales
         time = self.centre[q : q + self.has_time] if time_lengthscale is None else [np.log(time_lengthscale)]
         floors = np.exp(self.bounds[len(self.bounds) - len(noise_variances) :, 0])
@@ -237,5 +276,14 @@ class HyperparameterPrior:
         by_noise: Float[np.ndarray, " c"],
     ) -> Float[np.ndarray, " p"]:
         """A gradient by theta, from derivatives by the logarithms of what ``unpack`` and ``time_lengthscale`` give."""
+        if (ties := self.ties) is not None:
+            by_lengthscale = np.bincount(ties.lengths, by_lengthscale)
+            by_outputscale, by_noise = np.bincount(ties.latents, by_outputscale), np.bincount(ties.noises, by_noise)
         lengthscales = by_lengthscale.sum(keepdims=True) if self.is_shared else by_lengthscale
         return np.concatenate([lengthscales, [] if by_time is None else [by_time], by_outputscale, by_noise])
+
+
+def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " n"]) -> Float[np.ndarray, " m"]:
+    """Of those that have one place; a noise that is none counts as the smallest float."""
+    logs = np.log(np.maximum(values, np.finfo(float).tiny))
+    return np.exp(np.bincount(places, logs) / np.bincount(places))

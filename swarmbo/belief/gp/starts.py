@@ -54,7 +54,7 @@ def starting_thetas(
 ) -> list[Float[np.ndarray, " p"]]:
     """The prior's mode or an earlier optimum, a short lengthscale, and those drawn."""
     starts = [prior.centre] if warm is None else [warm]
-    if warm is None or len(prior.sizes) == 1:
+    if warm is None or (len(prior.sizes) == 1 and prior.ties is None):
         # outcomes that look like noise to long lengthscales may be narrow peaks: that maximum is found from here only
         short = prior.centre.copy()
         short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
