@@ -47,6 +47,10 @@ def run_fleet(
         list[str] | None,
         typer.Option("--elsewhere", metavar="NAME", help="An agent that `swarmbo agent` starts; may be repeated."),
     ] = None,
+    measures: Annotated[
+        list[str] | None,
+        typer.Option("--measures", metavar="NAME", help="An agent elsewhere that measures by itself; may be repeated."),
+    ] = None,
     patience: Annotated[float, typer.Option(help="Seconds for which members wait for one another.")] = 60.0,
     no_figures: NoFigures = False,
     formats: FormatNames = None,
@@ -69,6 +73,7 @@ def run_fleet(
             hosts=_hosts(hosts),
             keys=keys,
             elsewhere=tuple(elsewhere or ()),
+            measures=tuple(measures or ()),
             patience_s=patience,
         )
         with Progress(scenario.rounds, quiet=quiet) as progress:
@@ -103,13 +108,20 @@ def agent(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the agent.")],
     plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The fleet.json that `swarmbo fleet` wrote.")],
     keys: Keys = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Its own world: what it measures at a place; needs --trust."),
+    ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Run the code that --measure names.")] = False,
     attached: Annotated[bool, typer.Option("--attached", hidden=True, help="End when standard input does.")] = False,
 ) -> None:
     """Be one agent of a fleet, here or on another machine, until its run ends."""
     with one_line_errors():
+        from swarmbo.fleet.measuring import loaded
         from swarmbo.fleet.run import be_member
 
-        be_member(name, plan, attached=attached, keys=keys)
+        own = None if measure is None else loaded(measure, trust)
+        be_member(name, plan, attached=attached, keys=keys, measure=own)
 
 
 def _hosts(given: list[str] | None) -> dict[str, str]:

@@ -2,13 +2,16 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
+
+import msgspec
 
 from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import Stop
 from swarmbo.data import News, Reading
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import Begin, Came, End, Letter, Saw, Word
+from swarmbo.fleet.letters import Answer, Begin, Came, End, Letter, Measure, Measured, Saw, Word
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import Plan
 from swarmbo.problem import Problem
@@ -35,8 +38,8 @@ class Hub:
     ) -> None:
         self.plan, self.mail = plan, Mail(carrier, clock=clock)
         self._attend, self._clock = attend, clock
-        self._problem = Problem.from_plain(plan.problem)
-        self._turn = self._round = 0
+        self.problem = Problem.from_plain(plan.problem)
+        self._turns, self._round = Counter[str](), 0  # orders written to each
 
     def words(
         self, links: "tuple[tuple[str, str], ...] | None", offers: "Mapping[str, Offer] | None" = None
@@ -51,14 +54,12 @@ class Hub:
             TransportError: If one of them says nothing for longer than the plan's patience while nobody else does, or
                 they do not decide on the same query.
         """
-        agents, words = self._problem.agents, dict[str, Word]()
+        agents, words = self.problem.agents, dict[str, Word]()
         self._round += 1
-        self._order(
-            {agent: Begin(self._turn + 1, links, None if offers is None else offers[agent]) for agent in agents}
-        )
+        self._order({agent: Begin(0, links, None if offers is None else offers[agent]) for agent in agents})
 
         def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Word) and letter.turn == self._turn and self._is_own(sender, letter):
+            if isinstance(letter, Word) and letter.turn == self._turns[sender] and self._is_own(sender, letter):
                 words[sender] = letter
 
         self._wait(lambda: len(words) == len(agents), "words", agents, words, hear)
@@ -66,12 +67,40 @@ class Hub:
             raise TransportError(f"round {self._round}: agents decided on {sorted({w.query for w in words.values()})}")
         return [words[agent] for agent in agents]
 
-    def _order(self, letters: "Mapping[str, Begin | Came | Saw]") -> None:
-        """Write to all agents, once they have all that was written before: orders may not overtake one another."""
-        self._wait(lambda: not self.mail.outstanding, "receipts of what was written", self._problem.agents)
-        self._turn += 1
+    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
+        """What agents measure by themselves.
+
+        Args:
+            places: By agent, one after the other: values of its own variables.
+
+        Raises:
+            TransportError: If one says nothing for longer than the plan's patience while nobody else does, or what it
+                measured can be no outcome.
+        """
+        found: dict[str, tuple[Answer, ...]] = {}
+        self._order({agent: Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
+
+        def hear(sender: str, letter: Letter) -> None:
+            if isinstance(letter, Measured) and sender in places and letter.turn == self._turns[sender]:
+                found[sender] = self._answers(sender, letter, len(places[sender]))
+
+        self._wait(lambda: len(found) == len(places), "measurements", list(places), found, hear)
+        return {agent: found[agent] for agent in places}
+
+    def _answers(self, agent: str, letter: Measured, count: int) -> tuple[Answer, ...]:
+        if letter.refused:
+            raise TransportError(f"agent {agent!r}: {letter.refused}")
+        own = set(self.problem.graph.factors_owned_by(agent))
+        if len(letter.answers) != count or any(set(answer.outcomes) != own for answer in letter.answers):
+            raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
+        return letter.answers
+
+    def _order(self, letters: "Mapping[str, Begin | Came | Saw | Measure]") -> None:
+        """Write orders, once agents have all that was written before: they may not overtake one another."""
+        self._wait(lambda: not self.mail.outstanding, "receipts of what was written", self.problem.agents)
         for agent, letter in letters.items():
-            self.mail.write(agent, letter)
+            self._turns[agent] += 1
+            self.mail.write(agent, msgspec.structs.replace(letter, turn=self._turns[agent]))
 
     def _wait(
         self,
@@ -97,8 +126,8 @@ class Hub:
                 )
 
     def _is_own(self, sender: str, word: Word) -> bool:
-        own = set(self._problem.graph.variables_owned_by(sender))
-        return set(word.values) == own or (self._problem.is_field and not word.values)
+        own = set(self.problem.graph.variables_owned_by(sender))
+        return set(word.values) == own or (self.problem.is_field and not word.values)
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
         """Every agent what came of a decision, as far as it is its own.
@@ -108,8 +137,8 @@ class Hub:
             news: What came.
             is_all: Whether nothing more will come of it.
         """
-        if self._problem.is_field:
-            self._order({agent: self._saw(agent, query, news, is_all) for agent in self._problem.agents})
+        if self.problem.is_field:
+            self._order({agent: self._saw(agent, query, news, is_all) for agent in self.problem.agents})
         elif query is not None:
             self._order(self._came(query, news))
 
@@ -117,14 +146,14 @@ class Hub:
         """What an agent in a field measured."""
         reading = None
         if agent in news.factors:
-            place = self._problem.places(news.point, [agent])[agent]
+            place = self.problem.places(news.point, [agent])[agent]
             reading = Stop.of(Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan)))
         on_the_way = tuple(map(Stop.of, news.along(agent)))
-        return Saw(self._turn + 1, query, reading, on_the_way, is_all and query is not None)
+        return Saw(0, query, reading, on_the_way, is_all and query is not None)
 
     def _came(self, query: str, news: News) -> dict[str, Came]:
         """What came of a joint point of a function, to each agent its own."""
-        problem, graph, letters = self._problem, self._problem.graph, dict[str, Came]()
+        problem, graph, letters = self.problem, self.problem.graph, dict[str, Came]()
         stood = problem.named(news.point)
         for agent in problem.agents:
             own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
@@ -133,7 +162,7 @@ class Hub:
             if has_total and math.isfinite(news.total_noise):
                 noise["total"] = news.total_noise
             letters[agent] = Came(
-                self._turn + 1,
+                0,
                 query,
                 {variable: stood[variable] for variable in graph.variables_owned_by(agent)},
                 {factor: _known(news.factors[factor]) for factor in own},
@@ -145,7 +174,7 @@ class Hub:
 
     def end(self) -> None:
         """Tell all that the run has ended, and wait a little until they know."""
-        for agent in self._problem.agents:
+        for agent in self.problem.agents:
             self.mail.write(agent, End())
         self.mail.settle(GOODBYE)
 

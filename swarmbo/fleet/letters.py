@@ -97,6 +97,48 @@ class Saw(msgspec.Struct, frozen=True, tag=True, array_like=True):
     has_ended: bool = False
 
 
+class Measure(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The hub to an agent with a world of its own: measure where you stand.
+
+    Args:
+        turn: As of ``Begin``.
+        places: Values of the agent's own variables, one place after the other.
+    """
+
+    turn: int
+    places: tuple[tuple[float, ...], ...]
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What an agent measured by itself.
+
+    Args:
+        outcomes: Of its own channels; None: failed.
+        noise: Standard deviations of their noise, where they are known.
+        location: In a field, where it really measured, if not where it was asked to.
+        failure: Why it failed; empty if it did not.
+    """
+
+    outcomes: dict[str, float | None]
+    noise: dict[str, float] = {}
+    location: tuple[float, ...] | None = None
+    failure: str = ""
+
+
+class Measured(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An agent to the hub: what it measured by itself.
+
+    Args:
+        turn: Of the order to measure.
+        answers: One for each place.
+        refused: Why what it measured can be no outcome, which ends the run; else empty.
+    """
+
+    turn: int
+    answers: tuple[Answer, ...]
+    refused: str = ""
+
+
 class End(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The hub to all agents: there is nothing more to decide."""
 
@@ -111,7 +153,7 @@ class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: bytes
 
 
-Letter = Said | Begin | Word | Came | Saw | End | Receipt
+Letter = Said | Begin | Word | Came | Saw | Measure | Measured | End | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
@@ -172,5 +214,10 @@ def _numbers(letter: Letter) -> Iterable[tuple[str, float | None]]:
             stops = [*letter.on_the_way, *([] if letter.reading is None else [letter.reading])]
             said = [("outcome", stop.outcome) for stop in stops] + [("noise", stop.noise) for stop in stops]
             return [*said, *(("place", x) for stop in stops for x in stop.place)]
+        case Measure():
+            return (("place", x) for place in letter.places for x in place)
+        case Measured():
+            said = [(name, y) for a in letter.answers for name, y in (*a.outcomes.items(), *a.noise.items())]
+            return [*said, *(("location", x) for answer in letter.answers for x in answer.location or ())]
         case _:
             return ()

@@ -12,9 +12,10 @@ import networkx as nx
 from swarmbo.agent import Agent
 from swarmbo.agent.rows import Stop
 from swarmbo.deciding.setup import settings_again
-from swarmbo.errors import TransportError
+from swarmbo.errors import ShapeError, TransportError
+from swarmbo.fleet import measuring
 from swarmbo.fleet.journal import Journal
-from swarmbo.fleet.letters import Begin, Came, End, Letter, Said, Saw, Word, opened
+from swarmbo.fleet.letters import Begin, Came, End, Letter, Measure, Measured, Said, Saw, Word, opened, sealed
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
@@ -36,6 +37,7 @@ class Member:
         carrier: What moves its letters.
         folder: Of its journal.
         clock: In seconds; does not go back.
+        measure: Its own world; None: the hub's is that of all.
 
     Raises:
         ConfigError: If the settings need more than one agent knows, or the journal is damaged.
@@ -48,8 +50,11 @@ class Member:
         carrier: Carrier,
         folder: Path,
         clock: Callable[[], float] = time.monotonic,
+        measure: "measuring.Instrument | None" = None,
     ) -> None:
-        self.name, self.plan = name, plan
+        measuring.require_fits(measure, name, plan.measures)
+        self.name, self.plan, self._measure = name, plan, measure
+        self._due: Measure | None = None  # an order that is not carried out yet
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._mail = Mail(carrier, self._journal.keep, clock)
         self._turn, self._query, self.has_ended = 0, "", False
@@ -67,6 +72,10 @@ class Member:
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
         for sender, content in self._journal.letters():
+            if sender == name:  # what it measured: not again
+                self._due = None
+                self._mail.post(HUB, content)
+                continue
             self._mail.remember(sender, content)
             self.take(sender, opened(content))
 
@@ -86,8 +95,11 @@ class Member:
 
         Raises:
             TransportError: As ``run``.
+            ShapeError: If what it measures by returns anything but an outcome.
         """
-        if (got := self._mail.read(seconds)) is not None:
+        if self._due is not None:
+            self._answer(self._due)
+        elif (got := self._mail.read(seconds)) is not None:
             self._heard = self._clock()
             self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self.plan.patience_s:
@@ -109,7 +121,7 @@ class Member:
                 self.refused += 1
             return
         match letter:
-            case Begin() | Came() | Saw():
+            case Begin() | Came() | Saw() | Measure():
                 if letter.turn == self._turn + 1 and self._agent.is_finished:
                     self._carry_out(letter)
             case End():
@@ -117,10 +129,14 @@ class Member:
             case _:
                 self.refused += 1
 
-    def _carry_out(self, order: Begin | Came | Saw) -> None:
+    def _carry_out(self, order: Begin | Came | Saw | Measure) -> None:
         if isinstance(order, Begin):
             self._turn += 1
             self._begin(order)
+            return
+        if isinstance(order, Measure):
+            self._turn += 1
+            self._due = order
             return
         if order.query is not None and order.query not in self._agent.log.open:
             self.refused += 1
@@ -156,6 +172,21 @@ class Member:
             assert word is not None
             assert report is not None
             self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent))
+
+    def _answer(self, order: Measure) -> None:
+        """Measure by itself, and write down what came before saying it, so that it is not measured again."""
+        assert self._measure is not None
+        problem = self._agent.problem
+        try:
+            found = [measuring.answered(self._measure, problem, self.name, list(place)) for place in order.places]
+            letter = Measured(order.turn, tuple(found))
+        except ShapeError as error:
+            self._mail.write(HUB, Measured(order.turn, (), str(error)))
+            self._mail.settle(GOODBYE)
+            raise
+        self._due = None
+        self._journal.keep(self.name, sealed(letter))
+        self._mail.write(HUB, letter)
 
     def _learn(self, letter: Came | Saw) -> None:
         if isinstance(letter, Came):

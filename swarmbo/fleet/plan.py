@@ -29,6 +29,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         settings: Of all agents alike.
         level: In a field, the level that it is watched for; None where there is none.
         sites: In a field, every place (k, d) that can be measured at all; None: anything in its box.
+        measures: Agents that measure by themselves.
         patience_s: Seconds for which a member waits for others, while nothing comes.
         keys: The folder with the authority's certificate, and the member's own certificate and key; None with ``tcp``.
     """
@@ -39,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any]
     level: float | None = None
     sites: list[list[float]] | None = None
+    measures: tuple[str, ...] = ()
     patience_s: Positive = 60.0
     keys: str | None = None
 
@@ -66,6 +68,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in [self.run, *self.endpoints]:
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"got name {name!r}; wanted letters, digits and _.=,+-, at most 64", at=at)
+        if strangers := sorted(set(self.measures) - set(agents)):
+            raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
         if len(protocols) > 1 or not protocols <= {"tcp", "tls", "quic"}:
             raise ConfigError(f"got endpoints of {sorted(protocols)}; wanted all tls, all quic, or all tcp", at=at)

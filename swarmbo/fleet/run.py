@@ -13,8 +13,10 @@ from threadpoolctl import threadpool_limits
 from swarmbo.agent.stages import require_own
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
+from swarmbo.fleet.measuring import Instrument, require_fits, require_measurable
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of
 from swarmbo.fleet.processes import Processes
@@ -23,6 +25,7 @@ from swarmbo.routing import Routes
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
+from swarmbo.runs.own_files import ELSEWHERE
 from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary
@@ -57,6 +60,7 @@ class Network(msgspec.Struct, frozen=True):
         port: Of the hub; agents listen on the following ones.
         hosts: Addresses of members, the hub's among them, by name; by default 127.0.0.1.
         keys: What ``swarmbo fleet keys`` made.
+        measures: Agents elsewhere that measure by themselves, with ``swarmbo agent --measure``.
         elsewhere: Agents that are started by somebody else, with ``swarmbo agent``.
         patience_s: Seconds > 0 for which members wait for one another while nothing comes.
     """
@@ -66,6 +70,7 @@ class Network(msgspec.Struct, frozen=True):
     hosts: Mapping[str, str] = {}
     keys: Path | None = None
     elsewhere: tuple[str, ...] = ()
+    measures: tuple[str, ...] = ()
     patience_s: float = 60.0
 
 
@@ -92,8 +97,12 @@ def run_fleet(
         TransportError: If an agent is silent for too long, or its process ends again and again.
     """
     env, team = _assembled(scenario)
-    if strangers := sorted(set(network.elsewhere) - set(team.agents)):
+    elsewhere = {*network.elsewhere, *network.measures}
+    if strangers := sorted(elsewhere - set(team.agents)):
         raise ConfigError(f"got {strangers[0]!r}; wanted one of {list(team.agents)}", at="$.elsewhere")
+    for agent in network.measures:
+        require_measurable(team.problem, agent)
+    world = MeasuredElsewhere(env, network.measures) if network.measures else env
     level, sites = told_beforehand(team.world)
     plan = Plan(
         run=f"{folder_name(scenario.name)}-{scenario.seed}",
@@ -102,6 +111,7 @@ def run_fleet(
         settings=team.setup.to_plain(),
         level=level,
         sites=sites,
+        measures=network.measures,
         patience_s=network.patience_s,
         keys=None if network.keys is None else str(network.keys.absolute()),
     ).checked()
@@ -113,10 +123,13 @@ def run_fleet(
         place.parent.mkdir()
         plan.write(place)
         with closing(Link(HUB, plan)) as link:
-            here = [agent for agent in team.agents if agent not in network.elsewhere]
+            here = [agent for agent in team.agents if agent not in elsewhere]
             with closing(Processes(here, place)) as processes:
                 team.hub = hub = Hub(plan, link, processes.attend)
-                summary = drive(Drive(scenario, folder, env, team, on_round, {}, no_beat))
+                if isinstance(world, MeasuredElsewhere):
+                    folder.write_json(ELSEWHERE, {"agents": network.measures})
+                    world.hub = hub
+                summary = drive(Drive(scenario, folder, world, team, on_round, {}, no_beat))
                 hub.end()
         return summary, NetworkReport(dict(processes.restarts), hub.mail.repeated, hub.mail.refused)
 
@@ -154,7 +167,9 @@ def _require_fleet(team: FleetTeam) -> None:
     require_own(setup, told_beforehand(team.world)[0])
 
 
-def be_member(name: str, path: Path, *, attached: bool = False, keys: Path | None = None) -> None:
+def be_member(
+    name: str, path: Path, *, attached: bool = False, keys: Path | None = None, measure: Instrument | None = None
+) -> None:
     """Be one agent of a fleet, until the run ends.
 
     Args:
@@ -162,14 +177,17 @@ def be_member(name: str, path: Path, *, attached: bool = False, keys: Path | Non
         path: Of the plan, ``fleet.json``; the journal lies beside it.
         attached: End when standard input does.
         keys: Where the keys lie on this machine, if elsewhere than the plan says.
+        measure: Its own world.
 
     Raises:
-        ConfigError: If the plan or the keys are refused.
+        ConfigError: If the plan or the keys are refused, or the plan says otherwise who measures by itself.
+        ShapeError: If ``measure`` returns anything but an outcome.
         TransportError: If others are silent for too long while it is deciding.
     """
     plan = Plan.read(path)
     if keys is not None:
         plan = msgspec.structs.replace(plan, keys=str(keys))
+    require_fits(measure, name, plan.measures)
     ended = threading.Event()
     if attached:
         threading.Thread(target=_watch, args=(ended,), daemon=True).start()
@@ -178,7 +196,7 @@ def be_member(name: str, path: Path, *, attached: bool = False, keys: Path | Non
     with locked(folder), closing(Link(name, plan)) as link:
         (folder / "pid").write_text(f"{os.getpid()}\n")
         with threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
-            Member(name, plan, link, folder).run(ended.is_set)
+            Member(name, plan, link, folder, measure=measure).run(ended.is_set)
 
 
 def _watch(ended: threading.Event) -> None:

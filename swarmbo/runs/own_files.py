@@ -9,9 +9,13 @@ from swarmbo.errors import RunFolderError
 
 SCENARIO = "scenario.toml"
 LOCK = ".lock"
+ELSEWHERE = "elsewhere.json"  # agents of a fleet that measured by themselves, in a world that is not the scenario's
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 
-_FILES = ("rounds.jsonl", "timings.jsonl", "summary.json", "world.json", "world.npz", "checkpoint.json", "figures.json")
+_FILES = (
+    *("rounds.jsonl", "timings.jsonl", "summary.json", "world.json", "world.npz", "checkpoint.json", "figures.json"),
+    ELSEWHERE,
+)
 _EXPORTS = ("measurements.csv", "measurements.parquet")
 _FIGURES = ("belief", "regret", "traffic", "variables", "factor_graph", "agents", "error_traffic")
 _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")

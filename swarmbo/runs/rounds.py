@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from swarmbo.boundary.values import said
-from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.records import GroundTruth, Labels, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
@@ -212,6 +212,8 @@ def _step(run: _Run, standing: _Standing, actions: Mapping[str, np.ndarray]) -> 
     run.heartbeat(number)
     try:
         observations, rewards, terminations, truncations, infos = run.env.step(actions)
+    except TransportError:  # an agent of a fleet that is gone: no failure of the world, which went on without it
+        raise
     except (Exception, SystemExit) as error:
         if run.scenario.when_step_fails == "stop":
             raise

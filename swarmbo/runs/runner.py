@@ -18,6 +18,7 @@ from swarmbo.runs.attended import attend
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
+from swarmbo.runs.own_files import ELSEWHERE
 from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary, read_summary
@@ -115,6 +116,11 @@ def resume(
         folder.require_same_code(digests(scenario))
     if summary is not None:
         return summary
+    if (path / ELSEWHERE).exists():
+        raise RunFolderError(
+            f"{path}: agents of its fleet measured by themselves (see {ELSEWHERE}), which the scenario's world cannot "
+            "take up; wanted a run whose world is the scenario's"
+        )
     with _told(on_round, progress, scenario) as told:
         if scenario.step_timeout_s is None:
             return _resume(path, trust, told, {}, no_beat)

@@ -132,6 +132,39 @@ def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
     assert points(out) == points(alone)
 
 
+def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
+    code = page.partition("# depth.py")[2].partition("```")[0]
+    (tmp_path / "depth.py").write_text(f"#{code}")
+    out, agents = tmp_path / "run", list[subprocess.Popen[bytes]]()
+    fleet = ["fleet", "robots", "--set=rounds=3", "--out", str(out), "--port", str(free_port())]
+
+    def start() -> None:
+        until = time.monotonic() + 60
+        while not (plan := out / "fleet" / "fleet.json").is_file() and time.monotonic() < until:
+            time.sleep(0.1)
+        own = [sys.executable, "-m", "swarmbo", "agent", "robot_3", "--fleet", str(plan)]
+        for more in ([], ["--measure", "depth:measure"]):
+            refused = subprocess.run([*own, *more], cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert refused.returncode == 2
+            assert ("wanted --trust" if more else "got nothing to measure by for 'robot_3'") in refused.stderr
+        agents.append(subprocess.Popen([*own, "--measure", "depth:measure", "--trust"], cwd=tmp_path))
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    ended = swarmbo(*fleet, "--measures", "robot_3", "--no-figures", "-q")
+    starter.join()
+    assert ended.returncode == 0, ended.stderr
+    assert agents[0].wait(20) == 0
+    rounds = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+    own = [sample for line in rounds for sample in line["samples"] if sample["agent"] == "robot_3"]
+    assert len(own) == 4
+    for sample in own:
+        x, y = sample["location"]
+        assert sample["measurement"] == (None if y > 11_000.0 else 300.0 + 0.05 * x)
+    assert all(line["source"]["by_agents"] == ["robot_3"] for line in rounds[1:])
+
+
 class Three:
     """The hub, an agent, and a third who may be anybody."""
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 
+from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Parcel
 from swarmbo.fleet.member import Member
@@ -79,9 +80,12 @@ class Fleet:
         wire: What their letters go over.
         folder: Of the journals.
         kill: Share of turns after which a member is killed and started again.
+        measures: What some of them measure by.
     """
 
-    def __init__(self, world, wire, folder, kill=0.0, **settings):
+    def __init__(self, world, wire, folder, kill=0.0, measures=None, **settings):
+        self.measures = measures or {}
+        self.world = MeasuredElsewhere(world, tuple(self.measures)) if measures else world
         self.team = FleetTeam.for_env(world, **settings)
         level, sites = told_beforehand(self.team.world)
         self.plan = Plan(
@@ -91,15 +95,17 @@ class Fleet:
             settings=self.team.setup.to_plain(),
             level=level,
             sites=sites,
+            measures=tuple(self.measures),
         ).checked()
         self.wire, self.folder, self.kills, self._kill = wire, folder, 0, kill
         self._rng = random.Random(5)
-        self.team.hub = Hub(self.plan, wire.carrier(HUB), self.turn, wire.clock)
+        self.team.hub = self.world.hub = Hub(self.plan, wire.carrier(HUB), self.turn, wire.clock)
         self.everybody = []
         self.members = {name: self.member(name) for name in self.team.agents}
 
     def member(self, name):
-        made = Member(name, self.plan, self.wire.carrier(name), self.folder / name, self.wire.clock)
+        own = self.measures.get(name)
+        made = Member(name, self.plan, self.wire.carrier(name), self.folder / name, self.wire.clock, own)
         self.everybody.append(made)
         return made
 

@@ -9,7 +9,23 @@ from hypothesis import given, settings, strategies as st
 from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import Stop
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import LONGEST, Begin, Came, End, Letter, Receipt, Said, Saw, Word, digest_of, opened, sealed
+from swarmbo.fleet.letters import (
+    LONGEST,
+    Answer,
+    Begin,
+    Came,
+    End,
+    Letter,
+    Measure,
+    Measured,
+    Receipt,
+    Said,
+    Saw,
+    Word,
+    digest_of,
+    opened,
+    sealed,
+)
 from swarmbo.records import SolveReport, Traffic
 
 NUMBERS = st.dictionaries(st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False), max_size=4)
@@ -17,6 +33,7 @@ REPORT = SolveReport(status="converged", rounds=3)
 PLACES = st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
 OFFERS = st.none() | st.builds(Offer, st.none() | st.tuples(PLACES), st.floats(0.0, 9.0), st.none() | PLACES)
 STOPS = st.builds(Stop, PLACES, st.none() | st.floats(-1e60, 1e60), st.none() | st.floats(0.0, 9.0))
+ANSWERS = st.builds(Answer, NUMBERS, NUMBERS, st.none() | PLACES, st.text(max_size=9))
 LETTERS = st.one_of(
     st.builds(Said, st.binary(max_size=300)),
     st.builds(Begin, st.integers(1, 10**6), st.none() | st.just((("a", "b"),)), OFFERS),
@@ -34,6 +51,8 @@ LETTERS = st.one_of(
         NUMBERS,
     ),
     st.builds(Saw, st.integers(1, 99), st.none() | st.text(max_size=9), st.none() | STOPS, st.tuples(STOPS)),
+    st.builds(Measure, st.integers(1, 99), st.tuples(PLACES)),
+    st.builds(Measured, st.integers(1, 99), st.tuples(ANSWERS), st.text(max_size=9)),
     st.just(End()),
     st.builds(Receipt, st.binary(min_size=16, max_size=16)),
 )
@@ -83,6 +102,8 @@ def test_one_who_can_seal_still_has_to_write_letters(letter, data):
         (msgspec.msgpack.encode(["Saw", 1, "q", None, [[[0.0], math.inf]]]), "got inf for 'outcome'"),
         (msgspec.msgpack.encode(["Begin", 1, None, {"candidates": [[0.0, -math.inf]]}]), "got -inf for 'place'"),
         (msgspec.msgpack.encode(["Begin", 1, None, {"price": math.nan}]), "got nan for 'price'"),
+        (msgspec.msgpack.encode(["Measure", 1, [[math.nan]]]), "got nan for 'place'"),
+        (msgspec.msgpack.encode(["Measured", 1, [[{"f": math.inf}]]]), "got inf for 'f'"),
         (bytes(LONGEST), f"wanted 17 to {LONGEST}"),
     ],
     ids=[
@@ -97,6 +118,8 @@ def test_one_who_can_seal_still_has_to_write_letters(letter, data):
         "no outcome",
         "nowhere",
         "no price",
+        "no spot",
+        "no value",
         "too long",
     ],
 )

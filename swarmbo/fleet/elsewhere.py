@@ -1,0 +1,100 @@
+"""A world of which some agents measure by themselves, elsewhere."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pettingzoo.utils.wrappers import BaseParallelWrapper
+
+from swarmbo.errors import ConfigError, TransportError
+from swarmbo.fleet.hub import Hub
+from swarmbo.fleet.letters import Answer
+from swarmbo.problem import Problem
+from swarmbo.worlds import Infos, Report
+
+Info = Mapping[str, Any]
+
+
+class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
+    """A world that moves all agents, and in which some measure by themselves: their outcomes take the place of its own.
+
+    They are asked where the world says that they stand, after each reset and step: for a reading that it made on the
+    way, one after the other, and then for the last. Who declined is not asked. The log says in ``source`` who measured
+    by itself, and why what failed did.
+
+    Args:
+        env: The world.
+        agents: Who measures by itself.
+
+    Raises:
+        ConfigError: If the world cannot go back to where it was: agents can't measure again what they measured.
+    """
+
+    hub: Hub | None = None
+
+    def __init__(self, env: Any, agents: tuple[str, ...]) -> None:
+        super().__init__(env)
+        self._measuring = agents
+        if not hasattr(env.unwrapped, "get_state"):
+            raise ConfigError(
+                "got agents that measure by themselves in a world without get_state(); wanted one that has it",
+                at="$.measures",
+            )
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Reset the world; who says where it starts measures there."""
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return observations, self._measured(infos)
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        """A step of the world, then what agents measured by themselves."""
+        *rest, infos = self.env.step(actions)
+        return *rest, self._measured(infos)
+
+    def _measured(self, infos: Infos) -> dict[str, Any]:
+        places = {agent: _places(infos[agent]) for agent in self._measuring if agent in infos}
+        if lost := [agent for agent, there in places.items() if not there and Report.of(infos[agent]).is_measured]:
+            raise TransportError(f"the world does not say where {lost[0]!r} is; wanted its location, to measure there")
+        asked = {agent: there for agent, there in places.items() if there}
+        if self.hub is None or not asked:
+            return dict(infos)
+        answers, problem = self.hub.measure(asked), self.hub.problem
+        found = dict(infos) | {agent: _told(infos[agent], answers[agent], problem, agent) for agent in asked}
+        first = next(iter(found))
+        failures = {agent: [answer.failure for answer in own if answer.failure] for agent, own in answers.items()}
+        failed = {agent: why for agent, why in failures.items() if why}
+        source = next((told for info in infos.values() if (told := Report.of(info).source) is not None), {})
+        said = {"by_agents": list(asked), **({"failures": failed} if failed else {})}
+        return found | {first: {**found[first], "source": {**source, **said}}}
+
+
+def _places(info: Info) -> list[list[float]]:
+    """Where an agent is to measure: on its way, in turn, and then where it stands; nowhere if it declined."""
+    report = Report.of(info)
+    ends = [] if report.declined or not report.is_placed else [report.place]
+    return [place.tolist() for place in (*(stop.place for stop in report.on_the_way), *ends) if place is not None]
+
+
+def _told(info: Info, answers: tuple[Answer, ...], problem: Problem, agent: str) -> dict[str, Any]:
+    """An agent's info, with what it measured in the place of what the world made up."""
+    report, told, left = Report.of(info), dict(info), list(answers)
+    if report.on_the_way:
+        stops = [{"location": stop.place, **_plain(left.pop(0), agent)} for stop in report.on_the_way]
+        told["on_the_way"] = stops
+    if not left:
+        return told
+    for key in ("measurement", "factors", "noise_std"):
+        told.pop(key, None)
+    if problem.is_field:
+        return told | _plain(left[0], agent)
+    known = [y for y in left[0].outcomes.values() if y is not None]
+    total = sum(known) if len(known) == len(left[0].outcomes) else None
+    return told | {"measurement": total, "factors": left[0].outcomes, "noise_std": left[0].noise}
+
+
+def _plain(answer: Answer, agent: str) -> dict[str, Any]:
+    """An answer in a field as a world says it."""
+    plain: dict[str, Any] = {"measurement": answer.outcomes[agent], "noise_std": answer.noise.get(agent)}
+    if answer.location is not None:
+        plain["location"] = np.array(answer.location)
+    return plain

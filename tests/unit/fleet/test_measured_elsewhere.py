@@ -1,0 +1,261 @@
+"""An agent with a world of its own: what it measures takes the place of what the simulated world made up."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError, RunFolderError, ShapeError, TransportError
+from swarmbo.fleet.elsewhere import MeasuredElsewhere
+from swarmbo.fleet.letters import Answer
+from swarmbo.fleet.measuring import answered, loaded, require_measurable
+from swarmbo.problem import Problem
+from swarmbo.runs import load, resume, run
+from swarmbo.runs.own_files import ELSEWHERE
+from swarmbo.spaces import Domain
+from swarmbo_envs import function_v0, robot_team_v1
+
+ROUNDS = 3
+QUICK = {
+    "seed": 3,
+    "coordination": "exact",
+    "acquisition": sb.DBGPUCB(candidates=8),
+    "belief": sb.ExactGPSettings(restarts=0, max_iterations=20),
+}
+ADMM = {"seed": 3, "initial": 2, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
+FIELD = Problem.of_field(["a", "b"], Domain(np.zeros(2), np.full(2, 9.0)))
+SUM = Problem.of(
+    sb.FactorGraph.from_scopes({"f": ["x"], "g": ["x"]}, owners={"f": "x", "g": "x"}),
+    {"x": (0.0, 1.0)},
+    outcomes="per-factor",
+)
+
+
+def robots():
+    return robot_team_v1.parallel_env(
+        robots=3, field={"elevation": "jacksboro"}, samples_per_leg=1, battery_s=[3600.0, 400.0, 2600.0]
+    )
+
+
+def camel():
+    return function_v0.parallel_env(function="camel", outcomes="per-factor")
+
+
+def drifting(place):
+    """An instrument that fails in the north."""
+    if place[1] > 7000.0:
+        raise OSError("no echo")
+    return {"measurement": float(place.sum()), "noise_std": 2.0}
+
+
+def slope(point):
+    y = -sum(value**2 for value in point.values())
+    return {"factors": {"both": y, "second": 2.0 * y}, "noise_std": {"second": 0.1}}
+
+
+class Replaced:
+    """The same by hand: a world whose infos are changed before anybody sees them."""
+
+    def __init__(self, env, change):
+        self._env, self._change = env, change
+
+    def __getattr__(self, name):
+        return getattr(self._env, name)
+
+    def reset(self, **given):
+        observations, infos = self._env.reset(**given)
+        return observations, self._change(copy.deepcopy(infos))
+
+    def step(self, actions):
+        *rest, infos = self._env.step(actions)
+        return *rest, self._change(copy.deepcopy(infos))
+
+
+def by_drifting(infos):
+    info = infos["robot_2"]
+    for reading in [*info.get("on_the_way", ()), *([info] if info.get("sampled", True) else [])]:
+        place = reading["location"]
+        reading.pop("measurement", None)
+        reading.pop("noise_std", None)
+        if place[1] <= 7000.0:
+            reading |= {"measurement": place[0] + place[1], "noise_std": 2.0}
+    return infos
+
+
+def by_slope(infos):
+    info = infos["agent_1"]
+    if "location" in info:
+        y = -float(info["location"][0] ** 2)
+        info |= {"factors": {"both": y, "second": 2.0 * y}, "noise_std": {"second": 0.1}}
+    return infos
+
+
+CASES = {
+    "a robot": (robots, QUICK, {"robot_2": drifting}, by_drifting),
+    "a function's agent": (camel, ADMM, {"agent_1": slope}, by_slope),
+}
+
+
+def decisions(team, env):
+    with threadpool_limits(1, user_api="blas"):
+        observations, infos = env.reset(seed=7)
+        team.begin(infos)
+        queries = []
+        for _ in range(ROUNDS):
+            observations, *rest = env.step(team.act(observations, infos))
+            team.observe(observations, *rest)
+            infos = rest[-1]
+            queries.append(team.last_query)
+    return queries, team.history, infos
+
+
+@pytest.mark.parametrize(("world", "settings", "measures", "by_hand"), CASES.values(), ids=CASES.keys())
+def test_what_an_agent_measures_by_itself_is_learned_instead(network, fleets, world, settings, measures, by_hand):
+    fleet = fleets(world(), network(), measures=measures, **settings)
+    queries, told, _ = decisions(fleet.team, fleet.world)
+    team = sb.Team.for_env(world(), **settings)
+    wanted, known, _ = decisions(team, Replaced(team.world._env, by_hand))
+    assert queries == wanted
+    for one, other in ((told.X, known.X), (told.factors, known.factors), (told.known_noise, known.known_noise)):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_was_measured_is_not_measured_again_by_one_that_was_killed(network, fleets):
+    asked = []
+
+    def counting(place):
+        asked.append(tuple(place))
+        return drifting(place)
+
+    fleet = fleets(robots(), network(loss=0.2, seed=4), kill=0.02, measures={"robot_2": counting}, **QUICK)
+    _, told, _ = decisions(fleet.team, fleet.world)
+    assert fleet.kills > 2
+    column = fleet.team.problem.channels.index("robot_2")
+    assert len(asked) == int(fleet.team.problem.taken(told.X)[:, column].sum())
+
+
+def test_an_instrument_that_raises_is_a_failure_that_the_log_names(network, fleets):
+    def broken(place):
+        raise RuntimeError("wheel lost")
+
+    fleet = fleets(robots(), network(), measures={"robot_0": broken}, **QUICK)
+    _, told, infos = decisions(fleet.team, fleet.world)
+    assert fleet.team.failures >= ROUNDS
+    assert not np.isfinite(told.factors[:, 0]).any()
+    source = next(iter(infos.values()))["source"]
+    assert source["by_agents"] == ["robot_0"]
+    assert all(why.startswith("RuntimeError: wheel lost (") for why in source["failures"]["robot_0"])
+
+
+def test_an_instrument_that_talks_nonsense_ends_the_run_at_both_ends(network, fleets):
+    fleet = fleets(robots(), network(), measures={"robot_0": lambda place: "deep"}, **QUICK)
+    refused = []
+
+    def step(seconds, member=fleet.members["robot_0"], step=fleet.members["robot_0"].step):
+        try:
+            step(seconds)
+        except ShapeError as error:
+            refused.append(str(error))
+            fleet.members.pop("robot_0")
+
+    fleet.members = {**fleet.members}
+    fleet.members["robot_0"].step = step
+    fleet.turn = lambda: [member.step(0.0) for member in list(fleet.members.values())]
+    fleet.team.hub._attend = fleet.turn
+    with pytest.raises(TransportError, match=r"agent 'robot_0': what measures for 'robot_0' returned 'deep'"):
+        fleet.world.reset(seed=0)
+    assert len(refused) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        (1.5, Answer({"a": 1.5})),
+        (np.float32(2.0), Answer({"a": 2.0})),
+        (None, Answer({"a": None})),
+        (float("nan"), Answer({"a": None})),
+        (float("inf"), Answer({"a": None})),
+        ({"measurement": 1.0, "noise_std": 0.5}, Answer({"a": 1.0}, {"a": 0.5})),
+        ({"measurement": 1.0, "location": [3.0, 4.0]}, Answer({"a": 1.0}, location=(3.0, 4.0))),
+        ({"factors": {"a": 1.0}}, Answer({"a": 1.0})),
+    ],
+)
+def test_an_outcome_may_be_a_number_or_a_table(told, wanted):
+    assert answered(lambda place: told, FIELD, "a", [1.0, 2.0]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("problem", "told", "why"),
+    [
+        (FIELD, "deep", "wanted a number"),
+        (FIELD, [1.0, 2.0], "wanted a number"),
+        (FIELD, 1j, "wanted a number"),
+        (FIELD, {}, "wanted 'measurement'"),
+        (FIELD, {"measurement": 1.0, "factors": {"a": 1.0}}, "wanted 'measurement'"),
+        (FIELD, {"depth": 1.0}, "got 'depth'; wanted some of"),
+        (FIELD, {"measurement": 1.0, "noise_std": -1.0}, "wanted a finite number >= 0"),
+        (FIELD, {"measurement": 1.0, "location": [1.0]}, "got location"),
+        (FIELD, {"measurement": 1.0, "location": [1e99, 0.0]}, "got location"),
+        (SUM, 1.0, r"wanted 'factors', a number for each of \['f', 'g'\]"),
+        (SUM, {"factors": {"f": 1.0}}, "wanted a number for each of"),
+        (SUM, {"factors": {"f": 1.0, "g": 1.0}, "location": [0.5]}, "got location"),
+    ],
+)
+def test_what_is_no_outcome_is_refused_in_one_line(problem, told, why):
+    agent, place = ("a", [1.0, 2.0]) if problem.is_field else ("x", [0.5])
+    with pytest.raises(ShapeError, match=why) as caught:
+        answered(lambda place: told, problem, agent, place)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_instrument_of_a_function_gets_its_own_variables_by_name():
+    asked = []
+    answered(lambda point: asked.append(point) or {"factors": {"f": 1.0, "g": None}}, SUM, "x", [0.25])
+    assert asked == [{"x": 0.25}]
+
+
+def test_who_has_nothing_to_measure_by_is_told_so(network, fleets):
+    fleet = fleets(robots(), network(), **QUICK)
+    fleet.measures = {"robot_0": drifting}
+    with pytest.raises(ConfigError, match="got something to measure by for 'robot_0'; wanted a fleet begun with"):
+        fleet.member("robot_0")
+    with pytest.raises(ConfigError, match="got nothing to measure by for 'robot_0'; wanted --measure"):
+        fleets(robots(), network(), measures={"robot_0": None}, **QUICK)
+
+
+def test_code_is_run_where_it_is_trusted_only():
+    assert loaded("math:sqrt", True)(4.0) == 2.0
+    for name, trust, why in [
+        ("math:sqrt", False, "wanted --trust"),
+        ("sqrt", True, "wanted 'module:function'"),
+        ("math:pi", True, "wanted a function of a place"),
+        ("math:root", True, "has no 'root'"),
+    ]:
+        with pytest.raises(ConfigError, match=why):
+            loaded(name, trust)
+
+
+def test_totals_are_nobodys_own_and_worlds_have_to_go_back():
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
+    with pytest.raises(ConfigError, match="wanted outcomes by factor"):
+        require_measurable(Problem.of(graph, dict.fromkeys("xy", (0.0, 1.0))), "x")
+    by_factor = Problem.of(graph, dict.fromkeys("xy", (0.0, 1.0)), {"x": "x", "y": "y"}, outcomes="per-factor")
+    with pytest.raises(ConfigError, match="which owns no factor"):
+        require_measurable(by_factor, "y")
+
+    class Plain:
+        unwrapped = object()
+
+    with pytest.raises(ConfigError, match=r"wanted one that has it"):
+        MeasuredElsewhere(Plain(), ("a",))
+
+
+def test_a_run_that_was_measured_elsewhere_is_not_resumed_in_the_simulated_world(tmp_path):
+    run(load("camel", ["rounds=2"], False), tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    (tmp_path / "run" / ELSEWHERE).write_text(json.dumps({"agents": ["agent_0"]}))
+    with pytest.raises(RunFolderError, match="agents of its fleet measured by themselves"):
+        resume(tmp_path / "run")
