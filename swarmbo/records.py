@@ -101,6 +101,22 @@ class LinkReport(msgspec.Struct, frozen=True):
         return sum(self.edges.values(), EdgeTraffic())
 
 
+class NetworkRecord(msgspec.Struct, frozen=True):
+    """What a fleet's network took in a round, all members together; it depends on the clock, so the log has none of it.
+
+    Args:
+        round: Which one.
+        restarts: How often processes were started again, by agent.
+        repeated: Letters that were written again, as no receipt had come.
+        refused: Parcels that were no letters, or letters that nobody should have written.
+    """
+
+    round: int
+    restarts: dict[str, int] = {}
+    repeated: int = 0
+    refused: int = 0
+
+
 class SolveReport(msgspec.Struct, frozen=True):
     """How an agreement was reached.
 

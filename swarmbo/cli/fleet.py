@@ -79,6 +79,7 @@ def run_fleet(
         with Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run_scenario(scenario, out, network, progress.show)
         close(out, summary, was_there=False, drawn_as=drawn_as)
+        typer.echo(f"network: {report.repeated:,} letters written again, {report.refused:,} refused", err=True)
         if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
             typer.echo(f"swarmbo: processes were started again: {again}", err=True)
 

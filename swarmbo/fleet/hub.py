@@ -13,7 +13,7 @@ from swarmbo.data import News, Reading
 from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import Answer, Begin, Came, End, Letter, Measure, Measured, Saw, Word
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
-from swarmbo.fleet.plan import Plan
+from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
 
 _LOOK = 0.2  # seconds between looks at whether agents live
@@ -27,6 +27,10 @@ class Hub:
         carrier: What moves its letters.
         attend: Called again and again while it waits; raises if there is nothing to wait for any more.
         clock: In seconds; does not go back.
+
+    Attributes:
+        repeated: Letters that were written again, by anybody, as far as it was told.
+        refused: What was refused, by anybody, as far as it was told.
     """
 
     def __init__(
@@ -40,6 +44,8 @@ class Hub:
         self._attend, self._clock = attend, clock
         self.problem = Problem.from_plain(plan.problem)
         self._turns, self._round = Counter[str](), 0  # orders written to each
+        self.repeated = self.refused = 0
+        self._counted: dict[str, tuple[int, int]] = {}
 
     def words(
         self, links: "tuple[tuple[str, str], ...] | None", offers: "Mapping[str, Offer] | None" = None
@@ -61,11 +67,25 @@ class Hub:
         def hear(sender: str, letter: Letter) -> None:
             if isinstance(letter, Word) and letter.turn == self._turns[sender] and self._is_own(sender, letter):
                 words[sender] = letter
+                self._count(sender, letter.repeated, letter.refused)
 
         self._wait(lambda: len(words) == len(agents), "words", agents, words, hear)
         if len({word.query for word in words.values()}) > 1:
             raise TransportError(f"round {self._round}: agents decided on {sorted({w.query for w in words.values()})}")
         return [words[agent] for agent in agents]
+
+    def _count(self, member: str, repeated: int, refused: int) -> None:
+        """Note what a member has counted since it was started."""
+        before = self._counted.get(member, (0, 0))
+        if repeated < before[0] or refused < before[1]:  # it was started again
+            before = 0, 0
+        self._counted[member] = repeated, refused
+        self.repeated += repeated - before[0]
+        self.refused += refused - before[1]
+
+    def count_own(self) -> None:
+        """Note what the hub itself has counted."""
+        self._count(HUB, self.mail.repeated, self.mail.refused)
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
         """What agents measure by themselves.

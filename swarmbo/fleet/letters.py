@@ -48,6 +48,8 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
         values: Of the agent's own variables; in a field none if it measures nothing.
         report: How the agreement ended.
         sent: What its messages took, by purpose.
+        repeated: How many letters it has written again, since it was started.
+        refused: What it has refused since then: parcels that are no letters, and what nobody should have written.
     """
 
     turn: int
@@ -55,6 +57,8 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
     values: dict[str, float]
     report: SolveReport
     sent: dict[str, Traffic]
+    repeated: int = 0
+    refused: int = 0
 
 
 class Came(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -171,7 +171,8 @@ class Member:
             word, report = self._agent.word(), self._agent.report
             assert word is not None
             assert report is not None
-            self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent))
+            counts = self._mail.repeated, self.refused + self._mail.refused
+            self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent, *counts))
 
     def _answer(self, order: Measure) -> None:
         """Measure by itself, and write down what came before saying it, so that it is not measured again."""

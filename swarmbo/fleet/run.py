@@ -21,11 +21,12 @@ from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of
 from swarmbo.fleet.processes import Processes
 from swarmbo.fleet.team import FleetTeam, told_beforehand
+from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.routing import Routes
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
-from swarmbo.runs.own_files import ELSEWHERE
+from swarmbo.runs.own_files import ELSEWHERE, NETWORK
 from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary
@@ -39,17 +40,27 @@ PLAN = "fleet.json"
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
-    """What happened on the network of a fleet, as the hub saw it.
+    """What happened on the network of a fleet, all members together, as far as they told the hub.
 
     Args:
-        restarts: How often processes were started again, by agent.
-        repeated: Letters of the hub that were written again.
-        refused: Parcels that reached the hub and were no letters.
+        restarts: How often processes of this machine were started again, by agent.
+        repeated: Letters that were written again, as no receipt had come.
+        refused: Parcels that were no letters, and letters that nobody should have written.
     """
 
-    restarts: dict[str, int]
-    repeated: int
-    refused: int
+    restarts: dict[str, int] = {}
+    repeated: int = 0
+    refused: int = 0
+
+    def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
+        """What of it came after an earlier report."""
+        again = {agent: count - before.restarts.get(agent, 0) for agent, count in self.restarts.items()}
+        return NetworkRecord(
+            round_number,
+            {agent: count for agent, count in again.items() if count},
+            self.repeated - before.repeated,
+            self.refused - before.refused,
+        )
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -129,9 +140,29 @@ def run_fleet(
                 if isinstance(world, MeasuredElsewhere):
                     folder.write_json(ELSEWHERE, {"agents": network.measures})
                     world.hub = hub
-                summary = drive(Drive(scenario, folder, world, team, on_round, {}, no_beat))
+                seen = _Seen(out / NETWORK, hub, processes, on_round)
+                summary = drive(Drive(scenario, folder, world, team, seen.on_round, {}, no_beat))
                 hub.end()
-        return summary, NetworkReport(dict(processes.restarts), hub.mail.repeated, hub.mail.refused)
+        return summary, seen.report()
+
+
+class _Seen:
+    """Writes down what the network took in each round."""
+
+    def __init__(self, path: Path, hub: Hub, processes: Processes, on_round: OnRound) -> None:
+        self._path, self._hub, self._processes, self._tell = path, hub, processes, on_round
+        self._before = NetworkReport()
+
+    def on_round(self, record: RoundRecord, was_logged: bool) -> None:
+        now = self.report()
+        with self._path.open("ab") as file:
+            file.write(msgspec.json.encode(now.since(self._before, record.round)) + b"\n")
+        self._before = now
+        self._tell(record, was_logged)
+
+    def report(self) -> NetworkReport:
+        self._hub.count_own()
+        return NetworkReport(dict(self._processes.restarts), self._hub.repeated, self._hub.refused)
 
 
 def members_of(scenario: Scenario) -> list[str]:

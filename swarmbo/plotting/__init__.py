@@ -32,6 +32,13 @@ from swarmbo.plotting.factor_graph import (
     factor_graph_figure as factor_graph_figure,
     plot_factor_graph as plot_factor_graph,
 )
+from swarmbo.plotting.faults import (
+    faults_figure as faults_figure,
+    plot_age as plot_age,
+    plot_failures as plot_failures,
+    plot_fates as plot_fates,
+    plot_network as plot_network,
+)
 from swarmbo.plotting.formats import Formats as Formats
 from swarmbo.plotting.history import World as World
 from swarmbo.plotting.regret import (

@@ -14,12 +14,13 @@ from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.error_traffic import error_traffic_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
+from swarmbo.plotting.faults import faults_figure
 from swarmbo.plotting.formats import Formats
 from swarmbo.plotting.history import World
 from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.traffic import total_traffic, traffic_figure
 from swarmbo.plotting.variables import variables_figure
-from swarmbo.records import RoundRecord
+from swarmbo.records import NetworkRecord, RoundRecord
 
 
 def write_figures(
@@ -30,8 +31,12 @@ def write_figures(
     fused: bool = False,
     views: AgentViews | None = None,
     formats: Formats | None = None,
+    network: Sequence[NetworkRecord] = (),
 ) -> list[Path]:
     """Write the figures of a run: ``regret.png``, ``traffic.png`` if there was any, and what suits its world.
+
+    ``faults.png`` shows over time what went wrong, where something did: messages lost, age of news, failures, and what
+    a fleet's network took.
 
     Of agents in a plane these are ``belief.png`` and ``run.gif``. Of agents that set the variables of one function they
     are ``variables.png`` and, where its factors are told or were learned, ``factor_graph.png``. Names end as the
@@ -46,6 +51,7 @@ def write_figures(
             and say so; ``agents.png`` and, where errors are logged, ``error_traffic.png`` are added.
         views: What each agent then believed after a round, where that is known.
         formats: What figures and animation are written as; None: as PNG and GIF.
+        network: What a fleet's network took.
 
     Returns:
         The files written; none if there are no rounds.
@@ -67,6 +73,8 @@ def write_figures(
     write("regret", regret_figure(records, world))
     if total_traffic(records).messages:
         write("traffic", traffic_figure(records))
+    if (faults := faults_figure(records, network)) is not None:
+        write("faults", faults)
     if world.variables:
         write("variables", variables_figure(records, world))
     if graphs := _graphs(world, records[-1].round):

@@ -118,7 +118,7 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     try:
         settings = prior if isinstance(prior, ExactGPSettings) else None
         views = views_of(folder) if fused else None
-        files = plotting.write_figures(records, world, settings, into, fused, views, formats)
+        files = plotting.write_figures(records, world, settings, into, fused, views, formats, folder.network())
         film = write_film(folder, records, into / f"run.{formats.animation}") if world.variables else None
         if settings is not None and world.has_map:
             film = write_scene(folder, records, world, settings, into / f"scene.{formats.animation}")

@@ -22,9 +22,9 @@ import tomli_w
 import swarmbo
 from swarmbo.boundary.files import PARTIAL, read_regular, regular_file
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.records import RoundRecord
+from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs.limits import require_shallow
-from swarmbo.runs.own_files import LOCK, SCENARIO, own_files, require_own, stale_files
+from swarmbo.runs.own_files import LOCK, NETWORK, SCENARIO, own_files, require_own, stale_files
 from swarmbo.runs.round_log import LoggedLines, Timing, logged_lines, logged_timings
 from swarmbo.runs.scenario import Scenario, dump, read_toml, scenario_of
 from swarmbo.runs.seal import SEAL_LENGTH, digest_of_table, read_seal, seal
@@ -258,6 +258,18 @@ class RunFolder(StoredFiles):
             file.seek(max(file.seek(0, os.SEEK_END) - SEAL_LENGTH, 0))
             last = read_seal(file.read())
         return start if last is None else last.digest
+
+    def network(self) -> list[NetworkRecord]:
+        """What a fleet's network took in each round; empty where the run was none. A torn last line is left out.
+
+        Raises:
+            RunFolderError: If it is damaged, or cannot be read.
+        """
+        lines = self._read(NETWORK).splitlines(keepends=True)
+        try:
+            return [msgspec.json.decode(line, type=NetworkRecord) for line in lines if line.endswith(b"\n")]
+        except msgspec.MsgspecError as error:
+            raise RunFolderError(f"{self.path / NETWORK}: is damaged: {error}") from error
 
     def timings(self) -> list[Timing]:
         """How long the rounds took; rounds whose timing was lost to a crash are missing.

@@ -9,15 +9,17 @@ from swarmbo.errors import RunFolderError
 
 SCENARIO = "scenario.toml"
 LOCK = ".lock"
+NETWORK = "network.jsonl"  # what a fleet's network took in each round
 ELSEWHERE = "elsewhere.json"  # agents of a fleet that measured by themselves, in a world that is not the scenario's
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 
 _FILES = (
     *("rounds.jsonl", "timings.jsonl", "summary.json", "world.json", "world.npz", "checkpoint.json", "figures.json"),
     ELSEWHERE,
+    NETWORK,
 )
 _EXPORTS = ("measurements.csv", "measurements.parquet")
-_FIGURES = ("belief", "regret", "traffic", "variables", "factor_graph", "agents", "error_traffic")
+_FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph", "agents", "error_traffic")
 _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")
 
 

@@ -21,6 +21,8 @@ from swarmbo.fleet.letters import Begin, sealed  # noqa: E402
 from swarmbo.fleet.link import Link, session_settings  # noqa: E402
 from swarmbo.fleet.mail import Mail  # noqa: E402
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of  # noqa: E402
+from swarmbo.runs.figures import draw_run  # noqa: E402
+from swarmbo.runs.folder import RunFolder  # noqa: E402
 
 pytestmark = pytest.mark.fleet
 
@@ -104,7 +106,12 @@ def test_an_agent_that_is_killed_in_mid_run_is_started_again_and_changes_nothing
     assert ended.returncode == 0, ended.stderr
     assert was_killed
     assert "processes were started again: ap_1 1 times" in ended.stderr
+    assert "network: " in ended.stderr
     assert points(out) == points(alone)
+    network = RunFolder.open(out).network()
+    assert [line.round for line in network] == list(range(15))
+    assert [line.restarts for line in network if line.restarts] == [{"ap_1": 1}]
+    assert draw_run(out)[2].name == "faults.png"
 
 
 def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):

@@ -10,6 +10,8 @@ from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Came, Said, Word, sealed
 from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.run import NetworkReport
+from swarmbo.records import NetworkRecord
 from swarmbo_envs import function_v0
 
 ROUNDS = 6
@@ -174,3 +176,21 @@ def test_what_is_no_plan_is_refused_in_one_line(tmp_path):
     path.write_text('{"run": 1}')
     with pytest.raises(ConfigError, match=r"wanted the fleet\.json that"):
         Plan.read(path)
+
+
+def test_what_members_count_is_added_up_over_restarts(network, fleets):
+    wire = network(loss=0.3, seed=1)
+    fleet = fleets(world(), wire, **SETTINGS)
+    decisions(fleet.team, world())
+    hub = fleet.team.hub
+    hub.count_own()
+    assert 0 < hub.repeated <= hub.mail.repeated + sum(member._mail.repeated for member in fleet.members.values())
+    before = hub.repeated, hub.refused
+    for counted in ((5, 1), (7, 1), (2, 0), (2, 3)):  # started again before the third
+        hub._count("stranger", *counted)
+    assert (hub.repeated - before[0], hub.refused - before[1]) == (7 + 2, 1 + 3)
+
+
+def test_a_round_has_what_came_since_the_one_before():
+    before, now = NetworkReport({"a": 1}, 5, 2), NetworkReport({"a": 1, "b": 2}, 9, 2)
+    assert now.since(before, 7) == NetworkRecord(7, {"b": 2}, 4, 0)

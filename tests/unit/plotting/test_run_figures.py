@@ -13,7 +13,7 @@ from swarmbo.spaces import Domain
 def test_all_figures_of_a_run_are_written(run, tmp_path):
     made = run(rounds=2, failing=2.0)
     written = write_figures(made.records, made.world, made.settings, tmp_path / "figures")
-    assert [path.name for path in written] == ["belief.png", "regret.png", "traffic.png", "run.gif"]
+    assert [path.name for path in written] == ["belief.png", "regret.png", "traffic.png", "faults.png", "run.gif"]
     for path in written:
         with Image.open(path) as picture:
             assert np.asarray(picture.convert("L")).std() > 5
@@ -23,14 +23,14 @@ def test_without_a_plane_there_are_no_maps(run, tmp_path):
     made = run(rounds=2, failing=2.0)
     world = World(Domain(np.zeros(1), np.ones(1)))
     written = write_figures(made.records, world, made.settings, tmp_path)
-    assert [path.name for path in written] == ["regret.png", "traffic.png"]
+    assert [path.name for path in written] == ["regret.png", "traffic.png", "faults.png"]
 
 
 def test_without_traffic_there_is_no_figure_of_it(run, tmp_path):
     made = run(rounds=2, failing=2.0)
     silent = [msgspec.structs.replace(record, sharing=Traffic(), report=None) for record in made.records]
     world = World(Domain(np.zeros(1), np.ones(1)))
-    assert [path.name for path in write_figures(silent, world, None, tmp_path)] == ["regret.png"]
+    assert [path.name for path in write_figures(silent, world, None, tmp_path)] == ["regret.png", "faults.png"]
 
 
 def test_without_rounds_nothing_is_written(run, tmp_path):

@@ -112,7 +112,7 @@ def test_scores_are_against_the_field_of_their_round_by_the_belief_of_their_roun
 def test_figures_are_drawn_and_repeat(done):
     name, path = done
     files = draw_run(path)
-    every = {"agents.png", "belief.png", "error_traffic.png", "regret.png", "run.gif", "traffic.png"}
+    every = {"agents.png", "belief.png", "error_traffic.png", "faults.png", "regret.png", "run.gif", "traffic.png"}
     assert {file.name for file in files} == every
     if name == "field-plume":  # once will do: all are written in one way
         before = {file: file.read_bytes() for file in files}

@@ -1,0 +1,177 @@
+"""What went wrong over time: messages that were lost, how old news were, what failed, and on a fleet's network."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from swarmbo.metrics import links_of
+from swarmbo.plotting import style
+from swarmbo.records import EdgeTraffic, NetworkRecord, RoundRecord
+
+Counts = Mapping[str, tuple[str, Sequence[float]]]  # by label: a colour, and a number for each round
+
+
+def plot_fates(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+    """Draw what became of the messages to agree, over links with faults, against rounds.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds.
+
+    Returns:
+        The axes.
+    """
+    edges = [EdgeTraffic() if (links := links_of(record)) is None else links.total for record in records]
+    total = sum(edges, EdgeTraffic())
+    counts = {
+        "arrived": (style.BLUE, [edge.arrived for edge in edges]),
+        "lost": (style.VERMILLION, [edge.lost for edge in edges]),
+    }
+    _stacked(ax, [record.round for record in records], counts)
+    ax.set_title(f"Messages to agree: {total.lost / max(1, total.messages):.0%} lost")
+    ax.set_ylabel("messages per round")
+    return ax
+
+
+def plot_age(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+    """Draw how old news were when they arrived: in the mean, and on the quickest and the slowest edge.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds; those in which nothing arrived have no age.
+
+    Returns:
+        The axes.
+    """
+    reports = [(record.round, links) for record in records if (links := links_of(record)) is not None]
+    known = [(number, links) for number, links in reports if links.total.arrived]
+    rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
+    ages = [[edge.age for edge in links.edges.values() if edge.arrived] for _, links in known]
+    spread = [min(own) for own in ages], [max(own) for own in ages]
+    ax.fill_between(rounds, *spread, color=style.SKY, alpha=0.35, linewidth=0.0, label="quickest to slowest edge")
+    ax.plot(rounds, mean, color=style.BLUE, marker="o", markersize=3.0, label="mean")
+    ax.set_title("Age of news on arrival")
+    ax.set_ylabel("steps of the links' clock")
+    _of_rounds(ax, [record.round for record in records], max([*spread[1], 1.0]))
+    ax.legend(loc="upper left", ncols=2)
+    return ax
+
+
+def plot_failures(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+    """Draw what failed against rounds: measurements, agents that were silent or had no choice, clashes.
+
+    Args:
+        ax: Where to draw.
+        records: The rounds. One whose step failed counts all its measurements as failed.
+
+    Returns:
+        The axes.
+    """
+    counts = _failures(records)
+    _stacked(ax, [record.round for record in records], counts)
+    ax.set_title(f"Failures: {sum(sum(own) for _, own in counts.values()):,.0f} in all")
+    ax.set_ylabel("failures per round")
+    return ax
+
+
+def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
+    """Draw what a fleet's network took against rounds: letters written again, parcels refused, processes restarted.
+
+    Args:
+        ax: Where to draw.
+        network: The rounds.
+
+    Returns:
+        The axes.
+    """
+    rounds = [record.round for record in network]
+    counts = {
+        "written again": (style.ORANGE, [record.repeated for record in network]),
+        "refused": (style.VERMILLION, [record.refused for record in network]),
+    }
+    _stacked(ax, rounds, counts)
+    top = ax.get_ylim()[1]
+    for record in network:
+        for height, (agent, count) in enumerate(sorted(record.restarts.items())):
+            ax.axvline(record.round, color=style.INK, linewidth=1.0, linestyle=(0, (4, 2)))
+            times = f" ×{count}" if count > 1 else ""
+            place = record.round, top * (0.8 - 0.08 * height)
+            side = "right" if record.round > (rounds[0] + rounds[-1]) / 2 else "left"
+            ax.annotate(f" {agent} started again{times} ", place, ha=side, fontsize="small", color=style.INK)
+    ax.set_title(f"The fleet's network: {sum(sum(record.restarts.values()) for record in network)} restarts")
+    ax.set_ylabel("letters per round")
+    return ax
+
+
+def faults_figure(records: Sequence[RoundRecord], network: Sequence[NetworkRecord] = ()) -> Figure | None:
+    """What went wrong over time, a panel for each kind that there was.
+
+    Args:
+        records: The rounds of a run.
+        network: The same of a fleet's network.
+
+    Returns:
+        The figure; None where nothing can go wrong that is not measured: no links with faults, no network, no failure.
+    """
+    panels: list[Callable[[Axes], Axes]] = []
+    reports = [links for record in records if (links := links_of(record)) is not None]
+    if any(links.total.messages for links in reports):
+        panels.append(partial(plot_fates, records=records))
+    if any(links.total.arrived for links in reports):
+        panels.append(partial(plot_age, records=records))
+    if _failures(records):
+        panels.append(partial(plot_failures, records=records))
+    if network:
+        panels.append(partial(plot_network, network=network))
+    if not panels:
+        return None
+    with style.applied():
+        figure = style.new_figure(max(4.8, 4.4 * len(panels)), 3.7)
+        for ax, plot in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+            plot(ax)
+    return figure
+
+
+def _failures(records: Sequence[RoundRecord]) -> dict[str, tuple[str, list[float]]]:
+    """What failed in each round; kinds that never did are left out."""
+    reports = [links_of(record) for record in records]
+    counts: dict[str, tuple[str, list[float]]] = {
+        "measurements": (style.VERMILLION, [_failed(record) for record in records]),
+        "silent agents": (style.PURPLE, [0 if links is None else len(links.silent) for links in reports]),
+        "agents without a choice": (style.ORANGE, [0 if links is None else len(links.without) for links in reports]),
+        "clashes": (style.INK, [0 if links is None else links.clashes for links in reports]),
+    }
+    return {label: own for label, own in counts.items() if any(own[1])}
+
+
+def _failed(record: RoundRecord) -> int:
+    """Measurements of a round that failed; of a function its factors, or else the total."""
+    if record.joint is not None:
+        factors = record.joint.factors
+        return sum(y is None for y in factors.values()) if factors else int(record.joint.measurement is None)
+    return sum(sample.measurement is None and not sample.declined for sample in record.samples)
+
+
+def _stacked(ax: Axes, rounds: Sequence[int], counts: Counts) -> None:
+    """Bars on top of one another."""
+    bottom, width = np.zeros(len(rounds)), 0.82 if len(rounds) <= 80 else 1.0
+    for label, (colour, own) in counts.items():
+        heights = np.array(own, dtype=float)
+        ax.bar(rounds, heights, width, bottom=bottom, color=colour, label=label)
+        bottom += heights
+    _of_rounds(ax, rounds, float(bottom.max(initial=0.0)))
+    ax.legend(loc="upper left", ncols=2)
+
+
+def _of_rounds(ax: Axes, rounds: Sequence[int], highest: float) -> None:
+    ax.set_xlabel("round")
+    ax.set_xlim(rounds[0] - 0.6, rounds[-1] + 0.6)
+    ax.set_ylim(0.0, 1.35 * highest or 1.0)
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    ax.yaxis.set_major_locator(MaxNLocator(6, integer=highest >= 2.0))
+    ax.yaxis.set_major_formatter(EngFormatter(sep=""))
+    ax.grid(visible=False, axis="x")

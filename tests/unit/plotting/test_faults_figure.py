@@ -1,0 +1,92 @@
+"""What went wrong over time is drawn as it was recorded, a panel for each kind that there was."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from swarmbo.plotting import faults_figure, plot_age, plot_failures, plot_fates, plot_network
+from swarmbo.records import EdgeTraffic, Evaluation, LinkReport, NetworkRecord, RoundRecord, Sample, SolveReport
+
+
+def sample(agent, measurement, **more):
+    return Sample(agent=agent, location=[0.0], measurement=measurement, target=[0.0], distance=0.0, cost=0.0, **more)
+
+
+def agreed(number, samples=(), **more):
+    return RoundRecord(number, list(samples), report=SolveReport("deadline", links=LinkReport(ticks=9, **more)))
+
+
+QUICK, SLOW = EdgeTraffic(10, 100, 8, 2, 16), EdgeTraffic(10, 100, 5, 5, 30)  # ages of 2 and 6
+RECORDS = [
+    RoundRecord(0, [sample("a", 1.0), sample("b", None)]),
+    agreed(1, [sample("a", None), sample("b", None, declined=True)], edges={"a>b": QUICK, "b>a": SLOW}),
+    agreed(2, [sample("a", 1.0)], edges={"a>b": EdgeTraffic(4, 40, 0, 4, 0)}, silent=("b",)),
+    agreed(3, [sample("a", 1.0)], edges={"a>b": QUICK}, without=("a", "b"), clashes=1),
+]
+NETWORK = [NetworkRecord(0), NetworkRecord(1, {"a": 1}, 7, 2), NetworkRecord(2, {}, 0, 0)]
+
+
+def heights(container):
+    return [bar.get_height() for bar in container]
+
+
+def test_messages_arrive_or_are_lost_as_recorded():
+    ax = Figure().subplots()
+    assert plot_fates(ax, RECORDS) is ax
+    arrived, lost = ax.containers
+    assert heights(arrived) == [0, 13, 0, 8]
+    assert heights(lost) == [0, 7, 4, 2]
+    assert ax.get_title() == "Messages to agree: 38% lost"  # 13 of 34
+
+
+def test_age_is_that_of_what_arrived():
+    ax = Figure().subplots()
+    plot_age(ax, RECORDS)
+    rounds, ages = ax.lines[0].get_data()
+    assert list(rounds) == [1, 3]  # nothing arrived in round 2
+    assert list(ages) == pytest.approx([46 / 13, 2.0])
+    edge = ax.collections[0].get_paths()[0].vertices
+    assert (edge[:, 1].min(), edge[:, 1].max()) == (2.0, 6.0)
+
+
+def test_failures_are_counted_by_kind():
+    ax = Figure().subplots()
+    plot_failures(ax, RECORDS)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert dict(zip(labels, map(heights, ax.containers), strict=True)) == {
+        "measurements": [1, 1, 0, 0],  # who declined has not failed
+        "silent agents": [0, 0, 1, 0],
+        "agents without a choice": [0, 0, 0, 2],
+        "clashes": [0, 0, 0, 1],
+    }
+    assert ax.get_title() == "Failures: 6 in all"
+
+
+@pytest.mark.parametrize(
+    ("joint", "count"),
+    [
+        (Evaluation([0.0], None), 1),
+        (Evaluation([0.0], None, {"f": None, "g": 1.0, "h": None}), 2),
+        (Evaluation([0.0], 1.0, {"f": 1.0}), 0),
+    ],
+)
+def test_of_a_function_factors_fail_or_the_total(joint, count):
+    figure = faults_figure([RoundRecord(0, []), RoundRecord(1, [], joint=joint)])
+    assert (figure is None) is (count == 0)
+    if figure is not None:
+        assert figure.axes[0].get_title(loc="left") == f"Failures: {count} in all"
+
+
+def test_restarts_are_marked_in_their_round():
+    ax = Figure().subplots()
+    plot_network(ax, NETWORK)
+    again, refused = ax.containers
+    assert (heights(again), heights(refused)) == ([0, 7, 0], [0, 2, 0])
+    assert [list(line.get_xdata()) for line in ax.lines] == [[1, 1]]
+    assert [text.get_text().strip() for text in ax.texts] == ["a started again"]
+
+
+def test_there_is_a_panel_for_each_kind_that_there_was():
+    assert faults_figure([RoundRecord(0, [sample("a", 1.0)])]) is None
+    alone = faults_figure([RoundRecord(0, [])], NETWORK)
+    assert [ax.get_title(loc="left") for ax in alone.axes] == ["The fleet's network: 1 restarts"]
+    assert len(faults_figure(RECORDS, NETWORK).axes) == 4
