@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from swarmbo.boundary.files import read_regular
+from swarmbo.boundary.files import read_regular, replacing
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.settings import Positive
@@ -83,8 +83,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self
 
     def write(self, path: Path) -> None:
-        """Write it as JSON."""
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+        """Write it as JSON, whole or not at all: who waits for it may read it as soon as it is there."""
+        with replacing(path) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
 
     @classmethod
     def read(cls, path: Path) -> "Plan":

@@ -94,15 +94,14 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
         "refused": (style.VERMILLION, [record.refused for record in network]),
     }
     _stacked(ax, rounds, counts)
-    top = ax.get_ylim()[1]
+    label: str | None = "a process started again"
     for record in network:
-        for height, (agent, count) in enumerate(sorted(record.restarts.items())):
-            ax.axvline(record.round, color=style.INK, linewidth=1.0, linestyle=(0, (4, 2)))
-            times = f" ×{count}" if count > 1 else ""
-            place = record.round, top * (0.8 - 0.08 * height)
-            side = "right" if record.round > (rounds[0] + rounds[-1]) / 2 else "left"
-            ax.annotate(f" {agent} started again{times} ", place, ha=side, fontsize="small", color=style.INK)
-    ax.set_title(f"The fleet's network: {sum(sum(record.restarts.values()) for record in network)} restarts")
+        if record.restarts:
+            ax.axvline(record.round, color=style.INK, linewidth=1.0, linestyle=(0, (4, 2)), label=label)
+            label = None  # once in the legend
+    ax.legend(loc="upper left", ncols=2)
+    count = sum(sum(record.restarts.values()) for record in network)
+    ax.set_title(f"The fleet's network: {count} {'restart' if count == 1 else 'restarts'}")
     ax.set_ylabel("letters per round")
     return ax
 
@@ -170,7 +169,7 @@ def _stacked(ax: Axes, rounds: Sequence[int], counts: Counts) -> None:
 def _of_rounds(ax: Axes, rounds: Sequence[int], highest: float) -> None:
     ax.set_xlabel("round")
     ax.set_xlim(rounds[0] - 0.6, rounds[-1] + 0.6)
-    ax.set_ylim(0.0, 1.35 * highest or 1.0)
+    ax.set_ylim(0.0, 1.4 * highest or 1.0)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=highest >= 2.0))
     ax.yaxis.set_major_formatter(EngFormatter(sep=""))

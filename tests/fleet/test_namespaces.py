@@ -185,7 +185,9 @@ class InNamespaces:
     def killed(self, agent: str, after: int) -> None:
         """Kill one in mid-run, and start it again."""
         while self.logged < after and self.hub.poll() is None:
-            time.sleep(0.02)
+            dead = [name for name, process in self.agents.items() if process.poll() is not None]
+            assert not dead
+            time.sleep(0.05)
         self.agents[agent].send_signal(signal.SIGKILL)
         self.agents[agent].wait()
         self.agents[agent] = self.start(agent)

@@ -82,11 +82,12 @@ def test_restarts_are_marked_in_their_round():
     again, refused = ax.containers
     assert (heights(again), heights(refused)) == ([0, 7, 0], [0, 2, 0])
     assert [list(line.get_xdata()) for line in ax.lines] == [[1, 1]]
-    assert [text.get_text().strip() for text in ax.texts] == ["a started again"]
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert sorted(labels) == ["a process started again", "refused", "written again"]
 
 
 def test_there_is_a_panel_for_each_kind_that_there_was():
     assert faults_figure([RoundRecord(0, [sample("a", 1.0)])]) is None
     alone = faults_figure([RoundRecord(0, [])], NETWORK)
-    assert [ax.get_title(loc="left") for ax in alone.axes] == ["The fleet's network: 1 restarts"]
+    assert [ax.get_title(loc="left") for ax in alone.axes] == ["The fleet's network: 1 restart"]
     assert len(faults_figure(RECORDS, NETWORK).axes) == 4
