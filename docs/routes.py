@@ -1,8 +1,11 @@
 """Teams that plan routes against others, on five landscapes: the runs behind docs/routes.md, and its tables.
 
-    python docs/routes.py --task level map peak --seeds 0-7   # adds what is missing of docs/routes.jsonl
-    python docs/routes.py --table                             # prints the tables
-    python docs/routes.py --speed                             # time of a decision against the number of robots
+    python docs/routes.py --task level map peak --seeds 100-109  # adds what is missing of docs/routes.jsonl
+    python docs/routes.py --table                                # prints the tables
+    python docs/routes.py --speed                                # time of a decision against the number of robots
+
+With ``--along 2`` robots measure twice on each leg besides, and each method that plans stands there twice: counting on
+it, and blind to it.
 
 Robots start side by side at one depot, drawn by seed, and reach half as far in a round as by default (``--spread``:
 drawn starts and the default reach). All methods of a seed meet the same depot, headings, noise and number of rounds.
@@ -20,7 +23,7 @@ import swarmbo as sb
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.metrics import level_f1, map_rmse
 from swarmbo.rng import stream
-from swarmbo_envs import robot_team_v0
+from swarmbo_envs import robot_team_v0, robot_team_v1
 
 LINES = Path(__file__).with_suffix(".jsonl")
 QUANTILE = 0.85  # of the field, that the level is
@@ -31,9 +34,11 @@ FIELDS: dict[str, dict[str, Any]] = {
     "drawn": {"field": {"gp": {"lengthscale_m": 500.0}}, "noise_std": 0.05},  # a field for each seed
     "oxford-ph": {"field": {"survey": "oxford-ph"}, "noise_std": 0.05, "max_cycles": 8},
 }
+KEYS = ("task", "method", "field", "seed", "robots", "spread", "along")
 Kinds = tuple[str | dict[str, Any], str | dict[str, Any]]  # acquisition, coordination
 LAWN_MOWER: Kinds = ("information", "lawn-mower")
 VARIANCE = "variance one step, greedy"
+MCTS = "routes, Dec-MCTS"
 ROUTES = {"auction": "routes, auction", "sequential": "routes, sequential"}
 METHODS: dict[str, dict[str, Kinds]] = {
     "level": {
@@ -43,6 +48,7 @@ METHODS: dict[str, dict[str, Kinds]] = {
         VARIANCE: ({"kind": "targeted-variance"}, "greedy"),
         ROUTES["sequential"]: ({"kind": "targeted-variance"}, {"kind": "routes", "order": "sequential"}),
         ROUTES["auction"]: ({"kind": "targeted-variance"}, "routes"),
+        MCTS: ({"kind": "targeted-variance"}, "dec-mcts"),
     },
     "map": {
         "information, greedy": ("information", "greedy"),
@@ -50,6 +56,7 @@ METHODS: dict[str, dict[str, Kinds]] = {
         VARIANCE: ("targeted-variance", "greedy"),
         ROUTES["sequential"]: ("targeted-variance", {"kind": "routes", "order": "sequential"}),
         ROUTES["auction"]: ("targeted-variance", "routes"),
+        MCTS: ("targeted-variance", "dec-mcts"),
     },
     "peak": {
         "db-gp-ucb, greedy": ("db-gp-ucb", "greedy"),
@@ -57,18 +64,28 @@ METHODS: dict[str, dict[str, Kinds]] = {
         "explore_share = 0.8": ("db-gp-ucb", {"kind": "routes", "explore_share": 0.8}),
     },
 }
+BLIND = ", blind"  # to what is measured on the way: what a method is called then
 REFERENCE = {"level": ROUTES["auction"], "map": ROUTES["auction"], "peak": "explore_share = 0.8"}
 SCORES = {"level": ("level_f1", "map_rmse"), "map": ("map_rmse",), "peak": ("simple", "cumulative", "map_rmse")}
 
 
-def survey(name: str, seed: int, robots: int, spread: bool) -> Any:
+def methods(task: str, along: int) -> list[str]:
+    """What is run, by name."""
+    plan = [method for method, (_, coordination) in METHODS[task].items() if coordination != "lawn-mower"]
+    return [*METHODS[task], *(f"{method}{BLIND}" for method in plan if along)]
+
+
+def survey(name: str, seed: int, robots: int, spread: bool, along: int = 0) -> Any:
     """The world of a seed."""
     arguments: dict[str, Any] = {"max_cycles": 25, **FIELDS[name], "robots": robots}
     if name == "drawn":
         arguments["field"] = {"gp": {**arguments["field"]["gp"], "seed": seed}}
+    make = robot_team_v0.parallel_env
+    if along:
+        make, arguments["samples_per_leg"] = robot_team_v1.parallel_env, along
     if spread:
-        return robot_team_v0.parallel_env(**arguments)
-    plain: Any = robot_team_v0.parallel_env(**arguments).unwrapped
+        return make(**arguments)
+    plain: Any = make(**arguments).unwrapped
     field, rng = plain.field, stream(seed, "depot")
     side = field.high - field.low
     depot = field.low + side * rng.uniform(0.05, 0.95, size=2)
@@ -76,17 +93,20 @@ def survey(name: str, seed: int, robots: int, spread: bool) -> Any:
     starts = np.clip(depot + around, field.low, field.high - 0.0005 * side * np.arange(robots)[:, None])
     drive_s = plain.round_time_s - np.pi / plain.settings.turn_rate_rad_s
     half_s = np.pi / plain.settings.turn_rate_rad_s + 0.5 * drive_s
-    return robot_team_v0.parallel_env(**arguments, starts=starts.tolist(), round_time_s=half_s)
+    return make(**arguments, starts=starts.tolist(), round_time_s=half_s)
 
 
-def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool) -> dict[str, Any]:
+def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool, along: int) -> dict[str, Any]:
     """One survey, from start to end, and what it came to."""
-    env: Any = survey(name, seed, robots, spread)
+    env: Any = survey(name, seed, robots, spread, along)
     truth = env.unwrapped.ground_truth()
     level = float(np.quantile(truth.values, QUANTILE))
-    acquisition, coordination = METHODS[task][method]
-    if acquisition in ({"kind": "straddle"}, {"kind": "targeted-variance"}):
-        acquisition = {**acquisition, "level": level}  # pyright: ignore[reportGeneralTypeIssues]
+    acquisition, coordination = METHODS[task][method.removesuffix(BLIND)]
+    if method.endswith(BLIND):
+        plain = {"kind": acquisition} if isinstance(acquisition, str) else acquisition
+        acquisition = {**plain, "on_the_way": False}
+    if isinstance(acquisition, dict) and task == "level" and acquisition["kind"] in ("straddle", "targeted-variance"):
+        acquisition = {**acquisition, "level": level}
     team = sb.Team.for_env(env, acquisition=acquisition, coordination=coordination, seed=seed)
     observations, infos = env.reset(seed=seed)
     found, decided, messages = list[list[float]](), 0.0, 0
@@ -102,7 +122,7 @@ def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool)
     mean = team.belief.posterior_mean(truth.points)
     regrets = truth.maximum - np.array(found)
     return {
-        "task": task, "method": method, "field": name, "seed": seed, "robots": robots, "spread": spread,
+        "task": task, "method": method, "field": name, "seed": seed, "robots": robots, "spread": spread, "along": along,
         "level_f1": level_f1(mean, truth.values, level), "map_rmse": map_rmse(mean, truth.values),
         "simple": float(regrets.min()), "cumulative": float(regrets.mean()),
         "decide_ms": 1e3 * decided / len(found), "messages": messages / len(found),
@@ -112,7 +132,7 @@ def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool)
 def known(path: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     """What was run before, by what it was a run of."""
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    return {tuple(row[key] for key in ("task", "method", "field", "seed", "robots", "spread")): row for row in rows}
+    return {tuple(row[key] for key in KEYS): row for row in rows}
 
 
 def relative(rows: list[dict[str, Any]], method: str, task: str, score: str) -> PairedDifference | None:
@@ -133,16 +153,19 @@ def relative(rows: list[dict[str, Any]], method: str, task: str, score: str) -> 
 def tables(path: Path) -> None:
     """Print what the runs came to: means by landscape, and differences pooled over all of them."""
     rows = list(known(path).values())
-    for task, robots, spread in sorted({(row["task"], row["robots"], row["spread"]) for row in rows}):
-        own = [r for r in rows if (r["task"], r["robots"], r["spread"]) == (task, robots, spread)]
+    for task, robots, spread, along in sorted({tuple(row[k] for k in ("task", *KEYS[4:])) for row in rows}):
+        own = [r for r in rows if (r["task"], *(r[k] for k in KEYS[4:])) == (task, robots, spread, along)]
         names = [name for name in FIELDS if any(row["field"] == name for row in own)]
         for score in SCORES[task]:
             unit = "" if score == "level_f1" else ", %"
             n = {name: len({r["seed"] for r in own if r["field"] == name}) for name in names}
-            print(f"\n{task}, {robots} robots, {'spread starts' if spread else 'one depot'}: {score}, seeds {n}\n")  # noqa: T201
+            where = f"{robots} robots, {'spread starts' if spread else 'one depot'}"
+            print(f"\n{task}, {where}, {along} measurements on each leg: {score}, seeds {n}\n")  # noqa: T201
             print(f"| | {' | '.join(names)} | {REFERENCE[task]} less it{unit} |")  # noqa: T201
             print("|---|" + "---|" * (len(names) + 1))  # noqa: T201
-            for method in METHODS[task]:
+            for method in methods(task, along):
+                if not any(row["method"] == method for row in own):
+                    continue
                 means = [[r[score] for r in own if (r["method"], r["field"]) == (method, name)] for name in names]
                 told = relative(own, method, task, score) if method != REFERENCE[task] else None
                 digits = 2 if score == "level_f1" else 1
@@ -156,7 +179,7 @@ def tables(path: Path) -> None:
 def speed(rounds: int = 12) -> None:
     """Print the processor time of decisions, fits left out, in the middle of a survey of the elevation model."""
     print("| robots | " + " | ".join(map(str, (4, 8, 16, 32, 64))) + " |\n|---|" + "---|" * 5)  # noqa: T201
-    for method in (VARIANCE, ROUTES["sequential"], ROUTES["auction"]):
+    for method in (VARIANCE, ROUTES["sequential"], ROUTES["auction"], MCTS):
         cells: list[str] = []
         for robots in (4, 8, 16, 32, 64):
             acquisition, coordination = METHODS["map"][method]
@@ -185,6 +208,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-7", help="first-last")
     parser.add_argument("--robots", type=int, default=4)
     parser.add_argument("--spread", action="store_true")
+    parser.add_argument("--along", type=int, default=0, help="measurements on each leg, besides the one at its end")
     parser.add_argument("--lines", type=Path, default=LINES)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--speed", action="store_true")
@@ -199,9 +223,10 @@ def main() -> None:
         for seed in range(first, last + 1):
             for task in given.task:
                 for name in given.field:
-                    for method in given.method or METHODS[task]:
-                        if (task, method, name, seed, given.robots, given.spread) not in there:
-                            row = run(task, method, name, seed, given.robots, given.spread)
+                    for method in given.method or methods(task, given.along):
+                        key = (task, method, name, seed, given.robots, given.spread, given.along)
+                        if key not in there and not (given.along and name == "oxford-ph"):  # robots sample its sites
+                            row = run(*key)
                             with given.lines.open("a") as lines:
                                 lines.write(json.dumps(row) + "\n")
 

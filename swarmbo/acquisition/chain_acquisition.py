@@ -42,6 +42,9 @@ class ChainAcquisition(Acquisition, frozen=True):
         table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
             root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
             what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
+        on_the_way: Whether a place is worth what it is with what is measured on the way there, and others take that as
+            measured, in worlds whose agents do so and say where (``on_the_way``). A rule that does not say what that
+            is worth, as expected improvement, values the place alone.
 
     Example:
         >>> import numpy as np
@@ -57,12 +60,15 @@ class ChainAcquisition(Acquisition, frozen=True):
         [0.2]
     """
 
-    for_fields: ClassVar[tuple[str, ...]] = ("markov_order", "noise_ratio_floor", "candidates", "table_entries")
+    for_fields: ClassVar[tuple[str, ...]] = (
+        *("markov_order", "noise_ratio_floor", "candidates", "table_entries", "on_the_way"),
+    )
 
     markov_order: int = 2
     noise_ratio_floor: Annotated[float, within(0, 100)] = 1.0
     candidates: Annotated[int, within(1, 4096)] = 64
     table_entries: Annotated[int, within(2**10, 2**28)] = 2**18
+    on_the_way: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,24 +156,30 @@ class ChainAcquisition(Acquisition, frozen=True):
             for agent in known
         }
         views = {agent: view_of(valued, agent) for agent in known}  # each by what it believes itself
-        beliefs = _with_the_unseen(views, groups, order, picks)
+        beliefs = _with_the_unseen(views, groups, order, {agent: situation.leg(agent, x) for agent, x in picks.items()})
+        counts_way = any(worth.counts_way for worth in worths.values())
 
         def listed(agent: str) -> list[int]:
             pick = (in_turn or {}).get(agent)
-            return _listed(beliefs[agent], places[agent], size, worths[agent], pick).tolist()
+            way = situation.way(agent, places[agent]) if counts_way else None
+            return _listed(beliefs[agent], places[agent], size, worths[agent], pick, way).tolist()
 
         rows = yield from each(situation, "shortlists", tuple(places), listed)
         shortlists = {agent: own[rows[agent]] for agent, own in places.items()}
+        ways = {agent: situation.way(agent, own) if counts_way else None for agent, own in shortlists.items()}
         for agent in shortlists.keys() & situation.prices.keys():
             shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
+            if (way := ways[agent]) is not None:
+                ways[agent] = np.concatenate([way, np.full_like(way[:1], np.nan)])
         scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
         owners = {f"w_{agent}": agent for agent in places}
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
 
         def table(factor: str) -> np.ndarray:
             agent, *_ = scope = scopes[factor]
-            options = [shortlists[other] for other in scope]
-            return local_acquisition(beliefs[agent], options, worths[agent], situation.prices.get(agent, 0.0))
+            options, given = [shortlists[other] for other in scope], [ways[other] for other in scope]
+            legs = [] if all(way is None for way in given) else list(map(_or_nothing, given, options))
+            return local_acquisition(beliefs[agent], options, worths[agent], situation.prices.get(agent, 0.0), legs)
 
         safeguard = Safeguard(
             chains=tuple(groups),
@@ -176,6 +188,7 @@ class ChainAcquisition(Acquisition, frozen=True):
             worths=worths,
             prices=situation.prices,
             in_turn=in_turn,
+            leg=situation.leg if any(way is not None for way in ways.values()) else None,
         )
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
@@ -211,24 +224,30 @@ def _by_worth(acquisition: ChainAcquisition, situation: Situation) -> Chooser:
         own = id(view_of(situation.belief, agent))
         if own not in worths:
             worths[own] = worth_of(acquisition, situation.seen_by(agent))
-        return worths[own].best_of(belief, places, situation.prices.get(agent))
+        worth, price = worths[own], situation.prices.get(agent)
+        way = situation.way(agent, places) if worth.counts_way else None
+        return worth.best_of(belief, places, price) if way is None else worth.best_of(belief, places, price, way)
 
     return choose
+
+
+def _or_nothing(way: Float[np.ndarray, "n k d"] | None, places: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k d"]:
+    return np.empty((len(places), 0, places.shape[1])) if way is None else way
 
 
 def _with_the_unseen(
     beliefs: Mapping[str, PlaceBelief],
     groups: Sequence[Sequence[str]],
     order: int,
-    picks: Mapping[str, Float[np.ndarray, " d"]],
+    legs: Mapping[str, Float[np.ndarray, "s d"]],
 ) -> dict[str, PlaceBelief]:
-    """What each agent believes once those that it shares no factor with have measured where they would in turn."""
+    """What each agent believes once those that it shares no factor with have measured what they would in turn."""
     agents, shares = [agent for group in groups for agent in group], shares_factor(groups, order)
     given = dict(beliefs)
     for n, agent in enumerate(agents):
-        unseen = [picks[other] for m, other in enumerate(agents) if not shares[n, m] and other in picks]
+        unseen = [legs[other] for m, other in enumerate(agents) if not shares[n, m] and other in legs]
         if unseen and agent in beliefs:
-            given[agent] = beliefs[agent].condition_on_pending(np.array(unseen))
+            given[agent] = beliefs[agent].condition_on_pending(np.concatenate(unseen))
     return given
 
 
@@ -238,9 +257,10 @@ def _listed(
     size: int,
     worth: Worth,
     pick: Float[np.ndarray, " d"] | None,
+    way: Float[np.ndarray, "k s d"] | None,
 ) -> Int[np.ndarray, " s"]:
     """Which places are on the shortlist, with the one that the agent would choose in turn."""
-    chosen = shortlist(belief, places, size, worth)
+    chosen = shortlist(belief, places, size, worth, way)
     if pick is not None:
         at = np.flatnonzero((places == pick).all(axis=1))[:1]
         if not np.isin(at, chosen).all():
@@ -249,7 +269,11 @@ def _listed(
 
 
 def local_acquisition(
-    belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], worth: Worth, price: float = 0.0
+    belief: PlaceBelief,
+    options: Sequence[Float[np.ndarray, "_ d"]],
+    worth: Worth,
+    price: float = 0.0,
+    ways: Sequence[Float[np.ndarray, "_ k d"]] = (),
 ) -> np.ndarray:
     """Table of w_n over options of agent n and its successors: what its place is worth given theirs, less the price.
 
@@ -258,6 +282,8 @@ def local_acquisition(
         options: Candidates of agent n, then of each successor, in physical units; a last row of NaN is to decline.
         worth: What a place is good for.
         price: Of a measurement of agent n, in the unit of the outcome.
+        ways: What each measures on the way to each candidate, NaN where nothing; empty: nobody does, or it does not
+            count.
 
     Returns:
         One axis per agent; -inf where two of them would be at one place. Where agent n declines, what idleness is
@@ -266,7 +292,7 @@ def local_acquisition(
     Source:
         Daxberger & Low 2017, eqs. (3) and (5).
     """
-    table = worth.table_of(belief, options, price)
+    table = worth.table_of(belief, options, price, ways) if ways else worth.table_of(belief, options, price)
     for i in range(len(options)):
         for j in range(i + 1, len(options)):
             clash = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1)

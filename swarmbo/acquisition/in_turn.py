@@ -15,7 +15,8 @@ from swarmbo.belief import PlaceBelief, view_of
 def choose_in_turn(situation: Situation, choose: Chooser) -> dict[str, Float[np.ndarray, " d"]]:
     """Each agent's best place by itself, the choices before it taken as measured (Desautels et al. 2014).
 
-    Agents choose in the order of the situation, by what they believe themselves; no place is chosen twice.
+    Agents choose in the order of the situation, by what they believe themselves; no place is chosen twice. What they
+    measure on the way to their choices is taken as measured, too.
 
     Args:
         situation: What is known.
@@ -45,7 +46,7 @@ def turns(
         for agent, row in said.items():
             if row is not None and agent not in points:
                 points[agent] = situation.candidates[agent][row]
-                belief = belief.condition_on_pending(points[agent][None])
+                belief = belief.condition_on_pending(situation.leg(agent, points[agent]))
 
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
         note(before)

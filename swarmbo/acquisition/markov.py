@@ -11,55 +11,73 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief import PlaceBelief
+from swarmbo.belief.views import PosteriorCache
+
+_AT_ONCE = 32  # pairs whose covariances are worked out at once, with those of all others among them
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """What is believed of the candidates of an agent and of its successors in the chain, B + 1 agents in all.
 
-    Who declines has a last candidate that is no place: its mean and variance are 0, and so are its covariances.
+    Each row is one measurement of one agent, and has an entry for each of its candidates. The agent's first row is
+    where it goes; the rows after it are what it measures on the way there. What is no place (the last candidate of who
+    declines; a way with fewer measurements than others) has mean, variance and covariances 0.
 
     Args:
-        means: Of each agent's candidates (C_i,).
+        means: Of each row (C_i,), C_i candidates of its agent.
         variances: As ``means`` (C_i,), without noise.
-        covariances: covariances[i][j], j > i, between those of agent i (rows) and agent j (columns).
-        measures: Which candidates (C_i,) are places.
+        covariances: covariances[i][j], j > i, between row i and row j: (C_i, C_j), or (C_i,) of candidate by candidate
+            where both are the same agent's.
+        measures: Which entries (C_i,) are places.
+        axes: The agent of each row, by its number in the block; rows of the first agent come first.
     """
 
     means: list[Float[np.ndarray, " _"]]
     variances: list[Float[np.ndarray, " _"]]
-    covariances: list[list[Float[np.ndarray, "_ _"]]]
+    covariances: list[list[Float[np.ndarray, "..."]]]
     measures: list[Bool[np.ndarray, " _"]]
+    axes: tuple[int, ...]
 
     @classmethod
-    def of(cls, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]]) -> "Block":
+    def of(
+        cls,
+        belief: PlaceBelief,
+        options: Sequence[Float[np.ndarray, "_ d"]],
+        ways: Sequence[Float[np.ndarray, "_ k d"]] = (),
+    ) -> "Block":
         """As a belief has it.
 
         Args:
             belief: Whose.
             options: Candidates of each agent, in physical units; a last row of NaN is to decline.
+            ways: What each measures on the way to each candidate, NaN where nothing.
         """
-        measures = [~np.isnan(own[:, 0]) for own in options]
-        places = [own[there] for own, there in zip(options, measures, strict=True)]
+        parts, axes = rows_of(options, ways)
+        measures = [~np.isnan(own[:, 0]) for own in parts]
+        places = [own[there] for own, there in zip(parts, measures, strict=True)]
         cache = belief.posterior_cache(np.concatenate(places))
         ends = np.cumsum([0, *map(len, places)])
         rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
-        declines = [len(own) - len(looked) for own, looked in zip(options, places, strict=True)]
-        covariances = [
-            [
-                np.pad(cache.cov(rows[i], rows[j]), ((0, declines[i]), (0, declines[j]))) if j > i else np.empty((0, 0))
-                for j in range(len(rows))
-            ]
-            for i in range(len(rows))
-        ]
-        means, variances = (
-            [np.pad(part[own], (0, more)) for own, more in zip(rows, declines, strict=True)]
-            for part in (cache.mean, cache.var)
-        )
-        return cls(means, variances, covariances, measures)
+
+        def between(i: int, j: int) -> Float[np.ndarray, "..."]:
+            if axes[i] == axes[j]:
+                both, out = measures[i] & measures[j], np.zeros(len(parts[i]))
+                out[both] = paired(cache, rows[i][both[measures[i]]], rows[j][both[measures[j]]])
+                return out
+            out = np.zeros((len(parts[i]), len(parts[j])))
+            out[np.ix_(measures[i], measures[j])] = cache.cov(rows[i], rows[j])
+            return out
+
+        n = range(len(parts))
+        covariances = [[between(i, j) if j > i else np.empty((0, 0)) for j in n] for i in n]
+        means, variances = ([np.zeros(len(own)) for own in parts] for _ in range(2))
+        for i, there in enumerate(measures):
+            means[i][there], variances[i][there] = cache.mean[rows[i]], cache.var[rows[i]]
+        return cls(means, variances, covariances, measures, axes)
 
     @classmethod
     def of_single(cls, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"]) -> "Block":
@@ -67,46 +85,68 @@ class Block:
         every = range(len(mean))
         covariances = [[cov[i : i + 1, j : j + 1] if j > i else np.empty((0, 0)) for j in every] for i in every]
         there = [np.ones(1, dtype=bool) for _ in every]
-        return cls([mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there)
+        return cls(
+            [mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there, tuple(every)
+        )
+
+    @property
+    def own(self) -> int:
+        """How many rows are the first agent's."""
+        return self.axes.count(0)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of a table over the candidates."""
-        return tuple(map(len, self.means))
+        return tuple(len(self.means[self.axes.index(axis)]) for axis in range(self.axes[-1] + 1))
 
-    def on_axes(self, array: Float[np.ndarray, "..."], *axes: int) -> Float[np.ndarray, "..."]:
-        """An array over the candidates of some agents, laid out so that it multiplies a table over all of them."""
-        shape = [1] * len(self.means)
-        for size, axis in zip(array.shape, axes, strict=True):
+    def on_axes(self, array: Float[np.ndarray, "..."], *rows: int) -> Float[np.ndarray, "..."]:
+        """An array over the candidates of the agents of some rows, so that it multiplies a table over all of them."""
+        shape = [1] * (self.axes[-1] + 1)
+        for size, axis in zip(array.shape, dict.fromkeys(self.axes[row] for row in rows), strict=True):
             shape[axis] = size
         return array.reshape(shape)
 
 
-def conditional_variances(
-    covariances: list[list[Float[np.ndarray, "_ _"]]], variances: list[Float[np.ndarray, " _"]]
-) -> np.ndarray:
-    """Variance of one point given B others, for every combination of candidates of all of them at once.
+def rows_of(
+    options: Sequence[Float[np.ndarray, "_ d"]], ways: Sequence[Float[np.ndarray, "_ k d"]]
+) -> tuple[list[Float[np.ndarray, "_ d"]], tuple[int, ...]]:
+    """The places of each row of a block, and whose rows they are.
 
     Args:
-        covariances: covariances[i][j], j > i, between the candidates of agent i (rows) and agent j (columns).
-        variances: variances[i] (C_i,) of the candidates of agent i. Agent 0 is conditioned on agents 1 … B.
+        options: Candidates of each agent.
+        ways: What each measures on the way to each; empty: nothing.
+    """
+    parts, axes = list[np.ndarray](), list[int]()
+    for axis, own in enumerate(options):
+        legs = [own, *(np.moveaxis(ways[axis], 1, 0) if ways else ())]
+        parts += legs
+        axes += [axis] * len(legs)
+    return parts, tuple(axes)
+
+
+def paired(cache: PosteriorCache, rows: Int[np.ndarray, " n"], cols: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Covariances of the first row with the first column, of the second with the second, and so on."""
+    parts = [slice(start, start + _AT_ONCE) for start in range(0, len(rows), _AT_ONCE)]
+    return np.concatenate([np.zeros(0), *(np.diagonal(cache.cov(rows[part], cols[part])) for part in parts)])
+
+
+def pivots(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Float[np.ndarray, "..."]]:
+    """Variance of each row of the first agent given the rows after it, for all combinations of candidates at once.
+
+    Args:
+        block: With covariances between rows.
+        variances: Of each row (C_i,), with the noise that it is measured with.
 
     Returns:
-        A table with one axis per agent: entry (c_0, …, c_B) is Var[x_0 = c_0 | x_1 = c_1, …, x_B = c_B].
+        Tables that multiply one over the candidates, in the order of the rows: with two rows, one of each agent, the
+        entry (c_0, c_1) is Var[x_0 = c_0 | x_1 = c_1].
         Only sums and products of single entries are taken, so that a table never depends on what is computed beside it.
     """
     n = len(variances)
-
-    def on_axes(array: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-        shape = [1] * n
-        for size, axis in zip(array.shape, axes, strict=True):
-            shape[axis] = size
-        return array.reshape(shape)
-
-    given = {(i, j): on_axes(covariances[i][j], (i, j)) for i in range(n) for j in range(i + 1, n)}
-    given |= {(i, i): on_axes(variances[i], (i,)) for i in range(n)}
+    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
+    given |= {(i, i): block.on_axes(variances[i], i) for i in range(n)}
     for k in range(n - 1, 0, -1):  # condition on the last first: each step's Schur complement keeps the rest
         for i in range(k):
             for j in range(i, k):
                 given[i, j] = given[i, j] - given[i, k] * given[j, k] / given[k, k]
-    return np.broadcast_to(given[0, 0], tuple(len(variance) for variance in variances))
+    return [given[i, i] for i in range(block.own)]

@@ -1,5 +1,7 @@
 """The few places of a map that plans are made over."""
 
+import functools
+
 import numpy as np
 from jaxtyping import Float
 
@@ -24,6 +26,25 @@ def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_pl
         >>> planning_places(Domain(np.zeros(2), np.array([4.0, 1.0])), None, 4).tolist()
         [[0.5, 0.5], [1.5, 0.5], [2.5, 0.5], [3.5, 0.5]]
     """
+    given = None if sites is None else np.ascontiguousarray(sites, dtype=float).tobytes()
+    return _spread(domain.low.tobytes(), domain.high.tobytes(), given, n_places)
+
+
+def keys_of(places: Float[np.ndarray, "k d"]) -> list[bytes]:
+    """Each place as bytes, by which it is found among others."""
+    told, size = np.ascontiguousarray(places).tobytes(), places.itemsize * places.shape[1]
+    return [told[start : start + size] for start in range(0, len(told), size)]
+
+
+@functools.lru_cache(maxsize=8)  # a world's sites are the same in every round
+def _spread(low: bytes, high: bytes, given: bytes | None, n_places: int) -> Float[np.ndarray, "m d"]:
+    domain = Domain(np.frombuffer(low), np.frombuffer(high))
+    places = _chosen(domain, None if given is None else np.frombuffer(given).reshape(-1, domain.n_dims), n_places)
+    places.flags.writeable = False
+    return places
+
+
+def _chosen(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
     if sites is not None and len(sites) <= n_places:
         return np.unique(sites, axis=0)
     sides = domain.high - domain.low

@@ -6,7 +6,7 @@ back to the batch chosen in turn where that is worth more.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ _NUMBER = 8  # bytes
 _SUMS = 6  # what a chain is worth by three measures, of two batches
 
 Batch = dict[str, Float[np.ndarray, " d"]]
+Place = tuple[str, Float[np.ndarray, " d"]]  # and who measures there
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Safeguard:
         prices: What a measurement costs those who may decline.
         in_turn: The places (d,) that the agents would choose one after the other, without those who would decline;
             None: they can't be compared, because not the same agents would measure.
+        leg: All that an agent measures where it goes to a place, that first (s, d); None: nothing on the way counts.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -60,6 +62,7 @@ class Safeguard:
     worths: Mapping[str, Worth]
     prices: Mapping[str, float]
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
+    leg: Callable[[str, Float[np.ndarray, " d"]], Float[np.ndarray, "s d"]] | None = None
 
     def settled(self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]) -> ViewSteps[Batch]:
         """The batch that is carried out, chain by chain.
@@ -80,7 +83,7 @@ class Safeguard:
         settled: Batch = {}
         for chain in self.chains:
             agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
-            posteriors = _Posteriors([*agreed.values(), *rival.values()])
+            posteriors = _Posteriors([*agreed.items(), *rival.items()], self.leg)
             agreed = yield from self._worth_their_price(situation, chain, agreed, posteriors)
             keeps = self.in_turn is None
             if not keeps:
@@ -109,7 +112,7 @@ class Safeguard:
     ) -> ViewSteps[Batch]:
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
             behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in points]
-            ahead = [points[other] for other in behind if before.get(other, True)]
+            ahead = [(other, points[other]) for other in behind if before.get(other, True)]
             return bool(self._term(agent, points[agent], ahead, _Sight(None), posteriors) > self.worths[agent].idle)
 
         paying = [agent for agent in reversed(chain) if agent in points and agent in self.prices]
@@ -146,19 +149,21 @@ class Safeguard:
     def _adds(self, agent: str, chain: Sequence[str], batch: Batch, sight: _Sight, posteriors: "_Posteriors") -> float:
         if agent not in batch:
             return self.worths[agent].idle
-        ahead = [batch[other] for other in chain[chain.index(agent) + 1 :][: sight.order] if other in batch]
+        ahead = [(other, batch[other]) for other in chain[chain.index(agent) + 1 :][: sight.order] if other in batch]
         return self._term(agent, batch[agent], ahead, sight, posteriors)
 
     def _term(
         self,
         agent: str,
         place: Float[np.ndarray, " d"],
-        ahead: Sequence[Float[np.ndarray, " d"]],
+        ahead: Sequence[Place],
         sight: _Sight,
         posteriors: "_Posteriors",
     ) -> float:
         """The local acquisition of an agent that measures, given where some others do."""
-        value = posteriors.of_first(self.worths[agent], self.beliefs[agent], [place, *ahead], sight.to_the_letter)
+        value = posteriors.of_first(
+            self.worths[agent], self.beliefs[agent], [(agent, place), *ahead], sight.to_the_letter
+        )
         return value - self.prices.get(agent, 0.0)
 
 
@@ -166,22 +171,38 @@ class _Posteriors:
     """What is believed at the places of two batches, worked out once for each rule and belief.
 
     Args:
-        places: All of them (d,).
+        places: All of them (d,), and who would measure there.
+        leg: As the safeguard has it.
     """
 
-    def __init__(self, places: Sequence[Float[np.ndarray, " d"]]) -> None:
-        self._places = np.array(places)
-        self._rows = {place.tobytes(): row for row, place in enumerate(self._places)}
+    def __init__(
+        self,
+        places: Sequence[Place],
+        leg: Callable[[str, Float[np.ndarray, " d"]], Float[np.ndarray, "s d"]] | None,
+    ) -> None:
+        self._by_agent = leg is not None  # ways there are each agent's own
+        legs = [place[None] if leg is None else leg(agent, place) for agent, place in places]
+        self._places = np.concatenate([np.empty((0, 1)) if not legs else legs[0][:0], *legs])
+        ends = np.cumsum([0, *map(len, legs)]).tolist()
+        self._rows = {
+            self._key(agent, place): list(range(start, end))
+            for (agent, place), (start, end) in zip(places, itertools.pairwise(ends), strict=True)
+        }
         self._known: dict[tuple[int, int], BatchValue] = {}
 
-    def of_first(
-        self, worth: Worth, belief: PlaceBelief, places: Sequence[Float[np.ndarray, " d"]], to_the_letter: bool
-    ) -> float:
+    def _key(self, agent: str, place: Float[np.ndarray, " d"]) -> tuple[str, bytes]:
+        return (agent if self._by_agent else "", place.tobytes())
+
+    def of_first(self, worth: Worth, belief: PlaceBelief, places: Sequence[Place], to_the_letter: bool) -> float:
         """What the first of some of the places is worth given the others, by a rule and a belief."""
         key = id(worth), id(belief)
         if key not in self._known:
             self._known[key] = worth.jointly(belief, self._places)
-        return self._known[key].of_first([self._rows[place.tobytes()] for place in places], to_the_letter)
+        rows = [self._rows[self._key(agent, place)] for agent, place in places]
+        every = [row for own in rows for row in (own if worth.counts_way else own[:1])]
+        if worth.counts_way and len(rows[0]) > 1:
+            return self._known[key].of_first(every, to_the_letter, len(rows[0]))
+        return self._known[key].of_first(every, to_the_letter)
 
 
 def _of(chain: Sequence[str], points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:

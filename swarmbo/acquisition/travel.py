@@ -1,9 +1,14 @@
 """How long agents that move take between places: what a world may offer to those who plan routes."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+
+OnTheWay = Callable[[str, Float[np.ndarray, " d"], Float[np.ndarray, "m d"]], Float[np.ndarray, "m k d"]]
+"""Where an agent measures on its way from an origin to each of some places, besides where rounds end; NaN at the end of
+those with fewer."""
 
 NEVER = np.iinfo(np.int64).max // 4  # rounds to a place that an agent can't get to; sums of a few don't overflow
 

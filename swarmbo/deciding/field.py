@@ -160,6 +160,7 @@ class FieldLearner:
             level=offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
+            on_the_way=offers.on_the_way,
             measured=measured,
             measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),

@@ -24,7 +24,7 @@ from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
-from swarmbo.routing import Planned, Routes
+from swarmbo.routing import Planned, RoutePlanner
 from swarmbo.transport import Routes as RadioRoutes
 
 Out = TypeVar("Out")
@@ -45,7 +45,7 @@ class Choose(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """Routes, to be auctioned; answered by a ``Decision``.
+    """Routes, to be planned; answered by a ``Decision``.
 
     Args:
         planned: What everybody knows, and what each agent knows.
@@ -85,9 +85,9 @@ def weighs_nothing(coordination: object) -> bool:
     return isinstance(coordination, Random | LawnMower)
 
 
-def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | Routes]:
+def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | RoutePlanner]:
     """Whether a planner has agents with beliefs of their own each do their share; a subclass may have another way."""
-    return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, Routes.decide)
+    return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, RoutePlanner.decide)
 
 
 class Spent:
@@ -114,7 +114,9 @@ def _decided(
 ) -> PlaceSteps[Decision]:
     if not weighs_nothing(coordination):
         situation = yield from likely_steps(situation)
-    if isinstance(coordination, Routes) and (planned := coordination.planned(situation, acquisition)) is not None:
+    if not getattr(acquisition, "on_the_way", True):  # which a user's own need not have
+        situation = replace(situation, on_the_way=None)
+    if isinstance(coordination, RoutePlanner) and (planned := coordination.planned(situation, acquisition)) is not None:
         return (yield Visit(planned, situation.links))
     if plans_by_steps(coordination):
         return (yield from coordination.steps(situation, acquisition))

@@ -35,6 +35,7 @@ class Gains:
         candidates: Float[np.ndarray, "k d"],
         planned: Bool[np.ndarray, " p"],
         picks: Sequence[Float[np.ndarray, " d"]],
+        way: Float[np.ndarray, "k s d"] | None = None,
     ) -> Float[np.ndarray, " k"]:
         """What measurements add to the way-points of all, and to where others measure next.
 
@@ -42,11 +43,16 @@ class Gains:
             candidates: Physical, k >= 1.
             planned: Which places are way-points.
             picks: Where others measure next, off their way-points (d,).
+            way: What is measured on the way to each candidate, NaN where nothing; None: nothing on any.
         """
         given = np.array([*self.places[planned], *picks])
         if len(given) > _NEIGHBOURS:
             off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
             given = given[np.sort(np.argsort(off, kind="stable")[:_NEIGHBOURS])]
+        if way is not None:
+            given = given.reshape(-1, candidates.shape[1])
+            belief = self.belief.condition_on_pending(given) if len(given) else self.belief
+            return self.worth.with_way(belief, candidates, way)
         own, k, t = self.worth, len(candidates), len(self.worth.targets)
         cache = self.belief.posterior_cache(np.concatenate([candidates, own.targets, *given[:, None]]))
         here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))

@@ -1,6 +1,6 @@
 """Teams that plan routes for the rounds that are left, and drive the first leg."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -11,12 +11,14 @@ from jaxtyping import Bool, Float
 from swarmbo.acquisition import Acquisition, Decision, Information, Situation, Straddle, TargetedVariance
 from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.chain import in_contact
-from swarmbo.acquisition.planning_places import planning_places
+from swarmbo.acquisition.planning_places import keys_of, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import has_view, view_of
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import Participant, Transport, run_to_the_end
 from swarmbo.coordination.plan import Plan
+from swarmbo.coordination.requests import Steps
+from swarmbo.coordination.view import LocalView
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
@@ -31,18 +33,8 @@ _SHARE = 0.8  # of the rounds, in which a team that looks for the peak explores
 _FEWEST = 10  # rounds in which it is worth while to explore first
 
 
-@kind("coordination", FIELD)
-class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
-    """A sequential single-item auction over insertions into routes, made anew in every round.
-
-    Each agent bids for a way-point what a measurement there adds to those of all, by ``targeted-variance``, per round
-    that it adds to its own route; the highest bid wins, until no route has room for more.
-    Then agents go one leg. Where the first way-point is rounds away, an agent measures at the place on the way that
-    tells most, of those from which it is still in time. Agents with a battery are back at their base before it is
-    empty; those whose measurements have a price bid what is above it, and decline.
-
-    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Agents that
-    no relay connects plan without one another.
+class RoutePlanner(Settings, frozen=True, tag_field="kind"):
+    """Base of teams that plan routes, in every round anew, and go one leg.
 
     A plan takes the field as it is believed to be now. So where data fade, unless ``horizon`` is stated, and in worlds
     that do not say how long ways take (``travel_rounds``), agents choose one step ahead, one after the other.
@@ -51,29 +43,27 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
     in the last rounds; before, routes explore for what they look for: a level with ``straddle``, a map with
     ``information``, the peak with all others.
 
+    In worlds whose agents measure on their way and say where (``on_the_way``), plans count on all that is measured on
+    the leg to a way-point, unless the acquisition's ``on_the_way`` is false; so does the choice of a place on the way.
+
     Args:
-        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes one after the other.
         horizon: Rounds planned ahead, >= 1; None: all that are left.
         way_points: About how many places, spread over the map, may become way-points, 1 to 4096.
         explore_share: Share of the rounds in which routes are planned, 0 to 1. None: all with ``targeted-variance``,
             0.8 with others. Of no account below 10 rounds unless it is 1: then others are asked from the beginning.
-
-    Example:
-        >>> import numpy as np
-        >>> import swarmbo as sb
-        >>> from swarmbo_envs import robot_team_v0
-        >>> env = robot_team_v0.parallel_env(robots=4, max_cycles=3)
-        >>> team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes")
-        >>> observations, infos = env.reset(seed=0)
-        >>> actions = team.act(observations, infos)
-        >>> team.last_report.status, team.last_report.messages > 0
-        ('sequential', True)
     """
 
-    order: Order = "auction"
     horizon: Count | None = None
     way_points: Annotated[int, within(1, 4096)] = 500
     explore_share: Probability | None = None
+
+    def program(self, situation: Situation) -> "Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]":
+        """What whoever sees some agents of a part does, by what these know.
+
+        Args:
+            situation: What all know.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how routes are planned")
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Plan, and go one leg; all in this process, with the traffic that agents would have had."""
@@ -125,10 +115,13 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
         for agent, view in views.items():
             if id(view) not in gains:
                 gains[id(view)] = Gains(view, explored.worth(situation.seen_by(agent)), places)
+        counts_way = any(situation.way(agent, situation.candidates[agent]) is not None for agent in agents)
+        if not counts_way:
+            situation = replace(situation, on_the_way=None)
         pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
         routes = RadioRoutes(agents, situation.links)
         parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
-        return Planned(Plan(parts, lambda view, own: auction(view, own, self.order)), pilots)
+        return Planned(Plan(parts, self.program(situation)), pilots)
 
     def _pilot(self, situation: Situation, agent: str, gains: Gains) -> Pilot:
         left = self.horizon or _UNKNOWN
@@ -145,7 +138,45 @@ class Routes(Settings, frozen=True, tag_field="kind", tag="routes"):
             is_open=_open_places(situation, agent, gains.places),
             horizon=left,
             price=situation.prices.get(agent),
+            on_the_way=situation.on_the_way,
         )
+
+
+@kind("coordination", FIELD)
+class Routes(RoutePlanner, frozen=True, tag="routes"):
+    """A sequential single-item auction over insertions into routes, made anew in every round.
+
+    Each agent bids for a way-point what a measurement there adds to those of all, by ``targeted-variance``, per round
+    that it adds to its own route; the highest bid wins, until no route has room for more.
+    Then agents go one leg. Where the first way-point is rounds away, an agent measures at the place on the way that
+    tells most, of those from which it is still in time. Agents with a battery are back at their base before it is
+    empty; those whose measurements have a price bid what is above it, and decline.
+
+    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Agents that
+    no relay connects plan without one another.
+
+    Args:
+        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes one after the other.
+
+    The other settings are those of ``RoutePlanner``.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo_envs import robot_team_v0
+        >>> env = robot_team_v0.parallel_env(robots=4, max_cycles=3)
+        >>> team = sb.Team.for_env(env, acquisition="targeted-variance", coordination="routes")
+        >>> observations, infos = env.reset(seed=0)
+        >>> actions = team.act(observations, infos)
+        >>> team.last_report.status, team.last_report.messages > 0
+        ('sequential', True)
+    """
+
+    order: Order = "auction"
+
+    def program(self, situation: Situation) -> "Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]":
+        """The auction."""
+        return lambda view, own: auction(view, own, self.order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +232,8 @@ def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p 
     seen = situation.seen_by(agent)
     is_open = np.ones(len(places), dtype=bool)
     if seen.measured is not None and len(seen.measured):
-        done = {place.tobytes() for place in seen.measured}
-        is_open = np.array([place.tobytes() not in done for place in places])
+        done = set(keys_of(seen.measured))
+        is_open = np.array([key not in done for key in keys_of(places)])
     if agent in situation.required:
         is_open &= situation.required[agent].margin(situation.domain.to_unit(places)) >= 0.0
     return is_open

@@ -42,9 +42,16 @@ class Tour:
             return
         self._from = [self._away_from(start)]  # here, and each stop
         self._to = list[Float[np.ndarray, " p"]]()  # each stop
+        self._legs = list[float]()  # rounds to each stop
+        self._has_base = base is not None
         if base is not None:
             self._left = min(self._left, float(travel.rounds_left(agent)))
             self._home = self._way_to(base)
+        # what each place adds before each stop, and behind the last one: every leg takes a round at least
+        most = int(min(self._left, len(places)))
+        self._added = np.empty((most + 1, len(places)))
+        self._added[0] = self._from[0]
+        self._fitting = self._added[:1]
 
     @property
     def first_leg(self) -> float:
@@ -55,29 +62,39 @@ class Tour:
         """A place is somebody's way-point now."""
         self._open[place] = False
 
-    def extra(self) -> tuple[Float[np.ndarray, " p"], Int[np.ndarray, " p"]]:
-        """The fewest rounds that each place adds to the route, and where it would then be put in.
-
-        Returns:
-            Rounds, inf where it can't be put in; ``FREE`` where it lies on the way. How many stops come before it.
+    def extra(self) -> Float[np.ndarray, " p"]:
+        """The fewest rounds that each place adds to the route; inf where it can't be put in, ``FREE`` where it lies on
+        the way.
         """
-        n, t = len(self.stops), len(self._places)
+        n = len(self.stops)
         if not self._open.any():
-            return np.full(t, np.inf), np.zeros(t, dtype=int)
-        legs = [self._from[i][stop] for i, stop in enumerate(self.stops)]
-        added = np.array([self._from[i] + self._to[i] - legs[i] for i in range(n)] + [self._from[n]])
-        back = np.full((n + 1, t), self._home[self.stops[-1]] if n else 0.0)
-        back[n] = self._home  # from the last way-point
-        added = np.where((sum(legs) + added + back <= self._left) & self._open, added, np.inf)
-        slots = added.argmin(axis=0)
-        return np.maximum(added[slots, np.arange(t)], FREE), slots
+            return np.full(len(self._places), np.inf)
+        added, room = self._added[: n + 1], self._left - sum(self._legs)
+        if self._has_base:
+            back = np.full(added.shape, self._home[self.stops[-1]] if n else 0.0)
+            back[n] = self._home  # from the last way-point
+            added = np.where(added + back <= room, added, np.inf)
+        self._fitting = added
+        least = added.min(axis=0)
+        return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
+
+    def slot(self, place: int) -> int:
+        """How many stops come before a place where it adds fewest rounds, as ``extra`` last had them."""
+        return int(self._fitting[:, place].argmin())
 
     def put_in(self, place: int, slot: int) -> None:
         """Make a place a way-point, after so many others."""
-        here = self._places[place]
+        here, n = self._places[place], len(self.stops)
         self.stops.insert(slot, place)
         self._from.insert(slot + 1, self._away_from(here))
         self._to.insert(slot, self._way_to(here))
+        self._legs[slot:slot] = [0.0]
+        self._added[slot + 2 : n + 2] = self._added[slot + 1 : n + 1].copy()
+        for at in range(slot, min(slot + 2, n + 1)):
+            self._legs[at] = float(self._from[at][self.stops[at]])
+            self._added[at] = self._from[at] + self._to[at] - self._legs[at]
+        if slot == n:
+            self._added[n + 1] = self._from[n + 1]
 
     def _away_from(self, here: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
         rounds = np.full(len(self._places), np.inf)

@@ -1,5 +1,7 @@
 """Measurements on the way: in the world, in infos, in the belief, in what crosses the wire, in logs and scores."""
 
+import copy
+
 import msgspec
 import numpy as np
 import pytest
@@ -60,23 +62,30 @@ def test_robots_measure_at_even_distances_along_what_they_drive(how, gaps):
             np.testing.assert_array_equal(measured, truth.value(places) if len(places) else [])
 
 
-def test_planners_are_told_where_robots_will_measure():
-    env = make(no_go=[WALL], robots=1, starts=[[800, 1500]], round_time_s=60.0, sample_every_m=100.0, samples_per_leg=0)
+@pytest.mark.parametrize("how", [{"sample_every_m": 100.0, "samples_per_leg": 0}, {"samples_per_leg": 3}])
+@pytest.mark.parametrize("no_go", [[], [WALL]])
+def test_planners_are_told_where_robots_will_measure(how, no_go):
+    env = make(no_go=no_go, robots=1, starts=[[800, 1500]], round_time_s=120.0, max_cycles=100, **how)
     env.reset(seed=0)
-    goal, measured = np.array([1200.0, 1500.0]), []
+    goals = np.array([[1350.0, 1500.0], [700.0, 1450.0], [800.0, 1500.0], [1200.0, 700.0]])
     start = env.state()[:2]
-    for _ in range(40):  # the first turn takes time, which shifts the ends of rounds
-        info = env.step({"robot_0": goal})[4]["robot_0"]
-        measured += [*(stop["location"] for stop in info["on_the_way"]), info["location"]]
-        env.max_cycles = 100
-        if info["reached"]:
-            break
-    planned = env.on_the_way("robot_0", start, goal)
-    assert abs(len(planned) - len(measured) + 1) <= 1
-    assert len(np.unique(measured, axis=0)) == len(measured)
-    distance = np.hypot(*(np.array(measured)[:, None] - planned).transpose(2, 0, 1))
-    assert distance.min(axis=0).max() <= 60.0
-    assert env.on_the_way("robot_0", start, start).shape == (0, 2)
+    told = env.on_the_way("robot_0", start, goals)
+    for goal, planned in zip(goals, told, strict=True):
+        twin, measured, rounds, driven = copy.deepcopy(env), list[np.ndarray](), 0, 0.0
+        while True:
+            info = twin.step({"robot_0": goal})[4]["robot_0"]
+            measured += [stop["location"] for stop in info["on_the_way"]]
+            rounds, driven = rounds + 1, driven + info["distance"]
+            if info["reached"]:
+                break
+        planned = planned[~np.isnan(planned[:, 0])]
+        if rounds == max(1, twin.travel_rounds("robot_0", start[None], goal[None])[0, 0]):
+            assert len(planned) == len(measured)
+        for place in planned:  # the first turn takes time, which shifts what comes in later rounds
+            near = np.hypot(*(np.array(measured) - place).T).min()
+            assert near <= (25.0 if rounds == 1 else 60.0)
+    assert np.isnan(told[2]).all()  # it is there
+    assert make(samples_per_leg=0, robots=1).on_the_way("robot_0", start, goals).shape == (4, 0, 2)
 
 
 @pytest.mark.parametrize(

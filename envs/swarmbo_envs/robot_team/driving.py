@@ -81,15 +81,6 @@ class Driver:
             node = int(homeward.following[node])
         return self._courses(pose, stops)
 
-    def departure(self, origin: Float[np.ndarray, " 2"], place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, " 3"]:
-        """The pose in which it leaves for a place without a turn."""
-        first = place
-        if not self.is_plain:
-            fan = self.ways.fan(np.array([*origin, np.nan]))
-            by = int(self.ways.arrivals(fan, place[None])[1][0])
-            first = [*self.ways.bends(fan, by), place][0]
-        return np.array([*origin, np.arctan2(*(first - origin)[::-1])])
-
     def _courses(self, pose: Float[np.ndarray, " 3"], stops: list[Float[np.ndarray, " 2"]]) -> Float[np.ndarray, "s 3"]:
         """Turns on the spot and straight courses from stop to stop."""
         here, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()

@@ -1,7 +1,6 @@
 """What happens in a round: robots drive, and measure where they get to."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from swarmbo_envs.robot_team.driving import Driver
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.homing import NEVER, SLACK, Homes
 from swarmbo_envs.robot_team.moving import Ideal, Mover
+from swarmbo_envs.robot_team.on_the_way import stops_on_ways
 from swarmbo_envs.robot_team.sensing import Sensors
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.starts import checked_starts
@@ -228,18 +228,12 @@ class World:
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
 
     def on_the_way(
-        self, robot: int, origin: Float[np.ndarray, " 2"], place: Float[np.ndarray, " 2"]
-    ) -> Float[np.ndarray, "k 2"]:
-        """Where a robot would measure before it is at a place: on the way, and where rounds end."""
-        pose = self.drivers[robot].departure(origin, place)
-        path = self.drivers[robot].path(pose, place)
-        if path is None or not len(path):
-            return np.empty((0, 2))
-        ends = np.cumsum(path[:, 0] * path[:, 1])
-        times = np.arange(0.0, path[:, 0].sum() * (2 - SLACK), self.round_time_s)
-        rounds = np.append(np.interp(times, np.append(0.0, np.cumsum(path[:, 0])), np.append(0.0, ends)), ends[-1])
-        stops = [[*(begin + self.sensors.stops(end - begin)), end] for begin, end in pairwise(rounds)]
-        return motion.places_along(pose, path, np.concatenate(stops)[:-1])
+        self, robot: int, origin: Float[np.ndarray, " 2"], places: Float[np.ndarray, "m 2"]
+    ) -> Float[np.ndarray, "m k 2"]:
+        """Where a robot would measure before it is at each of some places, besides where rounds end."""
+        if not self.sensors.is_used_on_the_way:
+            return np.empty((len(places), 0, 2))
+        return stops_on_ways(self.drivers[robot], self.rules, self.round_time_s, origin, places)
 
     def _way(
         self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"], *, is_due: bool

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.acquisition.markov import conditional_variances
+from swarmbo.acquisition.markov import Block, pivots
 
 from .markov_reference import conditional_block, log_det_terms, markov_approximation
 
@@ -78,12 +78,15 @@ def test_one_block_is_the_exact_batch_rule():
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 4), min_size=1, max_size=4))
 @settings(max_examples=50, deadline=None)
-def test_conditional_variances_equal_the_schur_complement_at_every_combination(seed, sizes):
+def test_pivots_equal_the_schur_complement_at_every_combination(seed, sizes):
     n = sum(sizes)
     C = random_psi(seed, n)
     ends = np.cumsum([0, *sizes])
     rows = [np.arange(a, b) for a, b in itertools.pairwise(ends)]
-    table = conditional_variances([[C[np.ix_(r, s)] for s in rows] for r in rows], [np.diag(C)[r] for r in rows])
+    variances, there = [np.diag(C)[r] for r in rows], [np.ones(size, dtype=bool) for size in sizes]
+    covariances = [[C[np.ix_(r, s)] for s in rows] for r in rows]
+    block = Block(variances, variances, covariances, there, tuple(range(len(sizes))))
+    table = np.broadcast_to(pivots(block, variances)[0], block.shape)
     assert table.shape == tuple(sizes)
     for choice in np.ndindex(*sizes):
         own, *others = (rows[i][c] for i, c in enumerate(choice))

@@ -64,6 +64,13 @@ class Table:
         return np.array([0.0]) if self.left < NEVER else None
 
 
+def at_thirds(agent: str, origin: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Where agents measure on their way: twice in the first part of it, never where they are already."""
+    shares = np.array([1.0, 2.0])[:, None] / 3.0
+    ways = origin + shares * (places - origin)[:, None]
+    return np.where((places == origin).all(axis=1)[:, None, None], np.nan, ways)
+
+
 def some_belief(seed: int, n: int = 8, fades: bool = False) -> ExactGP:
     rng = np.random.default_rng(seed)
     X = DOMAIN.from_unit(rng.random((n, 2)))
@@ -163,7 +170,7 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
         return float("inf") if table[route[-1], 0] >= NEVER else float(max(1, table[route[-1], 0]))
 
     while True:
-        extra, slots = tour.extra()
+        extra = tour.extra()
         for place in range(n):
             ways = [[*tour.stops[:slot], place, *tour.stops[slot:]] for slot in range(len(tour.stops) + 1)]
             fits = [length(way) + home(way) <= min(horizon, left) for way in ways]
@@ -172,17 +179,17 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
                 assert extra[place] == np.inf
             else:
                 assert extra[place] == max(min(added), FREE)
-                assert extra[place] == np.inf or added[slots[place]] == min(added)
+                assert extra[place] == np.inf or added[tour.slot(place)] == min(added)
         if np.isinf(extra).all():
             break
         place = int(extra.argmin())
-        tour.put_in(place, int(slots[place]))
+        tour.put_in(place, tour.slot(place))
         tour.close(place)
     assert length(tour.stops) + home(tour.stops) <= min(horizon, left)
 
 
 @pytest.mark.parametrize("order", ["auction", "sequential"])
-@pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
+@pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery", "along"])
 def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
     for seed in range(3):
         more, travel = {}, Straight()
@@ -192,6 +199,8 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str)
             more["links"] = nx.Graph([("r0", "r1"), ("r1", "r2"), ("r3", "r4")])
         if kind == "priced":
             more["prices"] = {"r1": 0.02, "r3": 100.0}
+        if kind == "along":
+            more["on_the_way"] = at_thirds
         if kind == "battery":
             travel = Straight(left={"r0": 3, "r2": 6})
         now, coordination = a_team(seed, 5, travel, **more), Routes(order=order)
@@ -276,6 +285,44 @@ def test_a_team_that_looks_for_the_peak_explores_first() -> None:
     assert routes.explores(a_team(0, round=10), TARGETED)
     with pytest.raises(ConfigError, match=r"explore_share: got 1 with acquisition 'db-gp-ucb', which would never"):
         Routes(explore_share=1.0).decide(a_team(0), ucb)
+
+
+def test_sets_are_worth_what_they_take_away_given_what_was_taken() -> None:
+    now, places = a_team(4), planning_places(DOMAIN, SITES, 40)
+    assert isinstance(now.belief, ExactGP)
+    worth = TARGETED.worth(now)
+    for picks in (2, len(places)):  # without and with all covariances between places
+        scores = worth.scores(now.belief, places, picks=picks)
+        scores.take(3)
+        scores.take(17)
+        sets = np.array([[5, 6, -1], [17, 20, 30], [8, -1, -1]])
+        for own, told in zip(sets, scores.of_sets(sets), strict=True):
+            batch = [3, 17, *own[own >= 0]]
+            wanted = reduction(now.belief, worth, places[batch]) - reduction(now.belief, worth, places[[3, 17]])
+            assert told == pytest.approx(wanted, rel=1e-6)
+
+
+def test_bids_are_for_the_whole_leg() -> None:
+    """The first award is the leg that tells most per round, by brute force over the places looked at."""
+    now = dataclasses.replace(a_team(2, 1, horizon=30), on_the_way=at_thirds)
+    (agent,), worth, places = now.agents, TARGETED.worth(now), planning_places(DOMAIN, SITES, 40)
+    assert isinstance(now.belief, ExactGP)
+    planned = Routes(way_points=40).planned(now, TARGETED)
+    assert planned is not None
+    here, best = now.positions[agent], list[tuple[float, int]]()
+    rounds = np.maximum(now.travel.rounds(agent, here[None], places)[0], 1)
+    alone = worth.scores(now.belief, places).value / rounds
+    for n in np.argsort(-alone, kind="stable")[:8]:
+        stops = at_thirds(agent, here, places[n][None])[0]
+        near = {int(((places - stop) ** 2).sum(axis=1).argmin()) for stop in stops} | {int(n)}
+        best.append((reduction(now.belief, worth, places[sorted(near)]) / rounds[n], int(n)))
+    outcome = legs_of(now, Routes(way_points=40))[agent]
+    assert any((stop == places[max(best)[1]]).all() for stop in outcome)
+    silent = dataclasses.replace(now, on_the_way=lambda agent, origin, places: np.empty((len(places), 0, 2)))
+    without = dataclasses.replace(now, on_the_way=None)
+    decided, same = (Routes().decide(each, TARGETED) for each in (silent, without))
+    assert decided.points[agent].tolist() == same.points[agent].tolist()
+    assert decided.report == same.report
 
 
 def test_what_was_measured_is_no_way_point_and_nor_is_what_will_fail() -> None:

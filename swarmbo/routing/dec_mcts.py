@@ -1,0 +1,304 @@
+"""Decentralised Monte-Carlo tree search: each agent searches its own routes, and tells others the likely ones.
+
+Each agent grows a tree over sequences of way-points of its own. After some growth it tells all others the best
+sequences it knows and how likely it is to take each; in the meantime it takes the others to follow what they last told.
+What a sequence is worth is what it adds to what the others measure, W(own, others) - W(others), by
+``targeted-variance``.
+
+Source: Best, Cliff, Patten, Mettu & Fitch 2019, Dec-MCTS: decentralized planning for multi-robot active perception,
+algorithms 1 to 3; the bound of the tree is their D-UCT, equation (8).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.spatial import cKDTree
+
+from swarmbo.acquisition import Situation
+from swarmbo.acquisition.target_worth import TargetValue
+from swarmbo.coordination.requests import AllReduce, Steps
+from swarmbo.coordination.view import LocalView
+from swarmbo.registry import FIELD, kind
+from swarmbo.rng import stream
+from swarmbo.routing.auction import Legs, Passing, Pilot, in_turn
+from swarmbo.routing.routes import RoutePlanner
+from swarmbo.routing.tour import in_rounds
+from swarmbo.settings import Count, Positive, within
+
+_BRANCHES = 24  # way-points that a sequence may go on with: those that tell most by themselves, of the nearest
+_PER_LEG = 3  # places of a sequence for each round: its way-point, and where it measures on the way
+_DRAWS = 8  # joint sequences of the others over which a sequence is valued
+_PARTS = 10  # of a step
+_COOLEST = 0.05  # of the temperature, relative to the first
+
+Stops = tuple[int, ...]  # of way-points, as indices of places
+
+
+@kind("coordination", FIELD)
+class DecMCTS(RoutePlanner, frozen=True, tag="dec-mcts"):
+    """Decentralised Monte-Carlo tree search (Best et al. 2019) over sequences of way-points, made anew in every round.
+
+    A sequence goes on with one of the nearest way-points, in rounds of travel, until the horizon is full; what is left
+    is drawn at random. Every agent spends the same number of draws, and tells all others its best sequences with their
+    probabilities, several times a round: so many numbers up and down a tree of the radio links. In the end each goes
+    for its most probable sequence, first leg first; agents say one after the other where that takes them.
+
+    The reward of the paper is general. Here it is that of ``targeted-variance``. Sequences are those of the tree's
+    draws with the highest rewards; the paper takes the best of the nodes.
+
+    Args:
+        exchanges: How often agents tell one another in a round, >= 1.
+        draws: Of sequences by each agent between two exchanges, >= 1.
+        sequences: That an agent tells, 1 to 64.
+        exploration: C_p of the bound, in units of the largest reward so far, > 0.
+        discount: By which older rewards count less, as others change their minds, 0.5 to 1.
+        step: By how much probabilities move at an exchange, 0 to 1.
+
+    The other settings are those of ``RoutePlanner``; ``horizon`` is 6 rounds by default.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo_envs import robot_team_v0
+        >>> env = robot_team_v0.parallel_env(robots=4, max_cycles=3)
+        >>> search = {"kind": "dec-mcts", "draws": 4}
+        >>> team = sb.Team.for_env(env, acquisition="targeted-variance", coordination=search)
+        >>> actions = team.act(*env.reset(seed=0))
+        >>> team.last_report.status, team.last_report.messages > 0
+        ('sequential', True)
+    """
+
+    horizon: Count | None = 6
+    exchanges: Count = 10
+    draws: Count = 20
+    sequences: Annotated[int, within(1, 64)] = 10
+    exploration: Positive = 0.4
+    discount: Annotated[float, within(0.5, 1)] = 0.95
+    step: Annotated[float, within(0, 1)] = 1.0
+
+    def program(self, situation: Situation) -> "Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]":
+        """The search, from a stream of each agent's own."""
+
+        def search(view: LocalView, own: Mapping[str, Pilot]) -> Steps[Legs]:
+            rngs = {
+                agent: stream(situation.seed, "dec-mcts", agent=agent, round=situation.round)
+                for agent in view.variables
+            }
+            return searched(view, own, self, rngs)
+
+        return search
+
+
+def searched(
+    view: LocalView, pilots: Mapping[str, Pilot], settings: DecMCTS, rngs: Mapping[str, np.random.Generator]
+) -> Steps[Legs]:
+    """What whoever sees some agents of a part does.
+
+    Args:
+        view: The agents, as variables; each owns one factor.
+        pilots: Of at least the own agents; no others are looked at.
+        settings: Of the search.
+        rngs: Of each own agent.
+    """
+    agents, own = view.graph.variables, {agent: pilots[agent] for agent in view.variables}
+    number, places = {agent: n for n, agent in enumerate(agents)}, next(iter(own.values())).places
+    counts_way = next(iter(own.values())).on_the_way is not None
+    nearest = cKDTree(places) if counts_way else None
+    values = {id(pilot.gains): pilot.gains.worth.jointly(pilot.gains.belief, places) for pilot in own.values()}
+    searchers = [
+        _Searcher(pilot, values[id(pilot.gains)], Passing(pilot, nearest), settings, rngs[agent])
+        for agent, pilot in own.items()
+    ]
+    longest = max(pilot.horizon for pilot in own.values()) * (_PER_LEG if counts_way else 1)
+    others: dict[str, _Told] = {}
+    for exchange in range(settings.exchanges):
+        told = np.zeros((len(searchers), len(agents), settings.sequences * (1 + longest)))
+        for n, searcher in enumerate(searchers):
+            name = searcher.pilot.agent
+            rivals = [others[agent] for agent in agents if agent != name and agent in others]
+            searcher.grow(rivals)
+            searcher.weigh(rivals, 1.0 - (1.0 - _COOLEST) * exchange / max(settings.exchanges - 1, 1))
+            told[n, number[name]] = searcher.told(longest)
+        heard = yield AllReduce(told)
+        others = {agent: _Told.of(row, settings.sequences) for agent, row in zip(agents, heard, strict=True)}
+    planned = np.zeros(len(places), dtype=bool)
+    for each in others.values():
+        planned[list(each.measured[int(each.probability.argmax())])] = True
+    tours = {searcher.pilot.agent: searcher.pilot.tour() for searcher in searchers}
+    for searcher in searchers:
+        for n, stop in enumerate(searcher.best()):
+            tours[searcher.pilot.agent].put_in(stop, n)
+    left_over = {agent: np.diag(values[id(pilot.gains)].told) for agent, pilot in own.items()}
+    points = yield from in_turn(agents, own, tours, left_over, planned, set())
+    return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, settings.exchanges + len(agents))
+
+
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """What an agent is likely to measure: lists of places, as indices, and how likely each is."""
+
+    measured: list[Stops]
+    probability: Float[np.ndarray, " s"]
+
+    @classmethod
+    def of(cls, row: Float[np.ndarray, " m"], sequences: int) -> "_Told":
+        table = row.reshape(sequences, -1)
+        used = table[:, 0] > 0.0
+        measured = [tuple((own[own > 0.0] - 1).astype(int).tolist()) for own in table[used, 1:]]
+        if not measured:
+            return cls([()], np.ones(1))
+        return cls(measured, table[used, 0] / table[used, 0].sum())
+
+
+@dataclass(eq=False)
+class _Node:
+    """What is known of sequences that begin in one way.
+
+    Args:
+        untried: Way-points that it was not gone on with yet.
+        children: By way-point.
+        count: Discounted number of draws through it.
+        reward: Discounted sum of their rewards.
+    """
+
+    untried: list[int]
+    children: "dict[int, _Node]" = field(default_factory=dict[int, "_Node"])
+    count: float = 0.0
+    reward: float = 0.0
+
+
+class _Searcher:
+    """One agent's tree, and the sequences that it holds likely."""
+
+    def __init__(
+        self, pilot: Pilot, value: TargetValue, passing: Passing, settings: DecMCTS, rng: np.random.Generator
+    ) -> None:
+        self.pilot, self._value, self._passing, self._settings, self._rng = pilot, value, passing, settings, rng
+        self._alone = np.diag(value.told) / (np.diag(value.cov) + value.noise_variance)
+        self._ways: dict[int, Float[np.ndarray, " p"]] = {}
+        base = pilot.travel.base(pilot.agent)
+        self._left, self._home = float(pilot.horizon), np.zeros(len(pilot.places))
+        if base is not None:
+            self._left = min(self._left, float(pilot.travel.rounds_left(pilot.agent)))
+            self._home = in_rounds(pilot.travel.rounds(pilot.agent, pilot.places, base[None])[:, 0])
+        self._root = _Node(self._moves((), self._left))
+        self._drawn: dict[Stops, float] = {}
+        self._likely: dict[Stops, float] = {(): 1.0}
+        self._most = 0.0
+
+    def best(self) -> Stops:
+        """The sequence that is most likely; the first of equals."""
+        return max(self._likely, key=lambda sequence: self._likely[sequence])
+
+    def told(self, longest: int) -> Float[np.ndarray, " m"]:
+        """Probabilities of sequences, each with the places that are measured, numbered from 1."""
+        out = np.zeros((self._settings.sequences, 1 + longest))
+        for row, (sequence, probability) in zip(out, self._likely.items(), strict=False):
+            measured = self._measured(sequence)[:longest]
+            row[0], row[1 : 1 + len(measured)] = probability, np.array(measured) + 1.0
+        return out.ravel()
+
+    def grow(self, others: Sequence[_Told]) -> None:
+        """Draw sequences, each held against one draw of what the others measure."""
+        self._drawn, discount = {}, self._settings.discount
+        for _ in range(self._settings.draws):
+            given = self._others(others)
+            path, sequence, left = [self._root], list[int](), self._left
+            while not path[-1].untried and path[-1].children:
+                place = self._chosen(path[-1])
+                left -= self._way(sequence)[place]
+                sequence.append(place)
+                path.append(path[-1].children[place])
+            if path[-1].untried:
+                place = path[-1].untried.pop(int(self._rng.integers(len(path[-1].untried))))
+                left -= self._way(sequence)[place]
+                sequence.append(place)
+                path[-1].children[place] = node = _Node(self._moves(sequence, left))
+                path.append(node)
+            while moves := self._moves(sequence, left):
+                place = moves[int(self._rng.integers(len(moves)))]
+                left -= self._way(sequence)[place]
+                sequence.append(place)
+            reward = self._reward(tuple(sequence), given)
+            self._drawn[tuple(sequence)] = reward
+            self._most = max(self._most, reward)
+            for node, beside in zip(path, [None, *path[:-1]], strict=True):
+                for other in () if beside is None else beside.children.values():
+                    if other is not node:  # the older what is known of it, the less it counts
+                        other.count, other.reward = discount * other.count, discount * other.reward
+                node.count, node.reward = discount * node.count + 1.0, discount * node.reward + reward
+
+    def weigh(self, others: Sequence[_Told], temperature: float) -> None:
+        """Choose the sequences to tell, and move their probabilities downhill, as in the paper's algorithm 3."""
+        ranked = sorted(self._drawn, key=lambda sequence: -self._drawn[sequence])  # sorted() is stable
+        before = [own for own in sorted(self._likely, key=lambda own: -self._likely[own]) if own]
+        keep = dict.fromkeys(before[: self._settings.sequences // 2])
+        listed = list(dict.fromkeys([*keep, *ranked]))[: self._settings.sequences]
+        if self.pilot.price is not None or not listed:
+            listed = [(), *listed][: self._settings.sequences]
+        draws = [self._others(others) for _ in range(_DRAWS)] if others else [()]
+        expected = np.array([np.mean([self._reward(own, given) for given in draws]) for own in listed])
+        q = np.array([self._likely.get(own, 1.0 / len(listed)) for own in listed])
+        q /= q.sum()
+        unit = max(float(np.abs(expected).max()), np.finfo(float).tiny)
+        for _ in range(_PARTS):
+            gap = (q @ expected - expected) / (unit * temperature)
+            q = q - self._settings.step / _PARTS * q * (gap - q @ np.log(q) + np.log(q))
+            q = np.maximum(q, 1e-9)
+            q /= q.sum()
+        self._likely = dict(zip(listed, q.tolist(), strict=True))
+
+    def _chosen(self, node: _Node) -> int:
+        """The child with the highest bound, D-UCT; the first of equals."""
+        unit = self._most or 1.0
+
+        def bound(place: int) -> float:
+            child = node.children[place]
+            width = math.sqrt(max(math.log(node.count), 0.0) / max(child.count, 1e-9))
+            return child.reward / (unit * max(child.count, 1e-9)) + 2.0 * self._settings.exploration * width
+
+        return max(node.children, key=bound)
+
+    def _others(self, told: Sequence[_Told]) -> Stops:
+        """What the others measure, in one draw."""
+        return tuple(
+            place
+            for each in told
+            for place in each.measured[int(self._rng.choice(len(each.measured), p=each.probability))]
+        )
+
+    def _reward(self, sequence: Stops, given: Stops) -> float:
+        own = self._measured(sequence)
+        price = 0.0 if self.pilot.price is None else self.pilot.price * len(sequence)
+        return self._worth((*given, *own)) - self._worth(given) - price
+
+    def _worth(self, rows: Stops) -> float:
+        return self._value.of_set(rows) if rows else 0.0
+
+    def _measured(self, sequence: Stops) -> Stops:
+        """Way-points, and the places nearest to where it measures on the way to each."""
+        passed = self._passing.of([-1, *sequence[:-1]], sequence) if sequence else []
+        own = [place for stop, way in zip(sequence, passed, strict=True) for place in (*way[: _PER_LEG - 1], stop)]
+        return tuple(dict.fromkeys(own))
+
+    def _way(self, sequence: Sequence[int]) -> Float[np.ndarray, " p"]:
+        """Rounds to each place from where a sequence ends."""
+        here = sequence[-1] if sequence else -1
+        if here not in self._ways:
+            start = self.pilot.start if here < 0 else self.pilot.places[here]
+            told = None if start is None else self.pilot.travel.rounds(self.pilot.agent, start[None], self.pilot.places)
+            self._ways[here] = np.full(len(self.pilot.places), np.inf) if told is None else in_rounds(told[0])
+        return self._ways[here]
+
+    def _moves(self, sequence: Sequence[int], left: float) -> list[int]:
+        """How a sequence may go on: the nearest places that nobody has, from which it gets home."""
+        rounds = self._way(sequence)
+        open_places: Bool[np.ndarray, " p"] = self.pilot.is_open & (rounds + self._home <= left)
+        open_places[list(sequence)] = False
+        if not open_places.any():
+            return []
+        near = np.flatnonzero(open_places & (rounds == rounds[open_places].min()))
+        return near[np.argsort(-self._alone[near], kind="stable")[:_BRANCHES]].tolist()
