@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
 from hypothesis import given, settings, strategies as st
+from scipy.spatial import KDTree
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, MissingPackageError
@@ -143,6 +144,28 @@ def test_who_runs_out_of_battery_is_carried_home_and_loads():
     info = env.step(at(env, [40, 100]))[4]["robot_0"]
     assert (info["failure"], info["battery"]) == ("battery empty", 1.0)
     np.testing.assert_array_equal(info["location"], [40, 100])
+
+
+@has_mujoco
+def test_rovers_keep_away_from_wherever_another_was_since_nobody_knows_when():
+    """Robots that keep to the second would both get through here; the second rover stops before the first one's way."""
+    kind = {"robots": 2, "starts": [[50, 100], [200, 10]], "separation_m": 20.0, "round_time_s": 150.0}
+    env = make(**kind, rovers={"relief_m": 0.01})
+    env.reset(seed=0)
+    infos = list(env.step(at(env, [250, 100], [200, 190]))[4].values())
+    assert [info["reached"] for info in infos] == [True, False]
+    assert KDTree(infos[0]["path"]).query(infos[1]["path"])[0].min() > 20.0
+    ideal = make(**kind, physics="kinematic")
+    ideal.reset(seed=0)
+    assert all(info["reached"] for info in ideal.step(at(ideal, [250, 100], [200, 190]))[4].values())
+
+
+@has_mujoco
+def test_rovers_keep_their_length_from_what_is_no_go():
+    lake = {"no_go": [{"corners": [[100, 50], [150, 50], [150, 150], [100, 150]]}], "route_cells": 300}
+    beside = np.array([[153.0, 100.0]])
+    assert not make(**lake, rovers={"rover_m": 5.0}).ground.is_free(beside)[0]
+    assert make(**lake, physics="kinematic").ground.is_free(beside)[0]
 
 
 @has_mujoco

@@ -44,7 +44,8 @@ def test_robots_that_are_sent_anywhere_keep_safe(arguments, seed):
 
 def drive_rovers(arguments, seed):
     """The same on wheels: never in a region, nor where another is, nor empty away from the base."""
-    rovers = {"rover_m": 2.0, "step_s": 0.02, "terrain_cells": 32}
+    slippery = {"friction": (1.0, 0.35)[seed % 2], "relief_m": (60.0, 200.0)[seed // 2 % 2]}
+    rovers = {"rover_m": 4.0, "step_s": 0.02, "terrain_cells": 32, **slippery}
     still = {"wind": (0.0, 0.0), "max_cycles": 3, "physics": {"mujoco": rovers}}
     drive_at_random({**arguments, **still}, seed)
 
