@@ -51,9 +51,9 @@ class RobotTeamV1(RobotTeam):
     on the field as terrain, with walls at the edge of the map. They plan as above, with four fifths of their speed, and
     follow their ways as well as the ground lets them; they measure where they truly are. A place or base
     counts as reached within a rover's length. Who tips over, gets stuck or slides off its way by more
-    than its length has failed in that round, and is put upright on its way where it had got to; who runs out of battery
-    is carried to its base. Rovers keep their length, too, from what is no-go, and stay where no other is at any time of
-    the round. With ``sites = "only"`` they measure the site that they stand at.
+    than three quarters of its length has failed in that round, and is put upright on its way where it had got to; who
+    runs out of battery is carried to its base. Rovers keep their length, too, from what is no-go, and stay where no
+    other is at any time of the round. With ``sites = "only"`` they measure the site that they stand at.
 
     | ``infos[agent]`` also has | type | meaning |
     |---|---|---|

@@ -28,8 +28,8 @@ _TRACE = 10  # moments of control from one point of a trace to the next: a secon
 class Rovers:
     """Robots with wheels on a terrain, each driven on its own: they keep apart by what they see of one another.
 
-    Who tips over, gets stuck or slides off its way by more than its length is put upright on the way, where it had got
-    to; who runs out of battery is carried to its base. Its round has failed.
+    Who tips over, gets stuck or slides off its way by more than three quarters of its length is put upright on the way,
+    where it had got to; who runs out of battery is carried to its base. Its round has failed.
 
     Args:
         settings: Of rovers.

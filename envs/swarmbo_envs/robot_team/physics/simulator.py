@@ -17,6 +17,7 @@ _CONTROL_S = 0.1  # between commands
 _SETTLES_S = 1.0
 _TIPPED = 0.3  # of the way up that the rover's own upward axis still points: beyond 72 degrees it has tipped over
 _PATIENCE_S = 10.0  # in which it must get on by half a length, besides the time to turn about
+_ASTRAY = 0.75  # lengths of a rover off its way, at which it is stopped: it so stays within one
 _STANDS_M_S = 0.05
 _CLOSE = 0.25  # lengths of a rover from the end of its route at which it has arrived
 _DROP = 0.02  # lengths of a rover above the ground from which it is let down
@@ -95,7 +96,7 @@ class Simulator:
             battery_s: Time for which the motors can run.
         """
         self._mujoco.mj_setState(self._model, self._data, state, self._whole)
-        length, follower = self._settings.rover_m, None
+        length = self._settings.rover_m
         follower = Follower(route, self._speed, self._turn_rate, length)
         patience = _PATIENCE_S + 2 * pi / self._turn_rate
         poses, busy, failure = [self._pose()], 0.0, None
@@ -108,15 +109,16 @@ class Simulator:
             if follower.done_m > best + length / 2:
                 best, since = follower.done_m, busy
             failure = self._failure(follower, busy - since > patience, busy >= battery_s)
-        self._stand(round(_SETTLES_S / self._tick_s), poses)
-        failure = failure or self._failure(follower, False, False)
+        if failure is None:  # else it is helped at once
+            self._stand(round(_SETTLES_S / self._tick_s), poses)
+            failure = self._failure(follower, False, False)
         return Outcome(self._state(), np.array(poses), min(busy, most_s), failure, follower.back_on_route())
 
     def _failure(self, follower: Follower, is_stuck: bool, is_empty: bool) -> Failure | None:
         q = self._data.qpos
         if 1.0 - 2.0 * (q[4] ** 2 + q[5] ** 2) < _TIPPED:
             return "tipped over"
-        if follower.off_m(float(q[0]), float(q[1])) > self._settings.rover_m:
+        if follower.off_m(float(q[0]), float(q[1])) > _ASTRAY * self._settings.rover_m:
             return "off its way"
         if is_stuck:
             return "stuck"
