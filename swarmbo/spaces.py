@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int, UInt64
 
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
 _FAR = 1e6  # sides of the box: nobody measures there, and squares of such distances are still exact enough
+_ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # multiplying by an odd number loses nothing
+_HALF = np.uint64(29)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +77,38 @@ class Domain:
         ):
             raise ConfigError(f"got action space {space}; wanted a finite Box of floats, one axis", at="$.environment")
         return cls(space.low.astype(float), space.high.astype(float))
+
+
+def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
+    """A number for each place, equal for equal ones; different places nearly always have different ones.
+
+    Args:
+        X: Places.
+    """
+    keys = np.zeros(len(X), dtype=np.uint64)
+    for column in np.ascontiguousarray(X.T + 0.0):  # -0 is 0
+        keys = (keys ^ column.view(np.uint64)) * _ODD[0]
+        keys = (keys ^ (keys >> _HALF)) * _ODD[1]
+    return keys
+
+
+def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
+    """``np.unique`` of rows, by their keys: quick where there are many of each.
+
+    Args:
+        X: Places, finite.
+
+    Returns:
+        Different places, ordered by their coordinates, the first one first; and which of them each place is.
+
+    Example:
+        >>> places, number = unique_places(np.array([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
+        >>> places.tolist(), number.tolist()
+        ([[1.0, 5.0], [2.0, 0.0]], [1, 0, 1])
+    """
+    _, first, number = np.unique(place_keys(X), return_index=True, return_inverse=True)
+    order = np.lexsort(X[first].T[::-1])
+    places, number = X[first[order]], np.argsort(order)[number]
+    if not (places[number] == X).all():  # two places with one key
+        places, number = np.unique(X, axis=0, return_inverse=True)
+    return places, number.reshape(-1)

@@ -1,5 +1,6 @@
 """Batches that agents on a chain agree on by messages: one local function per agent, over shortlists of places."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
@@ -9,7 +10,8 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.by_view import ViewSteps, at_once, each
 from swarmbo.acquisition.chain import chains
-from swarmbo.acquisition.in_turn import turns
+from swarmbo.acquisition.in_sight import nearest
+from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
@@ -19,6 +21,7 @@ from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.graph import FactorGraph
 from swarmbo.registry.own_code import checked_as
 from swarmbo.settings import require, within
+from swarmbo.spaces import Domain
 
 
 class ChainAcquisition(Acquisition, frozen=True):
@@ -140,8 +143,8 @@ class ChainAcquisition(Acquisition, frozen=True):
         return self._in_steps(situation) if self.splits else super().problem_steps(situation)
 
     def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
-        order, valued = self.markov_order, self.valued_by(situation)
-        picks = yield from turns(situation, _by_worth(self, situation), valued)
+        order, looked = self.markov_order, looked_at(situation, self.valued_by(situation))
+        picks = yield from turns(situation, _by_worth(self, situation), looked)
         # who measures in any case must have a place, or they are not the same agents that measure
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
@@ -155,8 +158,9 @@ class ChainAcquisition(Acquisition, frozen=True):
             agent: worth_of(self, situation.seen_by(agent), len(places)) if shared is None else shared
             for agent in known
         }
-        views = {agent: view_of(valued, agent) for agent in known}  # each by what it believes itself
-        beliefs = _with_the_unseen(views, groups, order, {agent: situation.leg(agent, x) for agent, x in picks.items()})
+        views = {agent: view_of(looked, agent) for agent in known}  # each by what it believes itself
+        legs = {agent: situation.leg(agent, place) for agent, place in picks.items()}
+        beliefs = _with_the_unseen(views, groups, order, legs, places, situation.domain)
         counts_way = any(worth.counts_way for worth in worths.values())
 
         def listed(agent: str) -> list[int]:
@@ -240,14 +244,21 @@ def _with_the_unseen(
     groups: Sequence[Sequence[str]],
     order: int,
     legs: Mapping[str, Float[np.ndarray, "s d"]],
+    places: Mapping[str, Float[np.ndarray, "_ d"]],
+    domain: Domain,
 ) -> dict[str, PlaceBelief]:
-    """What each agent believes once those that it shares no factor with have measured what they would in turn."""
-    agents, shares = [agent for group in groups for agent in group], shares_factor(groups, order)
-    given = dict(beliefs)
-    for n, agent in enumerate(agents):
-        unseen = [legs[other] for m, other in enumerate(agents) if not shares[n, m] and other in legs]
-        if unseen and agent in beliefs:
-            given[agent] = beliefs[agent].condition_on_pending(np.concatenate(unseen))
+    """What each agent believes once those that it shares no factor with have measured what they would in turn.
+
+    Of these the nearest to its places are taken into account, as where agents choose in turn.
+    """
+    agents = [agent for group in groups for agent in group]
+    choosing = [m for m, agent in enumerate(agents) if agent in legs]
+    unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)
+    for agent, there in zip(agents, unseen, strict=True):
+        others = [legs[agents[choosing[m]]] for m in np.flatnonzero(there)]
+        if others and agent in beliefs:
+            near = nearest(places[agent], np.array([leg[0] for leg in others]), domain)
+            given[agent] = beliefs[agent].condition_on_pending(np.concatenate([others[m] for m in near]))
     return given
 
 
@@ -293,10 +304,10 @@ def local_acquisition(
         Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = worth.table_of(belief, options, price, ways) if ways else worth.table_of(belief, options, price)
-    for i in range(len(options)):
-        for j in range(i + 1, len(options)):
-            clash = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1)
-            shape = [1] * len(options)
-            shape[i], shape[j] = clash.shape
-            table = np.where(clash.reshape(shape), -np.inf, table) if clash.any() else table
+    copied = False
+    for i, j in itertools.combinations(range(len(options)), 2):
+        mine, theirs = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1).nonzero()
+        if len(mine):
+            table, copied = table if copied else table.copy(), True
+            np.moveaxis(table, (i, j), (0, 1))[mine, theirs] = -np.inf
     return table

@@ -8,15 +8,28 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Chooser
 from swarmbo.acquisition.by_view import ViewSteps, at_once, in_turn
+from swarmbo.acquisition.in_sight import nearest
 from swarmbo.acquisition.situation import Situation
-from swarmbo.belief import PlaceBelief, view_of
+from swarmbo.belief import PlaceBelief, quick_at, view_of
+
+
+def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
+    """What agents go by, quick where they can measure.
+
+    Args:
+        situation: What is known.
+        belief: Its own, or what takes its place.
+    """
+    places = {agent: situation.candidates[agent] for agent in situation.movers}
+    return quick_at(belief, places) if places else belief
 
 
 def choose_in_turn(situation: Situation, choose: Chooser) -> dict[str, Float[np.ndarray, " d"]]:
     """Each agent's best place by itself, the choices before it taken as measured (Desautels et al. 2014).
 
     Agents choose in the order of the situation, by what they believe themselves; no place is chosen twice. What they
-    measure on the way to their choices is taken as measured, too.
+    measure on the way to their choices is taken as measured, too. Of the choices before it an agent takes the 64 into
+    account that are nearest to the middle of what it can reach.
 
     Args:
         situation: What is known.
@@ -29,34 +42,29 @@ def choose_in_turn(situation: Situation, choose: Chooser) -> dict[str, Float[np.
 
 
 def turns(
-    situation: Situation, choose: Chooser, valued_by: PlaceBelief | None = None
+    situation: Situation, choose: Chooser, looked: PlaceBelief | None = None
 ) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
     """The same in steps: agents with beliefs of their own hand on which of their places they choose.
 
     Args:
         situation: What is known.
         choose: What an agent would do by itself.
-        valued_by: What it is given for what it believes; None: what the situation says.
+        looked: What it is given for what it believes, by ``looked_at``; None: what the situation says.
     """
-    belief = situation.belief if valued_by is None else valued_by
-    points: dict[str, np.ndarray] = {}
-
-    def note(said: Mapping[str, Any]) -> None:
-        nonlocal belief
-        for agent, row in said.items():
-            if row is not None and agent not in points:
-                points[agent] = situation.candidates[agent][row]
-                belief = belief.condition_on_pending(situation.leg(agent, points[agent]))
+    belief, candidates = looked_at(situation, situation.belief) if looked is None else looked, situation.candidates
 
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
-        note(before)
-        places = situation.candidates[agent]
+        places, own = candidates[agent], view_of(belief, agent)
         left = np.arange(len(places))
-        if points:
-            taken = np.array(list(points.values()))
-            left = left[~(places[:, None, :] == taken[None]).all(axis=-1).any(axis=-1)]
-        chosen = choose(agent, view_of(belief, agent), places[left]) if len(left) else None
+        before = {other: candidates[other][row] for other, row in before.items() if row is not None}
+        if before:
+            others, taken = tuple(before), np.array(list(before.values()))
+            there = taken[((taken >= places.min(axis=0)) & (taken <= places.max(axis=0))).all(axis=1)]
+            left = left[~(places[:, None, :] == there[None]).all(axis=-1).any(axis=-1)]
+            near = nearest(places, taken, situation.domain)
+            own = own.condition_on_pending(np.concatenate([situation.leg(others[n], taken[n]) for n in near]))
+        chosen = choose(agent, own, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 
     said = yield from in_turn(situation, "choices in turn", situation.movers, pick)
-    return {agent: situation.candidates[agent][row] for agent, row in said.items() if row is not None}
+    return {agent: candidates[agent][row] for agent, row in said.items() if row is not None}

@@ -146,7 +146,10 @@ def pivots(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Float
     given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
     given |= {(i, i): block.on_axes(variances[i], i) for i in range(n)}
     for k in range(n - 1, 0, -1):  # condition on the last first: each step's Schur complement keeps the rest
+        gains = [given[i, k] / given[k, k] for i in range(k)]
         for i in range(k):
             for j in range(i, k):
-                given[i, j] = given[i, j] - given[i, k] * given[j, k] / given[k, k]
+                taken = gains[i] * given[j, k]  # most of the work is memory, so as little of it as possible is new
+                full = np.broadcast_shapes(taken.shape, given[i, j].shape) == taken.shape
+                given[i, j] = np.subtract(given[i, j], taken, out=taken if full else None)
     return [given[i, i] for i in range(block.own)]

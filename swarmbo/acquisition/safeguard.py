@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.by_view import ViewSteps, each, in_turn
+from swarmbo.acquisition.in_sight import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import BatchValue, Worth
 from swarmbo.belief import PlaceBelief
@@ -33,11 +34,11 @@ class _Sight:
     """What of the others an agent takes into account.
 
     Args:
-        order: How many agents ahead in the chain, whether they measure or not; None: all.
+        order: How many agents ahead in the chain, whether they measure or not.
         to_the_letter: Whether they measure with the noise that Psi is scaled by, rather than with their sensors'.
     """
 
-    order: int | None
+    order: int
     to_the_letter: bool = False
 
 
@@ -67,11 +68,11 @@ class Safeguard:
     def settled(self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]) -> ViewSteps[Batch]:
         """The batch that is carried out, chain by chain.
 
-        From the end of a chain on, agents that pay and whose places are not worth their price, given what all agents
-        later in the chain take, decline. Then the places chosen in turn are taken instead if those are worth more by
-        the objective of the agreement, eq. (5). In a chain in which not everybody sees everybody they are also taken
-        if they are worth more once each agent takes all those ahead into account, or by eq. (5) to the letter, which
-        has neighbours measure with the noise that Psi is scaled by.
+        From the end of a chain on, agents that pay and whose places are not worth their price, given what agents later
+        in the chain take, decline. Then the places chosen in turn are taken instead if those are worth more by the
+        objective of the agreement, eq. (5). In a chain in which not everybody sees everybody they are also taken if
+        they are worth more once each agent takes those ahead into account, the next 64 at most, or by eq. (5) to the
+        letter, which has neighbours measure with the noise that Psi is scaled by.
 
         Agents with beliefs of their own say in turn whether they decline, and then what each of the two batches is
         worth to them.
@@ -112,8 +113,8 @@ class Safeguard:
     ) -> ViewSteps[Batch]:
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
             behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in points]
-            ahead = [(other, points[other]) for other in behind if before.get(other, True)]
-            return bool(self._term(agent, points[agent], ahead, _Sight(None), posteriors) > self.worths[agent].idle)
+            ahead = [(other, points[other]) for other in behind if before.get(other, True)][-IN_SIGHT:]
+            return bool(self._term(agent, points[agent], ahead, _Sight(IN_SIGHT), posteriors) > self.worths[agent].idle)
 
         paying = [agent for agent in reversed(chain) if agent in points and agent in self.prices]
         if not paying:
@@ -128,7 +129,7 @@ class Safeguard:
             return False  # max-sum on loops may end in a clash, and then somebody is left without a place
         sights = [_Sight(self.order)]
         if len(chain) > self.order + 1:
-            sights += [_Sight(None), _Sight(self.order, to_the_letter=True)]
+            sights += [_Sight(IN_SIGHT), _Sight(self.order, to_the_letter=True)]
         for sight in sights:
             worth = partial(self._worth_of_both, chain, agreed, rival, sight, posteriors)
             said = yield from each(situation, "looking again", chain, worth)

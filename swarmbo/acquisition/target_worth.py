@@ -24,11 +24,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.acquisition.local_worth import MANY
 from swarmbo.acquisition.markov import Block, rows_of
 from swarmbo.acquisition.worth import BatchValue, Scores, Worth
 from swarmbo.belief import PlaceBelief
-
-_MANY = 8  # picks of as many places from which on all covariances between places are worked out
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +137,7 @@ class TargetScores(Scores):
         self._var, self._weighted = cache.var[own], worth.weights @ self._told**2
         self._columns, self._rows = np.empty((picks, len(targets))), np.empty((picks, n))  # a_p, r_p
         # many rows of covariances are cheaper all at once
-        self._between = cache.cov(own, own) if _MANY * picks >= n else None
+        self._between = cache.cov(own, own) if MANY * picks >= n else None
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:

@@ -7,6 +7,8 @@ from jaxtyping import Bool, Float
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from swarmbo.spaces import unique_places
+
 
 def divide(
     chains: Sequence[Sequence[str]],
@@ -36,8 +38,8 @@ def divide(
     if not agents:
         return {}
     counts = [len(candidates[agent]) for agent in agents]
-    places, number = np.unique(np.concatenate([candidates[a] for a in agents]), axis=0, return_inverse=True)
-    numbers = np.split(number.reshape(-1), np.cumsum(counts)[:-1])
+    places, number = unique_places(np.concatenate([candidates[a] for a in agents]))
+    numbers = np.split(number, np.cumsum(counts)[:-1])
     shares = shares_factor(chains, order)
     reach = np.zeros((len(agents), len(places)), dtype=bool)
     for a, own in enumerate(numbers):

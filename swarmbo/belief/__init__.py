@@ -1,5 +1,6 @@
 """What the team thinks the field, or the function it tunes, is."""
 
+from swarmbo.belief.at_places import quick_at as quick_at
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings as EnsembleSettings
 from swarmbo.belief.gp.additive import AdditiveGP as AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings as AdditiveGPSettings, FactorPrior as FactorPrior

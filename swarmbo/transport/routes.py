@@ -30,11 +30,10 @@ class Routes:
 
     def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, has_base: bool = False) -> None:
         self._has_base = has_base
-        self._heard: dict[str, tuple[str, ...]] | None = None
+        self._heard: _Heard | None = None
         self.agents = tuple(dict.fromkeys(agents))
         if links is not None:
-            # sorted by name: the routes then depend on the links only, not on the order in which they were added
-            self._heard = {node: tuple(sorted(other for other in links[node] if other != node)) for node in links}
+            self._heard = _Heard(links)
         self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
         self._hops_from: dict[str, dict[str, int]] = {}
@@ -63,7 +62,7 @@ class Routes:
             return dict.fromkeys(self.agents, 1) | {sender: 0}
         if sender not in self._hops_from:
             hops = {sender: 0}
-            for node, before in _breadth_first(self._heard, sender).items():  # each after the one before it
+            for node, before in self._heard.towards(sender).items():  # each after the one before it
                 if before is not None:
                     hops[node] = hops[before] + 1
             self._hops_from[sender] = {agent: hops[agent] for agent in self.agents if agent in hops}
@@ -82,7 +81,7 @@ class Routes:
         if self._heard is None:
             return (sender, recipient)
         if recipient not in self._towards:
-            self._towards[recipient] = _breadth_first(self._heard, recipient)
+            self._towards[recipient] = self._heard.towards(recipient)
         towards = self._towards[recipient]
         if sender not in towards and self._has_base:
             return (sender, _BASE, recipient)
@@ -101,13 +100,35 @@ class Routes:
             raise TransportError(f"unknown agent {agent!r}; this transport was opened for {', '.join(self.agents[:8])}")
 
 
-def _breadth_first(heard: Mapping[str, tuple[str, ...]], start: str) -> dict[str, str | None]:
-    """For every node that reaches ``start``, the next one on its way there."""
-    towards: dict[str, str | None] = {start: None}
-    frontier = [start]
-    for node in frontier:
-        for other in heard.get(node, ()):
-            if other not in towards:
-                towards[other] = node
+class _Heard:
+    """Who hears whom, as sets of numbers: one integer each, whose bits are other nodes.
+
+    In a dense team most links lead to who is found already; what is left of them is then one operation on a set.
+
+    Args:
+        links: The radio graph.
+    """
+
+    def __init__(self, links: "nx.Graph[Any]") -> None:
+        # numbered by name: the routes then depend on the links only, not on the order in which they were added
+        self._nodes: list[Any] = sorted(links, key=lambda node: (type(node).__name__, node))
+        self._number = {node: n for n, node in enumerate(self._nodes)}
+        self._hears = [sum(1 << self._number[other] for other in links[node]) for node in self._nodes]
+
+    def towards(self, start: Any) -> dict[Any, Any]:
+        """For every node that reaches ``start``, the next one on its way there; nearer ones first."""
+        found: dict[Any, Any] = {start: None}
+        if start not in self._number:
+            return found
+        frontier = [self._number[start]]
+        left = ((1 << len(self._nodes)) - 1) & ~(1 << frontier[0])
+        for number in frontier:
+            fresh, node = self._hears[number] & left, self._nodes[number]
+            left &= ~fresh
+            while fresh:
+                first = fresh & -fresh
+                other = first.bit_length() - 1
+                found[self._nodes[other]] = node
                 frontier.append(other)
-    return towards
+                fresh ^= first
+        return found

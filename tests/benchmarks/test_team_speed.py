@@ -46,6 +46,29 @@ def test_a_round_by_the_number_of_robots(benchmark: Any, robots: int) -> None:
     assert len(actions) == robots
 
 
+@pytest.mark.parametrize("measurements", [500, 2000, 5000])
+def test_a_round_by_the_number_of_measurements(benchmark: Any, measurements: int) -> None:
+    """Of 16 robots, after a survey: ``extra_info`` has this process's own seconds."""
+    env = robot_team_v0.parallel_env(robots=16, noise_std=5.0, max_cycles=3)
+    team, rng, seconds = sb.Team.for_env(env, seed=0), np.random.default_rng(0), benchmark.extra_info
+    U = rng.random((measurements, 2))
+    team.attach(team.problem.box.from_unit(U), 50.0 * np.sin(9.0 * U[:, 0]) * np.cos(12.0 * U[:, 1]))
+    observations, infos = env.reset(seed=0)
+
+    def timed(what: str, call: Any, *arguments: Any) -> Any:
+        started = time.process_time()
+        done = call(*arguments)
+        seconds[what] = round(time.process_time() - started, 3)
+        return done
+
+    with threadpool_limits(1, user_api="blas"):
+        step = env.step(timed("first", team.act, observations, infos))
+        timed("tell", team.observe, *step)
+        seconds["fits"] = team.belief.needs_fit
+        actions = benchmark.pedantic(timed, args=("ask", team.act, step[0], step[4]), rounds=1)
+    assert len(actions) == 16
+
+
 @pytest.mark.parametrize("robots", [64, 256])
 def test_dividing_contested_places_by_the_number_of_robots(benchmark: Any, robots: int) -> None:
     rng = np.random.default_rng(0)

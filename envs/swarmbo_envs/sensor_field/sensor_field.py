@@ -81,7 +81,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
     The field is the same in every episode; noise and failures come from streams named by seed, sensor and round.
 
     Args:
-        sensors: Number of sensors, 1 to 256.
+        sensors: Number of sensors, 1 to 1024.
         field: Table as above. Default: a draw that changes within some 12 rounds.
         task: ``peak``, ``map`` or ``level``.
         level: The level that is watched, in the unit of the field; for the task ``level`` only, which needs it.

@@ -11,7 +11,7 @@ Pair = tuple[float, float]
 class SensorFieldSettings(Settings, frozen=True):
     """The arguments of the sensor field; SensorField describes them."""
 
-    sensors: Annotated[int, within(1, 256)] = 24
+    sensors: Annotated[int, within(1, 1024)] = 24
     field: dict[str, Any] | None = None
     task: Task = "map"
     level: float | None = None

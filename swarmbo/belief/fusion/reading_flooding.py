@@ -91,7 +91,7 @@ class ReadingFlooding(Gossip):
         else:
             rows = unpacked_bytes(content).reshape(-1, self.n_columns + 1)
             rows = np.column_stack([rows, np.full(len(rows), np.nan)])
-        known, first = self._has().get(author, 0), number - len(rows)
+        known, first = len(self._logs.get(author, ())), number - len(rows)
         if first <= known < number:
             self._append(author, rows[known - first :])
 

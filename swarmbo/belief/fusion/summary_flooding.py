@@ -58,7 +58,7 @@ class SummaryFlooding(Gossip):
         return packed_bytes(self._summaries[author][1].packed())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        if number > self._has().get(author, 0):
+        if author not in self._summaries or number > self._summaries[author][0]:
             self._summaries[author] = number, Information.unpacked(unpacked_bytes(content), self.proposal.n_features)
 
     def _has_measured(self, n_new: int) -> None:

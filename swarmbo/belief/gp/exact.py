@@ -5,6 +5,7 @@ and the round if the settings have a time axis, so that old data fade. Hyper-par
 change only in ``fit``; predictions plug them in, so their uncertainty is not part of any variance.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
 from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.engine import ChannelGP
-from swarmbo.belief.gp.fit import fit_field, prior_field_hyperparameters
+from swarmbo.belief.gp.fit import FITTED_TO, fit_field, prior_field_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP
 from swarmbo.errors import ShapeError
@@ -139,9 +140,13 @@ class ExactGP(ChannelGP, FieldGP):
 
     @property
     def needs_fit(self) -> bool:
-        """Whether data wait for a fit: the first ones at once, later ones after ``settings.refit_every`` updates."""
-        wait = self.settings.refit_every if self.is_fitted else 1
-        return self.tells_since_fit >= wait
+        """Whether data wait for a fit: the first ones at once, later ones after ``settings.refit_every`` updates.
+
+        With more than 1,000 rows a fit means to factorise a large matrix anew, and changes little: then the wait is
+        longer by the square of thousands of rows, rounded up.
+        """
+        wait = self.settings.refit_every * max(1, math.ceil((len(self.points) / FITTED_TO) ** 2))
+        return self.tells_since_fit >= (wait if self.is_fitted else 1)
 
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "ExactGP":
         """Learn outcomes. Hyper-parameters and the outcome scale stay; points pending are forgotten.
@@ -187,10 +192,12 @@ class ExactGP(ChannelGP, FieldGP):
         return self._awaiting(points, rounds, np.ones((len(points), 1), dtype=bool))
 
     def fit(self, rng: np.random.Generator) -> "ExactGP":
-        """Refit hyper-parameters, mean and outcome scale to all data; points pending are forgotten.
+        """Refit hyper-parameters, mean and outcome scale to the data; points pending are forgotten.
+
+        Of more than 1,000 rows as many are drawn, and a fit starts from the last one.
 
         Args:
-            rng: For the random starts.
+            rng: For the random starts, and of the rows.
 
         Returns:
             The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
@@ -204,6 +211,32 @@ class ExactGP(ChannelGP, FieldGP):
             is_fitted=True,
             **self._nothing_pending,
         )
+
+    def near(self, X: ArrayLike, most: int) -> "ExactGP":
+        """A belief by the data that tell most of some points by themselves, for points beside them.
+
+        Measurements near by screen off those behind them, so this is the same belief but for little there, and another
+        one elsewhere. Points pending are all kept.
+
+        Source: Vecchia 1988 and Gramacy & Apley 2015, of which this is the simplest form: nearest neighbours.
+
+        Args:
+            X: Points (m, d), physical, m >= 1.
+            most: How many rows: those of the highest prior correlation with the middle of the points.
+
+        Returns:
+            The belief; this one where it has no more data.
+
+        Raises:
+            ShapeError: If the shape does not fit, or a value is not finite.
+        """
+        if len(self.points) <= most:
+            return self
+        middle = self._to_unit(self._points(X)).mean(axis=0, keepdims=True)
+        tells = self.hyperparameters.prior.matrix(middle, self._to_unit(self.X))[0]
+        rows = np.sort(np.argsort(-tells, kind="stable")[:most])
+        data = {name: getattr(self, name)[rows] for name in ("points", "totals", "factors", "noise", "rounds")}
+        return self._with(**data, base=None, given=None)
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:

@@ -29,6 +29,7 @@ from swarmbo.spaces import Domain
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 
+FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
 
@@ -60,6 +61,9 @@ def fit_field(
     the prior. Outcomes that do not show their scale (none, one, constant ones) say nothing about the other
     hyper-parameters either: those stay at the prior's mode, and only the offset moves.
 
+    Of more than 1,000 rows as many are drawn, and where there is a previous optimum the fit starts from there alone.
+    Offset and scale of the outcomes, and what noise was told, are those of all rows.
+
     Args:
         settings: Kernel, priors, effort.
         domain: Where the points lie.
@@ -74,14 +78,20 @@ def fit_field(
     offset, scale, is_informative = standardisation(data.outcome)
     theta, mean = prior.centre, 0.0
     if is_informative:
-        z = (data.outcome - offset) / scale
-        scopes, fading = [range(domain.n_dims)], _fading(settings.time, data)
+        is_many, fitted_to = len(data) > FITTED_TO, data
+        if is_many:
+            fitted_to = data.take(np.sort(rng.choice(len(data), FITTED_TO, replace=False)))
+        z = (fitted_to.outcome - offset) / scale
+        scopes, fading = [range(domain.n_dims)], _fading(settings.time, fitted_to)
         log_posterior = LogPosterior(
-            prior, [settings.kernel], scopes, data.U, z, standardised_noise(data.noise, scale), fading=fading
+            prior, [settings.kernel], scopes, fitted_to.U, z, standardised_noise(fitted_to.noise, scale), fading=fading
         )
-        starts = [prior.centre, *(prior.sample(rng) for _ in range(settings.restarts))]
-        if previous is not None:
-            starts.insert(0, warm_start(prior, previous, scale))
+        if is_many and previous is not None:
+            starts = [warm_start(prior, previous, scale)]
+        else:
+            starts = [prior.centre, *(prior.sample(rng) for _ in range(settings.restarts))]
+            if previous is not None:
+                starts.insert(0, warm_start(prior, previous, scale))
         theta, _ = maximise(log_posterior, starts, settings.max_iterations, _FIELD_TOLERANCE)
         mean = float(log_posterior.means(theta)[0])
     fitted = _field_hyperparameters(settings, prior, theta)

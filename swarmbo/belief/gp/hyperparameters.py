@@ -69,7 +69,8 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
         time: The belief's time axis; None for a field that stays as it is.
-        refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit.
+        refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit; with more
+            than 1,000 measurements fits are to as many of them, and come less often (``ExactGP.needs_fit``).
         restarts: Random starts, >= 0, drawn from the prior for each fit, besides the prior's mode and the last optimum.
         max_iterations: Of L-BFGS-B per start, >= 1.
 

@@ -171,7 +171,7 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"sensors": 0}, r"\$\.sensors: got 0; wanted an integer from 1 to 256"),
+        ({"sensors": 0}, r"\$\.sensors: got 0; wanted an integer from 1 to 1024"),
         ({"sensor": 3}, r"unknown key 'sensor'; did you mean 'sensors'"),
         ({"task": "peek"}, r"\$\.task: got 'peek'; wanted one of 'peak', 'map', 'level'; did you mean 'peak'"),
         ({"task": "level"}, r"\$\.level: got None; wanted the level that is watched, for the task 'level'"),

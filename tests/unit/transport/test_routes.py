@@ -44,6 +44,23 @@ def test_routes_do_not_depend_on_the_order_in_which_links_were_added() -> None:
     assert one.path("a", "e") == other.path("a", "e") == ("a", "b", "d", "e")
 
 
+@given(st.integers(2, 70), st.floats(0.02, 0.5), st.integers(0, 50))
+@settings(max_examples=15, deadline=None)
+def test_of_equally_short_paths_the_one_is_taken_that_is_found_first_by_name(n: int, p: float, seed: int) -> None:
+    links = nx.relabel_nodes(nx.fast_gnp_random_graph(n, p, seed), {i: f"r{i}" for i in range(n)})
+    routes = Routes(links, links)
+    towards, queue = {"r0": "r0"}, ["r0"]
+    for node in queue:  # the textbook's
+        for other in sorted(set(links[node]) - set(towards)):
+            towards[other] = node
+            queue.append(other)
+    for node in queue:
+        path = [node]
+        while path[-1] != "r0":
+            path.append(towards[path[-1]])
+        assert routes.path(node, "r0") == tuple(path)
+
+
 def test_nodes_that_are_no_agents_relay_but_neither_send_nor_receive() -> None:
     routes = Routes(["a", "b"], nx.Graph([("a", "mast"), ("mast", "b")]))
     assert routes.path("a", "b") == ("a", "mast", "b")

@@ -1,0 +1,196 @@
+"""A belief that will be asked at places known beforehand, again and again, with ever more of them pending.
+
+What data say of all places is worked out once: one triangular solve, where a conditioned belief would do it again for
+every agent that is asked. What is pending then costs a factor of these few places alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int, UInt64
+
+from swarmbo.belief.gp.cholesky import factorise, solve_lower
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
+from swarmbo.spaces import place_keys
+
+_MANY = 2000  # measurements, from which on a part of them counts
+_NEAR = 1000  # of them, for each agent
+_ENTRIES = 2**26  # of covariances with data that are kept at most: 512 MiB
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """The posterior at some of the places, given those pending.
+
+    Args:
+        cache: Of all places, given the data.
+        rows: Which of them (k,).
+        told: What pending places tell of each (p, k): L⁻¹ C, with L Lᵀ the covariance of their outcomes.
+    """
+
+    cache: PosteriorCache
+    rows: Int[np.ndarray, " k"]
+    told: Float[np.ndarray, "p k"]
+
+    @property
+    def mean(self) -> Float[np.ndarray, " k"]:
+        """Posterior means (k,)."""
+        return self.cache.mean[self.rows]
+
+    @property
+    def var(self) -> Float[np.ndarray, " k"]:
+        """Latent posterior variances (k,), >= 0."""
+        return np.maximum(self.cache.var[self.rows] - np.einsum("pk,pk->k", self.told, self.told), 0.0)
+
+    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
+        """Latent posterior covariances between two subsets of the k places."""
+        return self.cache.cov(self.rows[rows], self.rows[cols]) - self.told[:, rows].T @ self.told[:, cols]
+
+
+@dataclass(frozen=True, eq=False)
+class AtPlaces:
+    """An exact belief, quick at places that are known beforehand and the same, to rounding, anywhere else.
+
+    Its answers are those of the belief: pending places take variance as measurements with the usual noise do, and the
+    order in which they came is of no account.
+
+    Args:
+        belief: Which, at its round.
+        places: Different ones (m, d), physical, in the order of their keys.
+        keys: Numbers (m,) by which places are found.
+        cache: The posterior at them.
+        pending: Which of them are taken as measured (p,).
+
+    Example:
+        >>> from swarmbo.belief import ExactGPSettings
+        >>> from swarmbo.spaces import Domain
+        >>> belief = ExactGP.create(ExactGPSettings(), Domain(np.zeros(1), np.ones(1))).update([[0.5]], [3.0])
+        >>> line = np.linspace(0.0, 1.0, 11)[:, None]
+        >>> quick = AtPlaces.of(belief, line).condition_on_pending(line[3:5])
+        >>> bool(np.allclose(quick.posterior(line), belief.condition_on_pending(line[3:5]).posterior(line)))
+        True
+    """
+
+    belief: ExactGP
+    places: Float[np.ndarray, "m d"]
+    keys: UInt64[np.ndarray, " m"]
+    cache: PosteriorCache
+    pending: Int[np.ndarray, " p"]
+
+    @classmethod
+    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> PlaceBelief:
+        """The belief, quick at places; itself where it is no exact one, or where that would take too much memory.
+
+        Args:
+            belief: Which.
+            places: Physical (k, d); any may be there several times.
+        """
+        if not isinstance(belief, ExactGP):
+            return belief
+        keys, first = np.unique(place_keys(places), return_index=True)
+        if (len(belief.points) + belief.n_pending) * len(keys) > _ENTRIES:
+            return belief
+        places = places[first]
+        return cls(belief, places, keys, belief.posterior_cache(places), np.zeros(0, dtype=int))
+
+    @property
+    def n_data(self) -> int:
+        """Number of outcomes."""
+        return self.belief.n_data
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit."""
+        return self.belief.noise_variance
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the field before any data, in the square of the outcome's unit."""
+        return self.belief.prior_variance
+
+    def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+        """Means and variances at physical points."""
+        rows = self._rows(X)
+        if rows is None:
+            return self._anywhere.posterior(X)
+        looked = self._looked(rows)
+        return looked.mean, looked.var
+
+    def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
+        """Means at physical points; points pending move none."""
+        rows = self._rows(X)
+        return self.belief.posterior_mean(X) if rows is None else self.cache.mean[rows]
+
+    def posterior_cache(self, X: Float[np.ndarray, "k d"]) -> PosteriorCache:
+        """The posterior at fixed points, from which covariances are cheap."""
+        rows = self._rows(X)
+        return self._anywhere.posterior_cache(X) if rows is None else self._looked(rows)
+
+    def at(self, now: float) -> PlaceBelief:
+        """The belief at another round; itself where nothing fades."""
+        return self._anywhere.at(now) if self.belief.has_time else self
+
+    def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> PlaceBelief:
+        """A belief whose variance knows of measurements to come; quick where they are among the places."""
+        rows = self._rows(X)
+        if rows is None:
+            return self._anywhere.condition_on_pending(X)
+        return replace(self, pending=np.concatenate([self.pending, rows]))
+
+    @cached_property
+    def _anywhere(self) -> ExactGP:
+        """The belief with all that is pending."""
+        return self.belief.condition_on_pending(self.places[self.pending])
+
+    @cached_property
+    def _root(self) -> Float[np.ndarray, "p p"]:
+        """Cholesky factor of the covariance of what pending measurements will bring."""
+        told = self.cache.cov(self.pending, self.pending)
+        told.flat[:: len(told) + 1] += self.noise_variance
+        return factorise(told)[0]
+
+    def _looked(self, rows: Int[np.ndarray, " k"]) -> Looked:
+        if not len(self.pending):
+            return Looked(self.cache, rows, np.zeros((0, len(rows))))
+        return Looked(self.cache, rows, solve_lower(self._root, self.cache.cov(self.pending, rows)))
+
+    def _rows(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
+        """Which of the places points are; None if any is none of them."""
+        if X.shape[1] != self.places.shape[1]:
+            return None  # they state their round
+        rows = np.minimum(np.searchsorted(self.keys, place_keys(X)), len(self.keys) - 1)
+        return rows if (self.places[rows] == X).all() else None
+
+
+def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]) -> PlaceBelief:
+    """What is asked of a belief, or of those of several agents, at places that each agent can reach.
+
+    An exact belief of all by at most 2,000 measurements is the same, to rounding, and quick at the places of all. Of
+    more measurements each agent takes the 1,000 into account that tell most of the middle of its places.
+
+    Args:
+        belief: That all share, or ``Views``.
+        places: Where agents can measure (k, d), physical; of some at least one.
+
+    Returns:
+        One for all, or ``Views``.
+    """
+    if isinstance(belief, Views):
+        # none is made quick with others' places: an agent that knows its own alone would have other last digits
+        own = {agent: belief.by_agent[agent] for agent in places if agent in belief.by_agent}
+        near = {agent: _nearby(view, places[agent]) for agent, view in own.items() if _is_large(view)}
+        return Views({**belief.by_agent, **near}, belief.representative)
+    if _is_large(belief):
+        return Views({agent: _nearby(belief, own) for agent, own in places.items()}, next(iter(places)))
+    return AtPlaces.of(belief, np.concatenate(list(places.values())))
+
+
+def _is_large(belief: PlaceBelief) -> bool:
+    return isinstance(belief, ExactGP) and len(belief.points) > _MANY
+
+
+def _nearby(belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> PlaceBelief:
+    return belief.near(places, _NEAR) if isinstance(belief, ExactGP) else belief

@@ -1,0 +1,74 @@
+"""Choices one after the other, held to a belief that is conditioned on one after the other."""
+
+import numpy as np
+import pytest
+
+from swarmbo.acquisition import DBGPUCB, Situation, choose_in_turn
+from swarmbo.acquisition.in_sight import IN_SIGHT, nearest
+from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.belief.at_places import AtPlaces
+from swarmbo.spaces import Domain
+
+DOMAIN = Domain(np.zeros(2), np.array([100.0, 50.0]))
+SITES = np.stack(np.meshgrid(np.linspace(0.0, 100.0, 41), np.linspace(0.0, 50.0, 21)), axis=-1).reshape(-1, 2)
+
+
+def situation(n_robots: int, reach: float) -> Situation:
+    rng = np.random.default_rng(n_robots)
+    X = DOMAIN.from_unit(rng.random((15, 2)))
+    belief = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, 9.0 * np.sin(X[:, 0] / 9.0) + X[:, 1]).fit(rng)
+    at = {f"r{n}": place for n, place in enumerate(DOMAIN.from_unit(rng.random((n_robots, 2))))}
+    candidates = {agent: SITES[np.linalg.norm(SITES - place, axis=1) < reach] for agent, place in at.items()}
+    return Situation(tuple(at), candidates, at, {}, belief, None, DOMAIN, 3, 10, 0)
+
+
+def one_by_one(now: Situation) -> dict[str, list[float]]:
+    belief, chosen, root = now.belief, dict[str, list[float]](), DBGPUCB().sqrt_beta(now)
+    for agent in now.movers:
+        places = np.array([x for x in now.candidates[agent].tolist() if x not in chosen.values()])
+        mean, var = belief.posterior(places)
+        chosen[agent] = places[int((mean + root * np.sqrt(var)).argmax())].tolist()
+        belief = belief.condition_on_pending(np.array([chosen[agent]]))
+    return chosen
+
+
+@pytest.mark.parametrize("robots", [1, 7, 40, IN_SIGHT + 1])
+def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int) -> None:
+    now = situation(robots, 20.0)
+    chosen = choose_in_turn(now, DBGPUCB().alone(now))
+    assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now)
+
+
+def test_what_the_nearest_choices_leave_out_hardly_counts() -> None:
+    """Of 120 robots in one field each sees the nearest 64: variances are right to a hundredth of what is left."""
+    now = situation(120, 12.0)
+    chosen = np.array(list(choose_in_turn(now, DBGPUCB().alone(now)).values()))
+    assert len(np.unique(chosen, axis=0)) == 120
+    belief = now.belief.condition_on_pending(chosen)
+    for agent in now.movers[::12]:
+        places = now.candidates[agent]
+        near = chosen[nearest(places, chosen, DOMAIN)]
+        assert len(near) == IN_SIGHT
+        by_all, by_near = belief.posterior(places)[1], now.belief.condition_on_pending(near).posterior(places)[1]
+        assert np.sqrt(by_near / by_all).max() < 1.01
+
+
+def test_the_nearest_are_those_by_shares_of_the_box_in_their_own_order() -> None:
+    rng = np.random.default_rng(0)
+    others, places = DOMAIN.from_unit(rng.random((IN_SIGHT + 30, 2))), SITES[:5]
+    rows = nearest(places, others, DOMAIN).tolist()
+    assert rows == sorted(rows)
+    middle = places.mean(axis=0)
+    far = [abs((x - middle[0]) / 100.0) ** 2 + abs((y - middle[1]) / 50.0) ** 2 for x, y in others]
+    assert set(rows) == set(np.argsort(far)[:IN_SIGHT].tolist())
+    assert len(nearest(places, others[:IN_SIGHT], DOMAIN)) == IN_SIGHT
+    assert len(nearest(places, others[:3], DOMAIN)) == 3
+
+
+def test_tables_of_a_large_team_cost_no_more_a_robot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many robots there are, none is conditioned on more than it has in sight."""
+    seen = list[int]()
+    quick = AtPlaces.condition_on_pending
+    monkeypatch.setattr(AtPlaces, "condition_on_pending", lambda self, X: seen.append(len(X)) or quick(self, X))
+    assert DBGPUCB(candidates=8).local_problem(situation(90, 8.0)) is not None
+    assert max(seen) == IN_SIGHT

@@ -1,0 +1,85 @@
+"""A belief that is quick at places known beforehand is held to the same belief asked the long way."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
+from swarmbo.belief.at_places import AtPlaces
+from swarmbo.spaces import Domain, place_keys, unique_places
+
+DOMAIN = Domain(np.array([-50.0, 0.0]), np.array([50.0, 30.0]))
+SITES = np.stack(np.meshgrid(np.linspace(-50.0, 50.0, 9), np.linspace(0.0, 30.0, 7)), axis=-1).reshape(-1, 2)
+
+
+def belief_of(seed: int, n: int, time: TimeAxis | None = None) -> ExactGP:
+    rng = np.random.default_rng(seed)
+    X, empty = DOMAIN.from_unit(rng.random((n, 2))), ExactGP.create(ExactGPSettings(time=time), DOMAIN)
+    return empty.at(3.0).update(X, 40.0 * np.sin(X[:, 0] / 20.0) + rng.normal(size=n)).fit(rng).at(5.0)
+
+
+@given(st.integers(0, 50), st.integers(0, 12), st.booleans(), st.data())
+@settings(max_examples=20, deadline=None)
+def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades: bool, data: st.DataObject) -> None:
+    belief = belief_of(seed, n, TimeAxis(lengthscale_median=4.0) if fades else None)
+    belief = belief.condition_on_pending(DOMAIN.from_unit(np.random.default_rng(seed).random((2, 2))))
+    quick = AtPlaces.of(belief, np.concatenate([SITES, SITES[:5]]))
+    assert isinstance(quick, AtPlaces)
+    plain = belief
+    for rows in data.draw(st.lists(st.lists(st.integers(0, 62), max_size=4), max_size=3)):
+        quick, plain = quick.condition_on_pending(SITES[rows]), plain.condition_on_pending(SITES[rows])
+    looked = SITES[data.draw(st.lists(st.integers(0, 62), min_size=1, max_size=8))]
+    unit = plain.prior_variance
+    for X in (looked, looked + 0.25):  # known beforehand, and not
+        mean, var = quick.posterior(X)
+        np.testing.assert_allclose(mean, plain.posterior(X)[0], rtol=0, atol=1e-8 * np.sqrt(unit))
+        np.testing.assert_allclose(var, plain.posterior(X)[1], rtol=0, atol=1e-8 * unit)
+        np.testing.assert_allclose(quick.posterior_mean(X), mean, rtol=0, atol=1e-8 * np.sqrt(unit))
+        every, cache = np.arange(len(X)), quick.posterior_cache(X)
+        wanted = plain.posterior_cache(X).cov(every, every[:2])
+        np.testing.assert_allclose(cache.cov(every, every[:2]), wanted, rtol=0, atol=1e-8 * unit)
+        np.testing.assert_array_equal(cache.var, var)
+    np.testing.assert_allclose(quick.at(9.0).posterior(looked)[1], plain.at(9.0).posterior(looked)[1], atol=1e-8 * unit)
+
+
+def test_a_place_that_is_not_known_leads_back_to_the_belief_with_all_that_is_pending() -> None:
+    belief, elsewhere = belief_of(0, 8), np.array([[1.0, 2.0]])
+    quick = AtPlaces.of(belief, SITES).condition_on_pending(SITES[:3]).condition_on_pending(elsewhere)
+    plain = belief.condition_on_pending(np.concatenate([SITES[:3], elsewhere]))
+    np.testing.assert_allclose(quick.posterior(SITES), plain.posterior(SITES), rtol=1e-9)
+
+
+def test_beliefs_of_agents_own_stay_as_they_are() -> None:
+    """An agent that knows no belief but its own has to come to the same bits as a team that knows all."""
+    a, b = belief_of(0, 8), belief_of(1, 8)
+    quick = quick_at(Views({"r": a, "s": b, "t": a}, "s"), {"r": SITES[:4], "t": SITES[4:8], "s": SITES})
+    assert isinstance(quick, Views)
+    assert (quick.by_agent["r"], quick.by_agent["s"], quick.by_agent["t"]) == (a, b, a)
+
+
+def test_a_belief_of_another_kind_stays_as_it_is() -> None:
+    drawn = sb.Thompson()  # no belief at all
+    assert AtPlaces.of(drawn, SITES) is drawn  # pyright: ignore[reportArgumentType]
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=60))
+def test_different_places_are_those_of_numpy(rows: list[tuple[int, int]]) -> None:
+    X = np.array(rows, dtype=float) / 3.0
+    places, number = unique_places(np.where(X == 0.0, -0.0, X))
+    wanted, inverse = np.unique(X, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(places, wanted)
+    np.testing.assert_array_equal(number, inverse.reshape(-1))
+
+
+def test_places_with_one_key_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("swarmbo.spaces.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
+    places, number = unique_places(SITES[::-1])
+    np.testing.assert_array_equal(places[number], SITES[::-1])
+    assert len(places) == len(SITES)
+
+
+def test_keys_tell_a_hundred_thousand_sites_apart() -> None:
+    side = np.linspace(0.0, 1.0, 316)
+    sites = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    assert len(np.unique(place_keys(sites))) == len(sites)
