@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from swarmbo.coordination.claims import Claims
-from swarmbo.coordination.correspondence import Correspondence
+from swarmbo.coordination.correspondent import Correspondent
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Key, Label, Message
+from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message
 from swarmbo.coordination.tables import Table, spread
 from swarmbo.coordination.updates import Vector, damped, kernels_for, largest_changes
-from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Envelope
 
@@ -63,27 +62,22 @@ class Terms:
         return max(0, self.deadline - self.slot * (self.claims.n_colours - self.claims.colour[variable]))
 
 
-class Punctual:
+class Punctual(Correspondent):
     """One agent of an agreement by a deadline.
 
-    Everything it uses is what it alone has, the terms that all share, and what has arrived. Nothing that arrives, or
-    does not, makes it raise or wait: what is broken, of another decision, or not the sender's to say is dropped.
+    Everything it uses is what it alone has, the terms that all share, and what has arrived.
 
     Args:
         name: Its name, as in the graph.
         terms: What all know.
         tables: Of the factors that it owns.
         decision: Number of the decision, 0 to 2^32 - 1.
-
-    Attributes:
-        dropped: How many messages were of no use: broken, of another decision, or said by whom they are none of.
     """
 
     def __init__(self, name: str, terms: Terms, tables: Mapping[str, Table], decision: int = 0) -> None:
-        if not 0 <= decision < 2**32:
-            raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
-        self.name, self.decision, self.dropped = name, decision, 0
-        self._terms, self._graph = terms, terms.graph
+        graph = terms.graph
+        super().__init__(name, decision, _correspondents(terms, name), terms.patience)
+        self._terms, self._graph = terms, graph
         self._factors = self._graph.factors_owned_by(name)
         self._variables = self._graph.variables_owned_by(name)
         self._tables = {f: tables[f] for f in self._factors}
@@ -96,10 +90,6 @@ class Punctual:
         self._looped = frozenset(f for part in looped for f in part.factors)
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
         self._words: dict[str, int | None] = {}  # of own variables, and others' as they were heard
-        self._versions: dict[Key, int] = {}
-        self._now = self._turn = 0
-        heartbeat = max(1, terms.patience // 2)
-        self._others = {other: Correspondence(heartbeat) for other in self._correspondents()}
         order = terms.claims.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
 
@@ -113,14 +103,13 @@ class Punctual:
         Returns:
             Messages to others.
         """
-        self._now, self._turn = max(self._now, now), self._turn + 1
-        for envelope in inbox:
-            self._hear(envelope)
+        self._hear_all(now, inbox)
         self._renew()
         self._speak(is_last=now >= self._terms.deadline)
         if now >= self._terms.deadline:
             return []
-        return self._outbox()
+        self._put_all()
+        return self._posted()
 
     def word(self) -> dict[str, int | None]:
         """What it does with its variables: the index of each; None: nothing, as any value might be in another's way.
@@ -131,11 +120,6 @@ class Punctual:
         self._speak(is_last=True)
         return {x: self._words[x] for x in self._variables}
 
-    @property
-    def unheard(self) -> tuple[str, ...]:
-        """Of whom it has heard nothing for longer than its patience."""
-        return tuple(other for other in self._others if self._is_silent(other))
-
     def best_guess(self, variable: str) -> int:
         """The value that messages speak for, whoever may be in its way."""
         return int(np.argmax(self._belief(variable)))
@@ -145,15 +129,7 @@ class Punctual:
 
         What others have acknowledged is not: it is told again, which changes nothing for whoever has it.
         """
-        plain = {
-            "name": self.name,
-            "decision": self.decision,
-            "now": self._now,
-            "turn": self._turn,
-            "words": dict(self._words),
-            "versions": [[list(key), version] for key, version in self._versions.items()],
-            "others": {name: [other.number, other.last_heard] for name, other in self._others.items()},
-        }
+        plain = {**self._correspondence_state(), "words": dict(self._words)}
         return {
             "json": plain,
             "arrays": {"from_variables": self._from_variables.copy(), "from_factors": self._from_factors.copy()},
@@ -166,50 +142,16 @@ class Punctual:
             ConfigError: If it was another.
         """
         plain, arrays = state["json"], state["arrays"]
-        if (plain["name"], plain["decision"]) != (self.name, self.decision):
-            got = f"the state of {plain['name']!r} in decision {plain['decision']}"
-            raise ConfigError(f"got {got}; wanted that of {self.name!r} in decision {self.decision}")
-        self._now, self._turn, self._words = plain["now"], plain["turn"], dict(plain["words"])
-        self._versions = {tuple(key): version for key, version in plain["versions"]}
+        self._load_correspondence(plain)
+        self._words = dict(plain["words"])
         self._from_variables = np.array(arrays["from_variables"])
         self._from_factors = np.array(arrays["from_factors"])
         self._renewed = None
-        for name, (number, last_heard) in plain["others"].items():
-            heartbeat = max(1, self._terms.patience // 2)
-            self._others[name] = Correspondence(heartbeat, number)
-            self._others[name].last_heard = last_heard
         for x in self._variables:
             if x in self._words:
                 self._tell_word(x)
 
-    def _correspondents(self) -> tuple[str, ...]:
-        """Who owns a variable of its factors, a factor of its variables, or a neighbour of these."""
-        graph, around = self._graph, self._terms.claims.neighbours
-        them = {graph.variable_owner(x) for f in self._factors for x in graph.scope(f)}
-        them |= {graph.owner(f) for x in self._variables for f in graph.factors_of(x)}
-        them |= {graph.variable_owner(y) for x in self._variables for y in around[x]}
-        return tuple(agent for agent in graph.agents if agent in them - {self.name})
-
     # What arrives
-
-    def _hear(self, envelope: Envelope) -> None:
-        try:
-            label, bundle = Codec.read(envelope.payload)
-        except TransportError:
-            self.dropped += 1
-            return
-        other = self._others.get(envelope.sender)
-        if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
-            self.dropped += 1
-            return
-        other.hear(bundle, self._now)
-        for version, message in zip(bundle.versions, bundle.news, strict=False):
-            if version <= self._versions.get(message.key, -1):
-                continue
-            if self._take(envelope.sender, message):
-                self._versions[message.key] = version
-            else:
-                self.dropped += 1
 
     def _take(self, sender: str, message: Message) -> bool:
         """Put an entry in its place, if it is one that the sender may state."""
@@ -238,12 +180,6 @@ class Punctual:
         return True
 
     # What follows
-
-    def _is_silent(self, agent: str) -> bool:
-        if agent == self.name:
-            return False
-        heard = self._others[agent].last_heard
-        return self._now - (0 if heard is None else heard) > self._terms.patience
 
     def _renew(self) -> None:
         """New messages of own variables, then of own factors, by what is known."""
@@ -322,7 +258,7 @@ class Punctual:
 
     # What leaves
 
-    def _outbox(self) -> list[Envelope]:
+    def _put_all(self) -> None:
         graph, flooding = self._graph, self._flooding
         for x in self._variables:
             if x not in self._words:  # then its word is all that counts
@@ -333,12 +269,6 @@ class Punctual:
                 if x not in self._words:
                     entries = flooding.message(self._from_factors, f, x).copy()
                     self._put(graph.variable_owner(x), FromFactor(f, x, entries))
-        out: list[Envelope] = []
-        for name, other in self._others.items():
-            bundle = other.bundle(self._now)
-            if bundle is not None:
-                out.append(Envelope(self.name, name, Codec.encode(bundle, Label(self.decision, bundle.number))))
-        return out
 
     def _put(self, recipient: str, message: FromVariable | FromFactor) -> None:
         """Have a message told, if it differs enough from what was told last."""
@@ -352,3 +282,12 @@ class Punctual:
 
     def _has_changed(self, before: Vector, now: Vector) -> bool:
         return bool(largest_changes(before, now) > self._terms.threshold * spread(now))
+
+
+def _correspondents(terms: Terms, name: str) -> tuple[str, ...]:
+    """Who owns a variable of an agent's factors, a factor of its variables, or a neighbour of these."""
+    graph, around, own = terms.graph, terms.claims.neighbours, terms.graph.variables_owned_by(name)
+    them = {graph.variable_owner(x) for f in graph.factors_owned_by(name) for x in graph.scope(f)}
+    them |= {graph.owner(f) for x in own for f in graph.factors_of(x)}
+    them |= {graph.variable_owner(y) for x in own for y in around[x]}
+    return tuple(agent for agent in graph.agents if agent in them - {name})

@@ -1,24 +1,28 @@
 """Agents that agree by a deadline, ticked by one simulated clock over a transport in this process."""
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.agreement import Solution
+from swarmbo.coordination.agreement import Agreement, Solution
 from swarmbo.coordination.asynchronous import Punctual, Terms
+from swarmbo.coordination.asynchronous_box import PunctualInBox
+from swarmbo.coordination.box_terms import BoxTerms, Climbs
 from swarmbo.coordination.claims import Claims
-from swarmbo.coordination.tables import checked_tables, sizes_of, total
-from swarmbo.errors import TransportError
-from swarmbo.graph import FactorGraph
+from swarmbo.coordination.correspondent import Correspondent
+from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange
+from swarmbo.coordination.tables import checked_tables, sizes_of, total, violated
+from swarmbo.errors import ConfigError, TransportError
+from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.records import LinkReport, SolveReport
 from swarmbo.transport import FaultyTransport, InProcessTransport, Routes, Transport
 
 
 @runtime_checkable
 class Timed(Protocol):
-    """Settings of an agreement by a deadline, if that is the mode: those of ``MaxSum(…)``; see there."""
+    """Settings of an agreement by a deadline, if that is the mode: ``MaxSum(…)`` and ``ADMM(…)`` have them."""
 
     @property
     def mode(self) -> Literal["lockstep", "asynchronous"]: ...  # noqa: D102
@@ -32,13 +36,33 @@ class Timed(Protocol):
     @property
     def threshold(self) -> float: ...  # noqa: D102
 
+
+@runtime_checkable
+class TimedTables(Timed, Protocol):
+    """Those of an agreement on tables."""
+
     @property
     def damping(self) -> float: ...  # noqa: D102
 
 
-def has_deadline(settings: object) -> TypeGuard[Timed]:
+@runtime_checkable
+class TimedClimbs(Timed, Climbs, Protocol):
+    """Those of an agreement on a joint point."""
+
+
+def has_deadline(settings: object) -> bool:
     """Whether settings are of a way to agree by a deadline."""
     return isinstance(settings, Timed) and settings.mode == "asynchronous"
+
+
+def require_lockstep(settings: Timed) -> None:
+    """Refuse to plan for agents that wait where they do not.
+
+    Raises:
+        ConfigError: If the mode is another than lockstep.
+    """
+    if settings.mode != "lockstep":
+        raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
 
 
 class Settled(NamedTuple):
@@ -54,7 +78,7 @@ class Settled(NamedTuple):
 
 
 def agree_by_deadline(
-    settings: Timed,
+    settings: TimedTables,
     graph: FactorGraph,
     tables: Mapping[str, ArrayLike],
     transport: Transport,
@@ -107,16 +131,8 @@ def agree_by_deadline(
     living = _ticked(agents, terms.deadline, transport)
     said = {x: value for name in living for x, value in agents[name].word().items()}
     words = {x: said.get(x) for x in graph.variables}
-    unheard = {other for name in living for other in agents[name].unheard}
     idle = {graph.variable_owner(x) for x, value in words.items() if value is None}
-    edges = transport.edges if isinstance(transport, InProcessTransport) else {}
-    links = LinkReport(
-        ticks=terms.deadline,
-        silent=tuple(name for name in graph.agents if name in unheard or name not in living),
-        without=tuple(name for name in graph.agents if name in idle),
-        clashes=claims.clashes(words),
-        edges={f"{sender}>{recipient}": edge for (sender, recipient), edge in edges.items()},
-    )
+    links = _links_of(agents, living, terms.deadline, transport, idle, claims.clashes(words))
     report = SolveReport("deadline", terms.deadline, traffic=transport.traffic, links=links)
     guessed = {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in words.items() if value is None}
     done = {x: value for x, value in words.items() if value is not None}
@@ -124,7 +140,86 @@ def agree_by_deadline(
     return Settled(_judged(graph, checked, done, report), _judged(graph, checked, whole, report))
 
 
-def _ticked(agents: Mapping[str, Punctual], deadline: int, transport: Transport) -> tuple[str, ...]:
+def maximise_by_deadline(
+    settings: TimedClimbs,
+    functions: LocalFunctions,
+    transport: Transport,
+    seed: int = 0,
+    decision: int = 0,
+    *,
+    shares: bool = False,
+) -> Agreement:
+    """Let one agent per owner agree on a joint point by real messages, until all act at the same tick.
+
+    Variables of agents that are gone when the deadline comes stand where all know that they stood at first: at the best
+    start, or in the middle of the box.
+
+    Args:
+        settings: How.
+        functions: Each agent is given those of its own factors only, unless they share what they know.
+        transport: Opened for at least the graph's agents.
+        seed: Of what agents draw.
+        decision: Its number, 0 to 2^32 - 1.
+        shares: Whether every agent knows enough to say what others' factors are worth, as where outcomes are totals:
+            then those of a silent agent are judged by whoever owns their variables.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.problems import Bowls
+        >>> from swarmbo.transport import Faults
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> transport = Faults(loss=0.3, delay=2).open(graph.agents)
+        >>> agreement = maximise_by_deadline(sb.ADMM(mode="asynchronous"), bowls, transport)
+        >>> agreement.point.round(1).tolist(), agreement.report.status
+        ([0.3, 0.4, 0.4], 'deadline')
+    """
+    graph, column = functions.graph, functions.graph.column_of
+    terms = BoxTerms.of(settings, functions, seed, shares=shares)
+    agents = {
+        name: PunctualInBox(
+            name, terms, functions.of(graph.factors if shares else graph.factors_owned_by(name)), decision
+        )
+        for name in graph.agents
+    }
+    living = _ticked(agents, settings.deadline, transport)
+    point = np.clip(terms.standing, functions.low, functions.high)
+    for name in living:
+        for x, value in agents[name].word().items():
+            point[column[x]] = value
+    links = _links_of(agents, living, settings.deadline, transport)
+    stacks = stacks_of(graph)
+    points = [stack.take(point[None]) for stack in stacks]
+    rows = zip(stacks, points, exchange(functions, stacks, points), strict=True)
+    values = by_factor(stacks, [functions.value(*row) for row in rows])
+    by_name = {factor: float(values[factor][0]) for factor in graph.factors}
+    value, broken = total(np.array(list(by_name.values()))), violated(by_name)
+    status = "infeasible" if broken else "deadline"
+    report = SolveReport(status, settings.deadline, value, traffic=transport.traffic, violated=broken, links=links)
+    return Agreement(point, value, report)
+
+
+def _links_of(
+    agents: Mapping[str, Correspondent],
+    living: Sequence[str],
+    deadline: int,
+    transport: Transport,
+    without: Collection[str] = (),
+    clashes: int = 0,
+) -> LinkReport:
+    """How links fared, and who was gone or unheard of."""
+    unheard = {other for name in living for other in agents[name].unheard}
+    edges = transport.edges if isinstance(transport, InProcessTransport) else {}
+    return LinkReport(
+        ticks=deadline,
+        silent=tuple(name for name in agents if name in unheard or name not in living),
+        without=tuple(name for name in agents if name in without),
+        clashes=clashes,
+        edges={f"{sender}>{recipient}": edge for (sender, recipient), edge in edges.items()},
+    )
+
+
+def _ticked(agents: Mapping[str, Correspondent], deadline: int, transport: Transport) -> tuple[str, ...]:
     """Tick them until the deadline; who was there all the time."""
     living = set(agents)
     reached = {(a, b) for a in agents for b in agents if _reaches(transport.routes, a, b)}

@@ -237,7 +237,48 @@ class Note(Message, frozen=True, tag="note"):
     about: ClassVar = ("agent",)
 
 
-News = FromVariable | FromFactor | Choice  # what changes of an agent's state
+class Pull(Message, frozen=True, tag="pull"):
+    """Where a factor's copies of a variable stand, plus their scaled duals, for every start; and how hard it pulls."""
+
+    factor: str
+    variable: str
+    entries: np.ndarray
+    weight: float
+
+    about: ClassVar = ("factor", "variable")
+
+
+class Runs(Message, frozen=True, tag="runs"):
+    """Where a variable stands in each run: the mean of what its factors said."""
+
+    variable: str
+    entries: np.ndarray
+
+    about: ClassVar = ("variable",)
+
+
+class Offer(Message, frozen=True, tag="offer"):
+    """Where a variable stands, first, and where it may go in its next turn."""
+
+    variable: str
+    entries: np.ndarray
+    number: int
+
+    about: ClassVar = ("variable",)
+
+
+class Worth(Message, frozen=True, tag="worth"):
+    """What a factor is worth at each value of a variable's offer of some number, all others where they stand."""
+
+    factor: str
+    variable: str
+    entries: np.ndarray
+    number: int
+
+    about: ClassVar = ("factor", "variable")
+
+
+News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Worth | Published  # what changes of an agent's state
 
 
 class Bundle(Message, frozen=True, tag="bundle"):
@@ -275,6 +316,10 @@ AnyMessage = (
     | Broadcast
     | Reports
     | Note
+    | Pull
+    | Runs
+    | Offer
+    | Worth
     | Bundle
 )
 

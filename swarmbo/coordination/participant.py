@@ -18,7 +18,13 @@ from swarmbo.coordination.agreement import (
     solution_of,
     unfinished_solution,
 )
-from swarmbo.coordination.by_deadline import agree_by_deadline, has_deadline
+from swarmbo.coordination.by_deadline import (
+    TimedClimbs,
+    TimedTables,
+    agree_by_deadline,
+    has_deadline,
+    maximise_by_deadline,
+)
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.messages import Codec, Key, Label, Message
@@ -250,7 +256,7 @@ def solve_with_agents(
         >>> solution.assignment, solution.value, solution.report.messages
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
     """
-    if has_deadline(settings):
+    if isinstance(settings, TimedTables) and has_deadline(settings):
         return agree_by_deadline(settings, graph, tables, transport, decision).solution
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
@@ -277,7 +283,7 @@ def maximise_with_agents(
     Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit. Over a
     transport with faults messages are acknowledged and repeated, as in ``solve_with_agents``. Where somebody is gone
     for good, the report's status is ``blocked``, and all variables stay where they stand: at the best start, or in the
-    middle of the box.
+    middle of the box. With ``mode = "asynchronous"`` nobody waits, and all act at the deadline (``by_deadline``).
 
     Args:
         settings: Of a method on continuous domains.
@@ -292,6 +298,8 @@ def maximise_with_agents(
         TransportError: If agents that must talk are not connected, or messages do not arrive, or not as they were sent.
     """
     graph = functions.graph
+    if isinstance(settings, TimedClimbs) and has_deadline(settings):
+        return maximise_by_deadline(settings, functions, transport, seed, decision)
     plan = settings.plan(functions, transport.routes, seed)
     agents = {
         name: Participant.of(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents

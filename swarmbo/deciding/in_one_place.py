@@ -11,7 +11,13 @@ from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import Company, EachSays, InTurn
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.by_deadline import agree_by_deadline, has_deadline
+from swarmbo.coordination.by_deadline import (
+    TimedClimbs,
+    TimedTables,
+    agree_by_deadline,
+    has_deadline,
+    maximise_by_deadline,
+)
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import (
     ContinuousCoordination,
@@ -81,19 +87,24 @@ class InOnePlace:
 
     def _agreed(self, request: Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
+        decision = 2 * self.round + int(request.again)  # there may be two in a round
+        timed: object = self.coordination
+        if isinstance(timed, TimedClimbs) and has_deadline(timed):
+            opened = self._opened(functions.graph.agents, links)
+            return maximise_by_deadline(self.coordination, functions, opened, seed, decision, shares=request.shares)
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
             return checked_as(Agreement, agreement, self.coordination, "maximise")
         if not isinstance(self.coordination, ContinuousCoordination):
             raise self._knows_no_agents()
         opened = self._opened(functions.graph.agents, links)
-        decision = 2 * self.round + int(request.again)  # there may be two in a round
         return maximise_with_agents(self.coordination, functions, opened, seed, decision)
 
     def _chosen(self, request: Choose) -> Solution:
         problem, links, seed = request
-        if has_deadline(self.coordination):
-            return self._chosen_by_deadline(request)
+        timed: object = self.coordination
+        if isinstance(timed, TimedTables) and has_deadline(timed):
+            return self._chosen_by_deadline(timed, request)
         if not self.transport.as_agents:
             drawing = (
                 {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
@@ -105,14 +116,12 @@ class InOnePlace:
         opened = self._opened(problem.graph.agents, links)
         return solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
 
-    def _chosen_by_deadline(self, request: Choose) -> Solution:
+    def _chosen_by_deadline(self, timed: TimedTables, request: Choose) -> Solution:
         """What agents say; those that say nothing have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
         declining = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
         default = {agent: int(rows.argmax()) for agent, rows in declining.items() if rows.any()}
-        settled = agree_by_deadline(
-            self.coordination, problem.graph, problem.tables, opened, self.round, default=default
-        )
+        settled = agree_by_deadline(timed, problem.graph, problem.tables, opened, self.round, default=default)
         return settled.said
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:

@@ -86,12 +86,14 @@ class Agree(NamedTuple):
         links: Who hears whom; None: everyone hears everyone.
         seed: Of what agents draw.
         again: Whether this is the second agreement in a round.
+        shares: Whether all agents know all outcomes, and so what each other's functions are.
     """
 
     functions: BoxFunctions
     links: "nx.Graph[str] | None"
     seed: int
     again: bool = False
+    shares: bool = False
 
 
 class Expect(NamedTuple):
@@ -146,7 +148,7 @@ def joint_steps(
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, situation.limits, spread)
         traffic = spread_traffic(graph, Routes(graph.agents, links))
-    agree = Agree(functions, links, seed)
+    agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(inside, model)):
         agreement = yield from _agreed_within(needed, situation, (yield from _best(model, ranking)), agree)
     else:

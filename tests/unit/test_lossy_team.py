@@ -62,6 +62,44 @@ def test_a_function_is_agreed_on_over_losses_as_without():
     assert points({"kind": "faulty", "loss": 0.3}) == points("in-process")
 
 
+def function_team(outcomes, transport, **more):
+    graph = sb.FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(3)})
+    kind = {"kind": "admm", "mode": "asynchronous", "deadline": 30, "patience": 8, **more}
+    bounds = dict.fromkeys(graph.variables, (0.0, 10.0))
+    return sb.Team(graph, bounds, initial=3, seed=1, outcomes=outcomes, coordination=kind, transport=transport)
+
+
+def points_of(team, rounds):
+    """What a function's team asks in some rounds, each told at once, and how these were agreed."""
+    out = []
+    for _ in range(rounds):
+        query = team.ask()
+        worth = {f"f{n}": -((query.point[f"x{n}"] - query.point[f"x{n + 1}"] - n) ** 2) for n in range(3)}
+        team.tell(query, worth if team.problem.outcomes == "per-factor" else sum(worth.values()))
+        out.append((query.point, team.last_report))
+    return out
+
+
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_a_death_blocks_no_later_round_of_a_function_and_who_joins_is_in_again(outcomes):
+    died, back = {"agent": "x1", "round": 5, "step": 6}, {"agent": "x1", "round": 7}
+    transport = {"kind": "faulty", "loss": 0.2, "delay": 2, "deaths": [died], "joins": [back]}
+    reports = [report for _, report in points_of(function_team(outcomes, transport), 7)]
+    assert [report.status for report in reports] == ["not_needed"] * 3 + ["deadline"] * 4
+    assert ["x1" in report.links.silent for report in reports[3:]] == [False, True, True, False]
+    assert any(edge.startswith("x1>") for edge in reports[6].links.edges)
+    blocked = function_team(outcomes, transport, mode="lockstep")
+    assert points_of(blocked, 5)[4][1].status == "blocked"
+
+
+def test_a_functions_decisions_by_a_deadline_repeat_and_go_on_from_a_saved_state():
+    transport = {"kind": "faulty", "loss": 0.5, "delay": 3}
+    whole, half = function_team("per-factor", transport), function_team("per-factor", transport)
+    points_of(half, 4)
+    again = sb.Team.from_state_dict(half.state_dict())
+    assert [point for point, _ in points_of(whole, 6)[4:]] == [point for point, _ in points_of(again, 2)]
+
+
 @pytest.mark.parametrize("places", [PLACES, CROWDED])
 def test_by_a_deadline_everybody_goes_somewhere_and_no_two_to_one_place(places):
     for transport in ("in-process", {"kind": "faulty", "loss": 0.5, "delay": 5, "duplicate": 0.2, "reorder": 0.5}):
@@ -110,7 +148,7 @@ def test_faults_of_agents_that_there_are_not_are_refused():
 
 
 def test_exact_has_no_mode_and_says_which_kind_has():
-    with pytest.raises(sb.errors.ConfigError, match="unknown key 'mode'; it is one of kind = 'max-sum'"):
+    with pytest.raises(sb.errors.ConfigError, match="unknown key 'mode'; it is one of kind = 'admm' or 'max-sum'"):
         team_of(coordination={"kind": "exact", "mode": "asynchronous"})
 
 

@@ -11,14 +11,15 @@ x_i is taken, which is the same as long as the duals of a variable sum to zero.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.coordination.agreement import BoxOutcome
+from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.ascent import Climbed, ascend
+from swarmbo.coordination.by_deadline import maximise_by_deadline, require_lockstep
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
@@ -31,8 +32,11 @@ from swarmbo.coordination.starts import joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Count, Positive, Whole, within
-from swarmbo.transport import Routes
+from swarmbo.settings import Count, NonNegative, Positive, Whole, within
+from swarmbo.transport import InProcess, Routes
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 _BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
 _FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of a few anything
@@ -110,6 +114,16 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0 does not recombine.
         polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
         polished: How many of the best points of a part are polished, beside the recombined one, >= 1.
+        mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
+            they wait for none, and act at a deadline by what they have heard: runs from ``starts`` points, then turns
+            of the variables to go where one of them ended (``swarmbo.coordination.asynchronous_box``). Of the above
+            ``starts``, ``inner_steps`` and ``penalty`` count then.
+        deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
+            like the following.
+        patience: Ticks, >= 1, after which an agent that says nothing is taken to stay where it is, and its factors are
+            judged by others, or not at all.
+        threshold: Copies that move by no more than this share of the box's sides, and what factors are worth that
+            changes by no more than this share of its spread, are not sent again, >= 0.
 
     Example:
         >>> import swarmbo as sb
@@ -132,6 +146,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     recombination_entries: Whole = 1024
     polish_steps: Whole = 40
     polished: Count = 3
+    mode: Literal["lockstep", "asynchronous"] = "lockstep"
+    deadline: Count = 60
+    patience: Count = 16
+    threshold: NonNegative = 1e-2
 
     def values_of(self, part: FactorGraph) -> int:
         """How many values each variable of a part may choose from when runs are recombined; 1: they are not."""
@@ -140,8 +158,26 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             count -= 1
         return count
 
+    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+        """Agree in this process, and report the traffic that the agents have, or would have had.
+
+        Args:
+            functions: What to maximise in sum.
+            links: Radio graph of the agents; None: everyone hears everyone.
+            seed: Of what agents draw.
+        """
+        if self.mode == "lockstep":
+            return super().maximise(functions, links, seed)
+        return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
+
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """What every agent works out for itself: factors that share no variable are one part, without rounds."""
+        """What every agent works out for itself in lockstep: factors that share no variable are one part, without
+        rounds.
+
+        Raises:
+            ConfigError: If the mode is another: an agreement by a deadline has no such plan.
+        """
+        require_lockstep(self)
         graph = functions.graph
         parts = [Part(part, i, routes) for i, part in enumerate(graph.components) if len(part.factors) > 1]
         if lonely := [part.factors[0] for part in graph.components if len(part.factors) == 1]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Solution, TableOutcome
-from swarmbo.coordination.by_deadline import agree_by_deadline
+from swarmbo.coordination.by_deadline import agree_by_deadline, require_lockstep
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import FromFactor, FromVariable
@@ -23,7 +23,6 @@ from swarmbo.coordination.updates import (
     messages_of_variable,
 )
 from swarmbo.coordination.view import LocalView
-from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
@@ -94,8 +93,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         Raises:
             ConfigError: If the mode is another: an agreement by a deadline has no such plan.
         """
-        if self.mode != "lockstep":
-            raise ConfigError(f"got {self.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
+        require_lockstep(self)
         return super().plan(graph, sizes, routes, seed)
 
     def solve(

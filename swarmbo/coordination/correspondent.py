@@ -1,0 +1,123 @@
+"""One agent of an agreement by a deadline, as others hear of it: numbered bundles, and who has fallen silent."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from swarmbo.coordination.correspondence import Correspondence
+from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message
+from swarmbo.errors import ConfigError, TransportError
+from swarmbo.transport import Envelope
+
+
+class Correspondent(ABC):
+    """Base of agents that agree by a deadline.
+
+    Nothing that arrives, or does not, makes one raise or wait: what is broken, of another decision, or not the sender's
+    to say is dropped. Of each entry the newest version holds.
+
+    Args:
+        name: Its name, as in the graph.
+        decision: Number of the decision, 0 to 2^32 - 1.
+        others: With whom it exchanges bundles.
+        patience: Ticks, >= 1, after which another one that says nothing counts as silent.
+
+    Attributes:
+        dropped: How many messages were of no use: broken, of another decision, or said by whom they are none of.
+    """
+
+    def __init__(self, name: str, decision: int, others: Iterable[str], patience: int) -> None:
+        if not 0 <= decision < 2**32:
+            raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
+        self.name, self.decision, self.dropped = name, decision, 0
+        self._patience, self._heartbeat = patience, max(1, patience // 3)
+        self._others = {other: Correspondence(self._heartbeat) for other in others if other != name}
+        self._versions: dict[Key, int] = {}
+        self._now = self._turn = 0
+
+    @abstractmethod
+    def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
+        """Take what has arrived, go on, and tell others what changed.
+
+        Args:
+            now: Ticks since the decision began; after the deadline nothing is said.
+            inbox: What has arrived since the last tick.
+
+        Returns:
+            Messages to others.
+        """
+
+    @property
+    def unheard(self) -> tuple[str, ...]:
+        """Of whom it has heard nothing for longer than its patience."""
+        return tuple(other for other in self._others if self._is_silent(other))
+
+    @abstractmethod
+    def _take(self, sender: str, message: Message) -> bool:
+        """Put an entry in its place, if it is one that the sender may state."""
+
+    def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
+        """Begin a tick with what has arrived."""
+        self._now, self._turn = max(self._now, now), self._turn + 1
+        for envelope in inbox:
+            self._hear(envelope)
+
+    def _hear(self, envelope: Envelope) -> None:
+        try:
+            label, bundle = Codec.read(envelope.payload)
+        except TransportError:
+            self.dropped += 1
+            return
+        other = self._others.get(envelope.sender)
+        if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
+            self.dropped += 1
+            return
+        other.hear(bundle, self._now)
+        for version, message in zip(bundle.versions, bundle.news, strict=False):
+            if version <= self._versions.get(message.key, -1):
+                continue
+            if self._take(envelope.sender, message):
+                self._versions[message.key] = version
+            else:
+                self.dropped += 1
+
+    def _is_silent(self, agent: str) -> bool:
+        if agent not in self._others:
+            return False
+        heard = self._others[agent].last_heard
+        return self._now - (0 if heard is None else heard) > self._patience
+
+    def _posted(self) -> list[Envelope]:
+        """What there is to say to all others."""
+        out: list[Envelope] = []
+        for name, other in self._others.items():
+            bundle = other.bundle(self._now)
+            if bundle is not None:
+                out.append(Envelope(self.name, name, Codec.encode(bundle, Label(self.decision, bundle.number))))
+        return out
+
+    def _correspondence_state(self) -> dict[str, Any]:
+        """What it has to remember of others; not what they have acknowledged, which is told again."""
+        return {
+            "name": self.name,
+            "decision": self.decision,
+            "now": self._now,
+            "turn": self._turn,
+            "versions": [[list(key), version] for key, version in self._versions.items()],
+            "others": {name: [other.number, other.last_heard] for name, other in self._others.items()},
+        }
+
+    def _load_correspondence(self, plain: dict[str, Any]) -> None:
+        """Go on with them.
+
+        Raises:
+            ConfigError: If it was another agent, or another decision.
+        """
+        if (plain["name"], plain["decision"]) != (self.name, self.decision):
+            got = f"the state of {plain['name']!r} in decision {plain['decision']}"
+            raise ConfigError(f"got {got}; wanted that of {self.name!r} in decision {self.decision}")
+        self._now, self._turn = plain["now"], plain["turn"]
+        self._versions = {tuple(key): version for key, version in plain["versions"]}
+        for name, (number, last_heard) in plain["others"].items():
+            self._others[name] = Correspondence(self._heartbeat, number)
+            self._others[name].last_heard = last_heard

@@ -1,0 +1,258 @@
+"""Joint points by a deadline: whatever is lost, delayed, repeated or cut, and whoever dies, everybody acts in time."""
+
+import itertools
+from dataclasses import dataclass, replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.coordination.asynchronous_box import PunctualInBox
+from swarmbo.coordination.box_terms import BoxTerms
+from swarmbo.coordination.by_deadline import maximise_by_deadline
+from swarmbo.coordination.local_functions import total_value
+from swarmbo.coordination.messages import Bundle, Codec, Label, Offer, Published, Pull, Runs, Worth
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.testing.problems import Bowls
+from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
+
+from .test_asynchronous import AGENTS, SCHEDULES
+
+CHAIN = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(4)})
+BY_DEADLINE = sb.ADMM(mode="asynchronous")
+
+
+@dataclass(frozen=True, eq=False)
+class Hills(Bowls):
+    """Bowls with waves on them, in places forbidden, of which neighbours tell each other numbers if need be."""
+
+    phases: int = 0
+    forbids: bool = False
+
+    @property
+    def n_exchanges(self):
+        return self.phases
+
+    def published(self, stack, U, received):
+        return np.cos(U).sum(axis=-1) + sum(received, np.zeros(U.shape[:2]))
+
+    def value_and_gradient(self, stack, U, received):
+        value, gradient = super().value_and_gradient(stack, U, ())
+        value = value + 0.2 * np.sin(12.0 * U).sum(axis=-1) + 0.1 * sum(received, np.zeros(U.shape[:2]))
+        if self.forbids:
+            value = np.where(U.min(axis=-1) < 0.2, -np.inf, value)
+        return value, gradient + 2.4 * np.cos(12.0 * U)
+
+
+@st.composite
+def problems(draw):
+    """A small graph, who owns what, and functions on a box, of which some starts may be known."""
+    n = draw(st.integers(1, 6))
+    variables = [f"x{k}" for k in range(n)]
+    scopes = {f"own{k}": [x] for k, x in enumerate(variables)}
+    for k in range(draw(st.integers(0, 5))):
+        scopes[f"f{k}"] = list(draw(st.permutations(variables)))[: min(n, draw(st.integers(2, 3)))]
+    agent = st.sampled_from(AGENTS[:n])
+    graph = FactorGraph.from_scopes(
+        scopes, owners={f: draw(agent) for f in scopes}, variable_owners={x: draw(agent) for x in variables}
+    )
+    low = np.array([draw(st.sampled_from([0.0, 0.3])) for _ in variables])
+    high = low + np.array([draw(st.sampled_from([0.0, 0.1, 0.7])) for _ in variables])
+    starts = low + np.random.default_rng(n).random((draw(st.integers(0, 3)), n)) * (high - low)
+    return Hills(graph, low, high, starts, phases=draw(st.integers(0, 2)), forbids=draw(st.booleans()))
+
+
+METHODS = st.builds(
+    sb.ADMM,
+    mode=st.just("asynchronous"),
+    deadline=st.integers(1, 25),
+    patience=st.integers(1, 10),
+    threshold=st.sampled_from([0.0, 1e-2, 0.5]),
+    starts=st.integers(1, 4),
+    inner_steps=st.just(2),
+)
+
+
+def act_in_time_and_in_the_box(functions, faults, method, shares):
+    graph = functions.graph
+    transport = faults.open(graph.agents)
+    agreement = maximise_by_deadline(method, functions, transport, seed=1, shares=shares)
+    assert transport.now == method.deadline == agreement.report.links.ticks
+    assert (functions.low <= agreement.point).all()
+    assert (agreement.point <= functions.high).all()
+    dead = {a for a in graph.agents if any(not faults.is_present(a, 0, t) for t in range(method.deadline + 1))}
+    assert dead <= set(agreement.report.links.silent)
+    standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
+    for i, x in enumerate(graph.variables):
+        if graph.variable_owner(x) in dead:
+            assert agreement.point[i] == standing[i]
+
+
+@given(problems(), SCHEDULES, METHODS, st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_any_schedule_of_faults_over_any_small_graph(functions, faults, method, shares):
+    act_in_time_and_in_the_box(functions, faults, method, shares)
+
+
+@pytest.mark.slow
+@given(problems(), SCHEDULES, METHODS, st.booleans())
+@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck))
+def test_ten_thousand_schedules(functions, faults, method, shares):
+    act_in_time_and_in_the_box(functions, faults, method, shares)
+
+
+def hills(graph, seed=0, n_starts=2):
+    n = len(graph.variables)
+    starts = np.random.default_rng(seed).random((n_starts, n))
+    return Hills(graph, np.zeros(n), np.ones(n), starts)
+
+
+def best_of(functions, k=24):
+    """By elimination on a grid: the graph is a chain of pairs."""
+    grid, graph = np.linspace(0.0, 1.0, k), functions.graph
+    pairs = np.array(list(itertools.product(grid, grid)))
+    message = np.zeros(k)
+    for f in graph.factors[::-1]:
+        table = functions.value(stacks_of(graph, [f])[0], pairs[None], ())[0].reshape(k, k)
+        message = (table + message).max(axis=1)
+    return message.max()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_faults_the_best_of_a_grid_is_nearly_reached_and_never_less_than_the_best_start(seed):
+    functions = hills(CHAIN, seed)
+    agreement = BY_DEADLINE.maximise(functions)
+    start = total_value(functions, functions.starts[:1])[0]
+    assert agreement.value >= start
+    assert agreement.value - start >= 0.95 * (best_of(functions) - start)
+    assert agreement.value == pytest.approx(total_value(functions, agreement.point[None])[0])
+    assert (agreement.report.status, agreement.report.rounds) == ("deadline", 60)
+
+
+def test_half_lost_and_late_it_is_nearly_as_good():
+    functions = hills(CHAIN)
+    mean = total_value(functions, np.random.default_rng(0).random((500, 5))).mean()
+    best = best_of(functions)
+    for seed in range(4):
+        transport = Faults(loss=0.5, delay=3, seed=seed).open(CHAIN.agents)
+        found = maximise_by_deadline(sb.ADMM(mode="asynchronous", deadline=100), functions, transport).value
+        assert found - mean >= 0.85 * (best - mean)
+
+
+def test_it_keeps_the_contract_of_ways_to_agree():
+    sb.testing.check_coordinator(lambda: BY_DEADLINE)
+
+
+def test_a_dead_agents_factor_is_judged_by_whoever_owns_its_variables_if_they_know_enough():
+    """f pulls x to 0.3, and g, which is the dead one's, to 0.4 and y: where y stands for good."""
+    graph = FactorGraph.from_scopes(
+        {"f": ["x"], "g": ["x", "y"]}, owners={"f": "f", "g": "g"}, variable_owners={"x": "f", "y": "g"}
+    )
+    bowls = Bowls(graph, np.zeros(2), np.ones(2), starts=np.array([[0.9, 0.8]]))
+    dead = Faults(deaths=(Event(agent="g", round=0),))
+    found = [
+        maximise_by_deadline(BY_DEADLINE, bowls, dead.open(graph.agents), shares=shares) for shares in (False, True)
+    ]
+    assert [agreement.report.links.silent for agreement in found] == [("g",), ("g",)]
+    x = np.linspace(0.0, 1.0, 1001)
+    whole = total_value(bowls, np.stack([x, np.full_like(x, 0.8)], axis=1))
+    alone, shared = (agreement.point for agreement in found)
+    assert alone == pytest.approx([0.3, 0.8], abs=0.01)
+    assert shared == pytest.approx([x[whole.argmax()], 0.8], abs=0.02)
+
+
+def test_owners_of_two_variables_of_a_dead_agents_factor_tell_each_other_where_they_stand():
+    graph = FactorGraph.from_scopes(
+        {"f": ["x"], "g": ["y"], "h": ["x", "y"]}, owners={"f": "a", "g": "b", "h": "c"},
+        variable_owners={"x": "a", "y": "b"},
+    )  # fmt: skip
+    bowls = Bowls(graph, np.zeros(2), np.ones(2), starts=np.array([[0.9, 0.1]]))
+    dead = Faults(deaths=(Event(agent="c", round=0),))
+    long = sb.ADMM(mode="asynchronous", deadline=120)
+    found = maximise_by_deadline(long, bowls, dead.open(graph.agents), shares=True)
+    best = sb.ADMM().maximise(bowls)
+    assert found.value == pytest.approx(best.value, abs=1e-3)
+
+
+def test_agents_that_no_links_join_climb_by_themselves():
+    apart = nx.Graph()
+    apart.add_nodes_from(CHAIN.agents)
+    agreement = maximise_by_deadline(BY_DEADLINE, hills(CHAIN), InProcess().open(CHAIN.agents, apart))
+    assert agreement.report.traffic.messages == 0
+    assert agreement.report.links.silent == CHAIN.agents
+
+
+def test_what_is_told_again_and_again_changes_nothing():
+    functions = hills(CHAIN)
+    clean = maximise_by_deadline(BY_DEADLINE, functions, InProcess().open(CHAIN.agents))
+    twice = maximise_by_deadline(BY_DEADLINE, functions, Faults(duplicate=0.999).open(CHAIN.agents))
+    assert (twice.point == clean.point).all()
+    assert twice.report.traffic == clean.report.traffic
+
+
+def test_a_larger_threshold_sends_less():
+    functions = hills(CHAIN)
+    sent = [
+        maximise_by_deadline(
+            sb.ADMM(mode="asynchronous", threshold=threshold), functions, InProcess().open(CHAIN.agents)
+        ).report.bytes
+        for threshold in (0.0, 0.01, 0.2)
+    ]
+    assert sent[0] > sent[1] > sent[2]
+
+
+def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
+    functions = replace(hills(CHAIN), phases=1)
+    terms = BoxTerms.of(BY_DEADLINE, functions, 0, shares=False)
+    agent = PunctualInBox("x0", terms, functions.of(["f0"]))
+    owns, other, m = agent.name, CHAIN.variable_owner("x1"), len(terms.starts)
+    agent.tick(terms.first_turn)
+    before = agent._stand[1:].tolist()  # pyright: ignore[reportPrivateUsage]
+    fine, nan, long = np.full(m, 0.5), np.full(m, np.nan), np.full(m + 1, 0.5)
+    said = [
+        Runs("x1", nan),
+        Runs("x1", long),
+        Runs("x1", np.full(m, np.inf)),
+        Runs("x0", fine),  # its own
+        Runs("x9", fine),
+        Pull("f0", "x0", fine, 1.0),  # its own
+        Pull("f1", "x0", fine, 1.0),  # no factor of it
+        Offer("x1", np.zeros(0), 0),
+        Offer("x1", np.full(65, 0.5), 0),
+        Offer("x1", nan, 0),
+        Offer("x0", fine, 0),
+        Worth("f0", "x0", fine, 0),
+        Worth("f1", "x0", fine, 0),
+        Published("f1", "f0", long, 1),  # no such phase
+        Published("f1", "f0", fine, 0),
+        Published("f3", "f0", long, 0),
+    ]
+    inbox = [Envelope(other, owns, b"nonsense"), Envelope(other, owns, Codec.encode(Runs("x1", fine), Label(0, 0)))]
+    inbox += [Envelope(other, owns, Codec.encode(Bundle(9, -1, 0, (5,), (Runs("x1", fine),)), Label(7, 9)))]
+    inbox += [
+        Envelope(other, owns, Codec.encode(Bundle(number, -1, 0, (5,), (message,)), Label(0, number)))
+        for number, message in enumerate(said)
+    ]
+    agent.tick(terms.first_turn + 1, inbox)
+    assert agent.dropped == len(inbox)
+    assert agent._stand[1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
+    right = Bundle(99, -1, 0, (6, 6), (Runs("x1", fine), Published("f1", "f0", long, 0)))
+    agent.tick(terms.first_turn + 2, [Envelope(other, owns, Codec.encode(right, Label(0, 99)))])
+    assert agent.dropped == len(inbox)
+
+
+def test_agents_that_wait_are_not_given_a_plan():
+    with pytest.raises(sb.errors.ConfigError, match=r"\$\.coordination\.mode"):
+        BY_DEADLINE.plan(hills(CHAIN), InProcess().open(CHAIN.agents).routes)
+
+
+def test_a_cut_that_ends_and_a_cut_that_does_not():
+    functions = hills(CHAIN)
+    whole = BY_DEADLINE.maximise(functions).value
+    for steps, least in (((0, 15), 0.9), (None, 0.4)):
+        cut = Faults(cuts=(Cut(parts=(("x0", "x1"),), steps=steps),))
+        found = maximise_by_deadline(BY_DEADLINE, functions, cut.open(CHAIN.agents)).value
+        start = total_value(functions, functions.starts[:1])[0]
+        assert found - start >= least * (whole - start)
