@@ -1,33 +1,50 @@
 """How good agreements by a deadline are over links with faults, beside the lossless optimum of the same decision.
 
-    python docs/links.py                   # the table of docs/links.md: 20 seeds, about a quarter of an hour
-    python docs/links.py --seeds 0-4       # fewer
+    python docs/links.py                         # what is missing of docs/links.jsonl, seeds 0 to 9; then the tables
+    python docs/links.py --seeds 0-19 --worlds wlan
+    python docs/links.py --table                 # the tables of docs/links.md, from what is there
 
-What agents agree on is recorded in the third round of the scenarios robots and field. The share of an agreement is
-(value - random) / (best - random), random being the mean of random choices that are allowed, best that of exact
-elimination. Agents that come out with no choice are worth what the worst place of their own is. Of a death in
-mid-decision the share is that of the survivors, by their own factors, in which the dead is wherever that is best.
+What agents agree on is recorded in the scenarios robots, field (sensors) and wlan, and drawn at random for graphs with
+loops. The share of an agreement is (value - random) / (best - random): random is the mean of random choices that are
+allowed, best that of exact elimination, or of lockstep ADMM without faults on WLANs. Agents that come out with no
+choice are worth what the worst place of their own is. Of a death in mid-decision the share is that of the survivors, by
+their own factors, in which the dead is wherever that is best; on WLANs, where all goes on, it is that of the whole.
 """
 
 import argparse
+import json
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
+from certificates import problems, sparse
 
 import swarmbo as sb
-from swarmbo.coordination.by_deadline import agree_by_deadline
+from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.by_deadline import agree_by_deadline, maximise_by_deadline
+from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
+from swarmbo.graph import stacks_of
 from swarmbo.rng import stream
 from swarmbo.runs.scenario import load
 from swarmbo.runs.world import make_environment
 from swarmbo.transport import Event, Faults
 
 Tables = Mapping[str, np.ndarray]
-ROUND, RANDOM_CHOICES = 3, 200
-DEADLINES = {"robots": 20, "field": 40}  # on the map of the sensors messages are relayed
+Found = tuple[float, float, int]  # value, kB that were sent, agents that came out with no choice
+FILE = Path(__file__).parent / "links.jsonl"
+RANDOM_CHOICES, RANDOM_POINTS = 200, 2000
+WORLDS = {  # scenario, round, deadline, patience, and what else is set
+    "robots": ("robots", 3, 60, 20, []),
+    "sensors": ("field", 1, 80, 26, []),
+    "loopy": ("", 0, 80, 26, []),
+    "wlan": ("wlan", 16, 100, 16, []),
+    "wlan totals": ("wlan", 16, 100, 16, ["environment.outcomes=total"]),
+}
 CASES = {
     "no faults": Faults(),
     "10 % loss": Faults(loss=0.1),
@@ -36,14 +53,16 @@ CASES = {
     "30 %, delay up to 5": Faults(loss=0.3, delay=5),
     "50 %, delay up to 5": Faults(loss=0.5, delay=5),
 }
-DEATH = "30 %, one dies in mid-decision"
+DEATH, CURVE = "30 %, one dies in mid-decision", "30 %, delay up to 5"
+LOCKSTEP, LOSSY = "lockstep, no faults", "lockstep, 30 %"
+THRESHOLDS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 
 
-class Recorder:
+class TableRecorder:
     """A way to agree that keeps what was agreed on."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[sb.FactorGraph, dict[str, np.ndarray], Any]] = []
+        self.asked: list[Any] = []
 
     def solve(
         self, graph: sb.FactorGraph, tables: Mapping[str, Any], links: "nx.Graph[Any] | None" = None
@@ -53,18 +72,150 @@ class Recorder:
         return sb.Exact().solve(graph, tables, links)
 
 
-def problem_of(world: str, seed: int) -> tuple[sb.FactorGraph, dict[str, np.ndarray], Any]:
-    """What agents agree on in the last of some rounds."""
-    scenario, recorder = load(world, [f"seed={seed}", f"rounds={ROUND}"]), Recorder()
+class BoxRecorder:
+    """The same of functions."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
+        """By ADMM."""
+        self.asked.append((functions, links, seed))
+        return sb.ADMM().maximise(functions, links, seed)
+
+
+def recorded(world: str, seed: int) -> Any:
+    """What agents agree on in the last of some rounds of a scenario."""
+    name, rounds, _, _, more = WORLDS[world]
+    recorder = BoxRecorder() if name == "wlan" else TableRecorder()
+    scenario = load(name, [f"seed={seed}", f"rounds={rounds}", *more])
     env = make_environment(scenario)
     parts = {"belief": scenario.belief, "acquisition": scenario.acquisition, "seed": seed}
     team = sb.Team.for_env(env, coordination=recorder, **parts)
     observations, infos = env.reset(seed=seed)
-    for _ in range(ROUND):
+    for _ in range(rounds):
         step = env.step(team.act(observations, infos))
         observations, infos = step[0], step[4]
         team.observe(*step)
     return recorder.asked[-1]
+
+
+class Tabled:
+    """A decision by tables.
+
+    Args:
+        world: Its name.
+        seed: Of the run, or the number of the random graph.
+    """
+
+    def __init__(self, world: str, seed: int) -> None:
+        if world == "loopy":
+            self.graph, self.tables = problems(sparse, seed + 1)[-1]
+            self.links = None
+        else:
+            self.graph, self.tables, self.links = recorded(world, seed)
+        _, _, self.deadline, self.patience, _ = WORLDS[world]
+        self.seed = seed
+        self.best = sb.Exact().solve(self.graph, self.tables, self.links).value
+        self.floor = at_random(self.graph, self.tables, stream(seed, "random choices"))
+
+    def alone(self) -> Found:
+        """Each agent where its own factor is largest, wherever others go; where two would clash the later one stays."""
+        chosen, clashes = alone(self.graph, self.tables)
+        return value(self.graph, self.tables, chosen), 0.0, clashes
+
+    def others(self) -> Iterator[tuple[str, Found]]:
+        """Lockstep methods, without faults; and what max-sum takes with some."""
+        graph, tables, links = self.graph, self.tables, self.links
+        for name, method in ((LOCKSTEP, sb.MaxSum()), ("DSA, no faults", sb.DSA()), ("MGM, no faults", sb.MGM())):
+            found = method.solve(graph, tables, links)
+            yield name, (max(found.value, self.floor), found.report.bytes / 1000, 0)
+        found = solve_with_agents(sb.MaxSum(), graph, tables, CASES["30 %"].open(graph.agents, links, seed=self.seed))
+        yield LOSSY, (found.value, found.report.bytes / 1000, 0)
+
+    def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
+        """Max-sum by a deadline."""
+        graph, tables = self.graph, self.tables
+        found = agree_by_deadline(
+            sb.MaxSum(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold),
+            graph,
+            tables,
+            faults.open(graph.agents, self.links, seed=self.seed),
+        ).said
+        idle = len(graph.variables) - len(found.assignment)
+        return value(graph, tables, found.assignment), found.report.bytes / 1000, idle
+
+    def after_death(self) -> tuple[Found, float, float]:
+        """What survivors choose, and the best and the mean that they could."""
+        graph, rng = self.graph, stream(self.seed, "death")
+        dead = graph.variables[int(rng.integers(len(graph.variables)))]
+        event = Event(agent=graph.variable_owner(dead), round=0, step=int(rng.integers(1, self.deadline)))
+        faults = Faults(loss=0.3, deaths=(event,))
+        method = sb.MaxSum(mode="asynchronous", deadline=self.deadline, patience=self.patience)
+        said = agree_by_deadline(method, graph, self.tables, faults.open(graph.agents, self.links, seed=self.seed)).said
+        left, of_them = without(graph, self.tables, dead)
+        chosen = {x: index for x, index in said.assignment.items() if x in left.variables}
+        best, floor = sb.Exact().solve(left, of_them).value, at_random(left, of_them, rng)
+        found = value(left, of_them, chosen), said.report.bytes / 1000, len(left.variables) - len(chosen)
+        return found, best, floor
+
+
+class Boxed:
+    """A decision by functions.
+
+    Args:
+        world: Its name.
+        seed: Of the run.
+    """
+
+    def __init__(self, world: str, seed: int) -> None:
+        self.functions, self.links, self.drawn = recorded(world, seed)
+        _, _, self.deadline, self.patience, _ = WORLDS[world]
+        self.seed, self.shares = seed, world == "wlan totals"
+        functions, rng = self.functions, stream(seed, "random points")
+        self.points = functions.low + rng.random((RANDOM_POINTS, len(functions.low))) * (functions.high - functions.low)
+        self.lockstep = sb.ADMM().maximise(functions, self.links, self.drawn)
+        self.best, self.floor = self.lockstep.value, float(total_value(functions, self.points).mean())
+
+    def alone(self) -> Found:
+        """Each agent where its own factor is largest, wherever others are."""
+        functions, graph = self.functions, self.functions.graph
+        point = functions.starts[0].copy()
+        for f in graph.factors:
+            (stack,) = stacks_of(graph, [f])
+            silence = tuple(np.zeros((1, RANDOM_POINTS)) for _ in range(functions.n_exchanges))
+            best = int(functions.value(stack, stack.take(self.points), silence)[0].argmax())
+            for x in graph.variables_owned_by(graph.owner(f)):
+                point[graph.column_of[x]] = self.points[best, graph.column_of[x]]
+        return float(total_value(functions, point[None])[0]), 0.0, 0
+
+    def others(self) -> Iterator[tuple[str, Found]]:
+        """Lockstep methods, without faults; and what ADMM takes with some."""
+        yield LOCKSTEP, (self.best, self.lockstep.report.bytes / 1000, 0)
+        for name, method in (("DSA, no faults", sb.RefinedDSA()), ("MGM, no faults", sb.RefinedMGM())):
+            found = method.maximise(self.functions, self.links, self.drawn)
+            yield name, (found.value, found.report.bytes / 1000, 0)
+        lossy = CASES["30 %"].open(self.functions.graph.agents, self.links, seed=self.seed)
+        found = maximise_with_agents(sb.ADMM(), self.functions, lossy, self.drawn)
+        yield LOSSY, (found.value, found.report.bytes / 1000, 0)
+
+    def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
+        """ADMM by a deadline."""
+        found = maximise_by_deadline(
+            sb.ADMM(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold),
+            self.functions,
+            faults.open(self.functions.graph.agents, self.links, seed=self.seed),
+            self.drawn,
+            shares=self.shares,
+        )
+        return found.value, found.report.bytes / 1000, 0
+
+    def after_death(self) -> tuple[Found, float, float]:
+        """What comes of all: the dead one's variables stand where the best evaluation was."""
+        agents, rng = self.functions.graph.agents, stream(self.seed, "death")
+        dead, step = agents[int(rng.integers(len(agents)))], int(rng.integers(1, self.deadline))
+        faults = Faults(loss=0.3, deaths=(Event(agent=dead, round=0, step=step),))
+        return self.by_deadline(faults), self.best, self.floor
 
 
 def value(graph: sb.FactorGraph, tables: Tables, chosen: Mapping[str, int]) -> float:
@@ -95,8 +246,10 @@ def alone(graph: sb.FactorGraph, tables: Tables) -> tuple[dict[str, int], int]:
     """Each agent by its own factor, wherever others go; and how many pairs clash. The later of two then stays."""
     chosen: dict[str, int] = {}
     for x in graph.variables:
-        (own,) = [f for f in graph.factors if graph.scope(f)[0] == x]
-        chosen[x] = int(tables[own].reshape(len(tables[own]), -1).max(axis=1).argmax())
+        own = [f for f in graph.factors if graph.scope(f)[0] == x] or graph.factors_of(x)
+        moved = [np.moveaxis(tables[f], graph.scope(f).index(x), 0) for f in own]
+        best = np.array([table.reshape(len(table), -1).max(axis=1) for table in moved])
+        chosen[x] = int(best.sum(axis=0).argmax())
     stays = {
         y
         for f in graph.factors
@@ -112,40 +265,29 @@ def without(graph: sb.FactorGraph, tables: Tables, dead: str) -> tuple[sb.Factor
     scopes = {f: [x for x in graph.scope(f) if x != dead] for f in graph.factors if graph.scope(f)[0] != dead}
     left = {f: tables[f].max(axis=graph.scope(f).index(dead)) if dead in graph.scope(f) else tables[f] for f in scopes}
     owners = {f: graph.owner(f) for f in scopes}
-    names = {x: graph.variable_owner(x) for x in graph.variables if x != dead}
+    names = {x: graph.variable_owner(x) for scope in scopes.values() for x in scope}
     return sb.FactorGraph.from_scopes(scopes, owners=owners, variable_owners=names), left
 
 
-def measure(world: str, seed: int, rows: dict[str, dict[str, list[float]]]) -> None:
-    """All cases of one decision."""
-    graph, tables, links = problem_of(world, seed)
-    best = sb.Exact().solve(graph, tables, links).value
-    floor = at_random(graph, tables, stream(seed, "random choices"))
-    method = sb.MaxSum(mode="asynchronous", deadline=DEADLINES[world], patience=DEADLINES[world] // 3)
+def measured(world: str, seed: int) -> dict[str, list[float]]:
+    """One line: share, kB and agents without a choice, by case."""
+    problem = Boxed(world, seed) if world.startswith("wlan") else Tabled(world, seed)
 
-    def note(case: str, summed: float, best: float, floor: float, n_bytes: float, n_idle: int) -> None:
-        row = rows[case]
-        row["share"].append((summed - floor) / (best - floor))
-        row["kB"].append(n_bytes / 1000)
-        row["idle"].append(n_idle)
+    def share(found: Found, best: float = problem.best, floor: float = problem.floor) -> list[float]:
+        return [round((found[0] - floor) / (best - floor), 4), round(found[1], 1), found[2]]
 
-    chosen, clashes = alone(graph, tables)
-    note("independent", value(graph, tables, chosen), best, floor, 0.0, clashes)
-    lockstep = sb.MaxSum().solve(graph, tables, links)
-    note("lockstep max-sum, no faults", lockstep.value, best, floor, lockstep.report.bytes, 0)
-    for case, faults in CASES.items():
-        said = agree_by_deadline(method, graph, tables, faults.open(graph.agents, links, seed=seed)).said
-        n_idle = len(graph.variables) - len(said.assignment)
-        note(case, value(graph, tables, said.assignment), best, floor, said.report.bytes, n_idle)
-    rng = stream(seed, "death")
-    dead = graph.variables[int(rng.integers(len(graph.variables)))]
-    step = int(rng.integers(1, DEADLINES[world]))
-    faults = Faults(loss=0.3, deaths=(Event(agent=graph.variable_owner(dead), round=0, step=step),))
-    said = agree_by_deadline(method, graph, tables, faults.open(graph.agents, links, seed=seed)).said
-    left, of_them = without(graph, tables, dead)
-    best, floor = sb.Exact().solve(left, of_them).value, at_random(left, of_them, rng)
-    n_idle = len(left.variables) - len(said.assignment)
-    note(DEATH, value(left, of_them, said.assignment), best, floor, said.report.bytes, n_idle)
+    line = {"independent": share(problem.alone())} | {name: share(found) for name, found in problem.others()}
+    line |= {case: share(problem.by_deadline(faults)) for case, faults in CASES.items()}
+    line[DEATH] = share(*problem.after_death())
+    for threshold in THRESHOLDS:
+        line[f"threshold {threshold:g}"] = share(problem.by_deadline(CASES[CURVE], threshold))
+    return line
+
+
+def results() -> dict[tuple[str, int], dict[str, list[float]]]:
+    """What is there."""
+    lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
+    return {(line["world"], line["seed"]): line["cases"] for line in lines}
 
 
 def say(line: str) -> None:
@@ -153,25 +295,47 @@ def say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
+def table() -> None:
+    """Both tables, in Markdown."""
+    rows: dict[str, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
+    for (world, _), cases in results().items():
+        for case, numbers in cases.items():
+            rows[case][world].append(numbers)
+    worlds = [world for world in WORLDS if world in rows["independent"]]
+    counts = {world: len(rows["independent"][world]) for world in worlds}
+    say("| share (least), kB; of seeds | " + " | ".join(f"{world}, {counts[world]}" for world in worlds) + " |")
+    say("|---" * (1 + len(worlds)) + "|")
+    for case in rows:
+        if not case.startswith("threshold"):
+            say(f"| {case} | " + " | ".join(_cell(rows[case][world]) for world in worlds) + " |")
+    say(f"\n| threshold; {CURVE} | " + " | ".join(worlds) + " |")
+    say("|---" * (1 + len(worlds)) + "|")
+    for threshold in THRESHOLDS:
+        cells = (_cell(rows[f"threshold {threshold:g}"][world]) for world in worlds)
+        say(f"| {threshold:g} | " + " | ".join(cells) + " |")
+
+
+def _cell(numbers: list[list[float]]) -> str:
+    share, n_bytes, idle = np.array(numbers).T
+    without = f", {int(idle.sum())} without" if idle.any() else ""
+    return f"{share.mean():.3f} ({share.min():.2f}), {n_bytes.mean():.0f}{without}"
+
+
 def main() -> None:
-    """Print the table."""
+    """Work out what is missing, then print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", default="0-19", help="first and last")
-    first, last = map(int, parser.parse_args().seeds.split("-"))
-    say("| | " + " | ".join(f"{w}: share | least | kB | without" for w in DEADLINES) + " |")
-    say("|---|" + "--:|--:|--:|--:|" * len(DEADLINES))
-    by_world: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for world in DEADLINES:
-        rows = by_world[world] = defaultdict(lambda: defaultdict(list))
-        for seed in range(first, last + 1):
-            measure(world, seed, rows)
-    for case in by_world["robots"]:
-        cells = [
-            f"{np.mean(row['share']):.3f} | {np.min(row['share']):.2f} | {np.mean(row['kB']):.0f} | "
-            f"{int(np.sum(row['idle']))}"
-            for row in (by_world[world][case] for world in DEADLINES)
-        ]
-        say(f"| {case} | {' | '.join(cells)} |")
+    parser.add_argument("--seeds", default="0-9", help="first and last")
+    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
+    parser.add_argument("--table", action="store_true", help="only print the tables")
+    options = parser.parse_args()
+    first, last = map(int, options.seeds.split("-"))
+    for seed in range(first, last + 1) if not options.table else ():
+        for world in options.worlds:
+            if (world, seed) not in results():
+                line = {"world": world, "seed": seed, "cases": measured(world, seed)}
+                with FILE.open("a") as out:
+                    out.write(json.dumps(line) + "\n")
+    table()
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 At every tick an agent renews the messages of its own factors and variables from what it has heard, and tells others
 what changed. From a third of the time on variables get their values, colour by colour: the owner of each says its
-word, which is final, and messages that take it as given make those of later colours conditional. ``Claims`` says which
-values may be taken before which words are heard. At the deadline the rest is decided by what is known.
+word, and messages that take it as given make those of later colours conditional. Where values forbid one another,
+words are final, and ``Claims`` says which values may be taken before which words are heard; elsewhere variables have
+further turns, in which a word is taken back for a better one: on loops messages may mislead. At the deadline the rest
+is decided by what is known.
 
 Source:
     Messages as of synchronous max-sum (``updates``). Asynchronous max-sum is of Farinelli et al. 2008; words by colour
-    and claims are our own.
+    and claims are our own; taking words back in turn is coordinate ascent, as in DSA of Zhang et al. 2005.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +28,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.transport import Envelope
 
 NO_VALUE = -1  # on the wire: a word that takes none
+_SWEEPS = 3  # times that each word is said or thought over, where words are not final
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +56,27 @@ class Terms:
     default: Mapping[str, int]
 
     @property
+    def is_final(self) -> bool:
+        """Whether words are: only where values forbid one another they have to be."""
+        return bool(self.claims.forbidden)
+
+    @property
+    def _n_slots(self) -> int:
+        return self.claims.n_colours * (1 if self.is_final else _SWEEPS)
+
+    @property
     def slot(self) -> int:
         """Ticks for the words of one colour: two thirds of all are for words, as late ones cost most."""
-        return max(1, 2 * self.deadline // (3 * self.claims.n_colours))
+        return max(1, 2 * self.deadline // (3 * self._n_slots))
 
     def start(self, variable: str) -> int:
         """The tick from which on a variable's owner may say its word."""
-        return max(0, self.deadline - self.slot * (self.claims.n_colours - self.claims.colour[variable]))
+        return max(0, self.deadline - self.slot * (self._n_slots - self.claims.colour[variable]))
+
+    def has_turn(self, variable: str, now: int) -> bool:
+        """Whether a variable's word may be taken back at a tick: then no neighbour's may."""
+        since, colours = now - self.start(variable), self.slot * self.claims.n_colours
+        return not self.is_final and since >= colours and since % colours < self.slot
 
 
 class Punctual(Correspondent):
@@ -90,6 +107,7 @@ class Punctual(Correspondent):
         self._looped = frozenset(f for part in looped for f in part.factors)
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
         self._words: dict[str, int | None] = {}  # of own variables, and others' as they were heard
+        self._said = dict.fromkeys(self._variables, 0)  # which word of each is the last one
         order = terms.claims.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
 
@@ -129,7 +147,7 @@ class Punctual(Correspondent):
 
         What others have acknowledged is not: it is told again, which changes nothing for whoever has it.
         """
-        plain = {**self._correspondence_state(), "words": dict(self._words)}
+        plain = {**self._correspondence_state(), "words": dict(self._words), "said": dict(self._said)}
         return {
             "json": plain,
             "arrays": {"from_variables": self._from_variables.copy(), "from_factors": self._from_factors.copy()},
@@ -143,7 +161,7 @@ class Punctual(Correspondent):
         """
         plain, arrays = state["json"], state["arrays"]
         self._load_correspondence(plain)
-        self._words = dict(plain["words"])
+        self._words, self._said = dict(plain["words"]), dict(plain["said"])
         self._from_variables = np.array(arrays["from_variables"])
         self._from_factors = np.array(arrays["from_factors"])
         self._renewed = None
@@ -166,7 +184,8 @@ class Punctual(Correspondent):
             case Choice(variable=x, index=index):
                 is_right = x in self._terms.sizes and graph.variable_owner(x) == sender
                 if is_right and NO_VALUE <= index < self._terms.sizes[x]:
-                    self._words.setdefault(x, None if index == NO_VALUE else index)
+                    word = None if index == NO_VALUE else index
+                    self._words[x] = self._words.get(x, word) if self._terms.is_final else word
                     return True
                 return False
             case _:
@@ -199,9 +218,11 @@ class Punctual(Correspondent):
             self._renewed = given, flooding.from_factors(self._from_factors, given, 0.0)[0]
         renewed = self._renewed[1]
         for f in self._factors:
+            unknown = [x for x in graph.scope(f) if self._given(x) is None]
             for x in graph.scope(f):
                 before, new = flooding.message(self._from_factors, f, x), flooding.message(renewed, f, x)
-                if f in self._looped:  # what was forbidden may be allowed again, when whoever was silent is heard
+                if f in self._looped and not set(unknown) <= {x}:  # else it is what the factor is worth
+                    # what was forbidden may be allowed again, when whoever was silent is heard
                     new = np.where(np.isinf(before), new, damped(before, new, self._terms.damping))
                 before[:] = new
 
@@ -234,6 +255,13 @@ class Punctual(Correspondent):
                     continue
                 self._tell_word(x)
                 self._renew()
+            elif x in self._words and not is_last and self._terms.has_turn(x, self._now):
+                belief, word = self._belief(x), self._words[x]
+                better = int(np.argmax(belief))
+                if word is not None and belief[better] > belief[word]:
+                    self._words[x], self._said[x] = better, self._said[x] + 1
+                    self._tell_word(x)
+                    self._renew()
 
     def _is_time(self, x: str) -> bool:
         """Whether all is known that a word had better wait for, or there is no more time to wait for it."""
@@ -251,10 +279,10 @@ class Punctual(Correspondent):
         told = Choice(x, NO_VALUE if word is None else word)
         for other in dict.fromkeys(self._graph.variable_owner(y) for y in self._terms.claims.neighbours[x]):
             if other != self.name:
-                self._others[other].put(told, 0)
+                self._others[other].put(told, self._said[x])
         for f in self._graph.factors_of(x):
             if self._graph.owner(f) != self.name:
-                self._others[self._graph.owner(f)].put(told, 0)
+                self._others[self._graph.owner(f)].put(told, self._said[x])
 
     # What leaves
 
@@ -266,7 +294,7 @@ class Punctual(Correspondent):
                     self._put(graph.owner(f), FromVariable(f, x, flooding.message(self._from_variables, f, x).copy()))
         for f in self._factors:
             for x in graph.scope(f):
-                if x not in self._words:
+                if x not in self._words or not self._terms.is_final:
                     entries = flooding.message(self._from_factors, f, x).copy()
                     self._put(graph.variable_owner(x), FromFactor(f, x, entries))
 

@@ -6,8 +6,8 @@ says where it stands and where else it might, its factors say what they are wort
 stand, and it goes where the sum is largest: to where a run has ended, or a step away, smaller and smaller. At the
 deadline each acts by where its variables stand.
 
-Every variable stands at the best start, which all know, until something better is known. So what nobody hears of does
-no harm: without faults no turn makes the sum smaller.
+Every variable stands at the best start, which all know, until something better is known, so silence does no harm. A
+turn that rests on what was overtaken on the way may be a mistake; a later one mends it.
 
 Source:
     The rounds are those of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all of

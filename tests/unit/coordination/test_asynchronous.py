@@ -171,6 +171,34 @@ def test_on_a_tree_without_faults_the_optimum_is_found(seed):
     assert (settled.said.report.status, settled.said.report.rounds) == ("deadline", 20)
 
 
+LOOP = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{(n + 1) % 5}", f"x{(n + 2) % 5}"] for n in range(5)})
+
+
+def test_words_are_taken_back_for_better_ones_where_none_forbids_another():
+    """In turn, so that without faults nobody gains by changing its own word alone."""
+    long = sb.MaxSum(mode="asynchronous", deadline=90)
+    for seed in range(6):
+        tables = drawn(LOOP, seed)
+        found = agree_by_deadline(long, LOOP, tables, InProcess().open(LOOP.agents)).said
+        for x in LOOP.variables:
+            for other in range(4):
+                changed = {**found.assignment, x: other}
+                value = sum(tables[f][tuple(changed[y] for y in LOOP.scope(f))] for f in LOOP.factors)
+                assert value <= found.report.value + 1e-9
+
+
+def test_a_word_is_final_where_values_forbid_one_another():
+    tables = drawn(LOOP, 0)
+    tables["f0"][0, 0] = -np.inf
+    agents, inboxes, words = agents_of(terms_of(LOOP, tables), tables), {}, {}
+    for now in range(BY_DEADLINE.deadline + 1):
+        out = [envelope for name, agent in agents.items() for envelope in agent.tick(now, inboxes.get(name, []))]
+        inboxes = {name: [envelope for envelope in out if envelope.recipient == name] for name in agents}
+        for agent in agents.values():
+            for x, word in agent.state_dict()["json"]["words"].items():
+                assert words.setdefault(x, word) == word
+
+
 def test_with_losses_and_delays_a_tree_is_solved_nearly_always():
     patient = sb.MaxSum(mode="asynchronous", deadline=40, patience=12)
     found = [
