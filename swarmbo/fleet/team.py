@@ -10,7 +10,7 @@ from swarmbo.agent.reports import Offer
 from swarmbo.data import News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.choice import Choice
-from swarmbo.errors import ConfigError, TransportError
+from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Word
 from swarmbo.fleet.plan import Plan
@@ -39,10 +39,8 @@ class FleetTeam(Team):
             raise ConfigError("got a team without a hub; wanted one whose agents are a fleet's")
         edges, given = None, None
         if offers.links is not None:
-            edges = tuple((str(a), str(b)) for a, b in offers.links.edges)
-            if not self.problem.is_field and not nx.is_connected(offers.links):
-                parts = [sorted(part) for part in nx.connected_components(offers.links)]
-                raise TransportError(f"got links that join {parts}; wanted all agents of a fleet joined by some path")
+            links = offers.links if self.problem.is_field else _joined(offers.links)
+            edges = tuple((str(a), str(b)) for a, b in links.edges)
         if self.problem.is_field:
             _require_told(offers, self.hub.plan)
             given = {agent: self._offer(agent, offers) for agent in self.agents}
@@ -102,6 +100,16 @@ def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]
         return None, None
     sites = world.sites()
     return world.level, None if sites is None else sites.tolist()
+
+
+def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
+    """The same links, and one from each part to the next: what is told of a function has to reach all agents.
+
+    A fleet's network can carry that: every member dials every other one. Neighbours of the factor graph are linked in
+    any case, so what is agreed does not depend on it.
+    """
+    firsts = [min(part) for part in nx.connected_components(links)]
+    return nx.compose(links, nx.path_graph(firsts))
 
 
 def _require_told(offers: Offers, plan: Plan) -> None:

@@ -101,10 +101,14 @@ def test_who_is_silent_is_named(network, fleets):
         decisions(fleet.team, world())
 
 
-def test_agents_that_no_path_of_links_joins_are_no_fleet(network, fleets):
-    apart = world(function="powell", parameters={"n_variables": 8})
-    with pytest.raises(TransportError, match="wanted all agents of a fleet joined"):
-        decisions(fleets(apart, network(), **SETTINGS).team, apart)
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_agents_whose_links_leave_them_apart_are_joined_by_the_network(network, fleets, outcomes):
+    def apart():
+        return world(function="powell", parameters={"n_variables": 8}, outcomes=outcomes)
+
+    fleet = fleets(apart(), network(), **SETTINGS)
+    assert len(fleet.team.graph.components) == 2
+    assert decisions(fleet.team, apart())[0] == decisions(sb.Team.for_env(apart(), **SETTINGS), apart())[0]
 
 
 def test_letters_that_nobody_should_have_written_change_nothing(network, fleets):
