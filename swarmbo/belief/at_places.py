@@ -169,7 +169,8 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
     """What is asked of a belief, or of those of several agents, at places that each agent can reach.
 
     An exact belief of all by at most 2,000 measurements is the same, to rounding, and quick at the places of all. Of
-    more measurements each agent takes the 1,000 into account that tell most of the middle of its places.
+    more measurements each agent takes the 1,000 into account that tell most of the middle of its places, but all where
+    its places lie further apart than these do.
 
     Args:
         belief: That all share, or ``Views``.
@@ -183,9 +184,12 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
         own = {agent: belief.by_agent[agent] for agent in places if agent in belief.by_agent}
         near = {agent: _nearby(view, places[agent]) for agent, view in own.items() if _is_large(view)}
         return Views({**belief.by_agent, **near}, belief.representative)
-    if _is_large(belief):
-        return Views({agent: _nearby(belief, own) for agent, own in places.items()}, next(iter(places)))
-    return AtPlaces.of(belief, np.concatenate(list(places.values())))
+    near = {agent: _nearby(belief, own) for agent, own in places.items()} if _is_large(belief) else {}
+    wide = [agent for agent in places if near.get(agent, belief) is belief]
+    if not wide:
+        return Views(near, next(iter(places)))
+    of_all = AtPlaces.of(belief, np.concatenate([places[agent] for agent in wide]))
+    return of_all if len(wide) == len(places) else Views({**near, **dict.fromkeys(wide, of_all)}, wide[0])
 
 
 def _is_large(belief: PlaceBelief) -> bool:

@@ -216,7 +216,8 @@ class ExactGP(ChannelGP, FieldGP):
         """A belief by the data that tell most of some points by themselves, for points beside them.
 
         Measurements near by screen off those behind them, so this is the same belief but for little there, and another
-        one elsewhere. Points pending are all kept.
+        one elsewhere. So it takes no part where a measurement made now at any of the points would not be in it. Points
+        pending are all kept.
 
         Source: Vecchia 1988 and Gramacy & Apley 2015, of which this is the simplest form: nearest neighbours.
 
@@ -225,16 +226,19 @@ class ExactGP(ChannelGP, FieldGP):
             most: How many rows: those of the highest prior correlation with the middle of the points.
 
         Returns:
-            The belief; this one where it has no more data.
+            The belief; this one where it has no more data, or where the points lie further apart than such rows do.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
         """
         if len(self.points) <= most:
             return self
-        middle = self._to_unit(self._points(X)).mean(axis=0, keepdims=True)
-        tells = self.hyperparameters.prior.matrix(middle, self._to_unit(self.X))[0]
+        U, prior = self._to_unit(self._points(X)), self.hyperparameters.prior
+        middle = U.mean(axis=0, keepdims=True)
+        tells = prior.matrix(middle, self._to_unit(self.X))[0]
         rows = np.sort(np.argsort(-tells, kind="stable")[:most])
+        if prior.matrix(middle, U).min() < tells[rows].min():
+            return self
         data = {name: getattr(self, name)[rows] for name in ("points", "totals", "factors", "noise", "rounds")}
         return self._with(**data, base=None, given=None)
 

@@ -63,7 +63,7 @@ def test_what_is_pending_is_kept() -> None:
 
 
 def test_each_agent_takes_its_own_part_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    belief, places = belief_of(300), {"a": SITES[:30], "b": SITES[-30:]}
+    belief, places = belief_of(300), {"a": SITES[:6], "b": SITES[-6:]}
     assert not isinstance(quick_at(belief, places), Views)
     monkeypatch.setattr("swarmbo.belief.at_places._MANY", 200)
     monkeypatch.setattr("swarmbo.belief.at_places._NEAR", 100)
@@ -74,6 +74,23 @@ def test_each_agent_takes_its_own_part_of_many(monkeypatch: pytest.MonkeyPatch) 
     shared = quick_at(Views({"a": belief, "b": belief, "c": belief_of(20)}, "c"), {**places, "c": SITES[:5]})
     assert isinstance(shared, Views)
     assert [view.n_data for view in shared.by_agent.values()] == [100, 100, 20]
+
+
+def test_who_can_go_far_takes_all_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows nearest to the middle of a box know nothing of its corners, however often somebody measured there."""
+    belief, near, corners = belief_of(300), SITES[:6], SITES[[0, 32, -33, -1]]
+    monkeypatch.setattr("swarmbo.belief.at_places._MANY", 200)
+    monkeypatch.setattr("swarmbo.belief.at_places._NEAR", 100)
+    everywhere = quick_at(belief, {"a": SITES, "b": SITES})
+    assert not isinstance(everywhere, Views)  # as of fewer measurements
+    both = quick_at(belief, {"a": SITES, "b": near, "c": corners})
+    assert isinstance(both, Views)
+    for view in (everywhere, both.by_agent["a"], both.by_agent["c"]):
+        np.testing.assert_allclose(view.posterior(corners), belief.posterior(corners), rtol=1e-7, atol=1e-9)
+    assert both.by_agent["b"].n_data == 100
+    own = quick_at(Views({"a": belief, "b": belief}, "a"), {"a": SITES, "b": near})
+    assert isinstance(own, Views)
+    assert [view.n_data for view in own.by_agent.values()] == [300, 100]
 
 
 def test_where_the_part_is_all_the_decision_is_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
