@@ -71,12 +71,16 @@ class Terms:
 
     def start(self, variable: str) -> int:
         """The tick from which on a variable's owner may say its word."""
-        return max(0, self.deadline - self.slot * (self._n_slots - self.claims.colour[variable]))
+        return max(0, self._planned(variable))
 
     def has_turn(self, variable: str, now: int) -> bool:
         """Whether a variable's word may be taken back at a tick: then no neighbour's may."""
-        since, colours = now - self.start(variable), self.slot * self.claims.n_colours
+        since, colours = now - self._planned(variable), self.slot * self.claims.n_colours
         return not self.is_final and since >= colours and since % colours < self.slot
+
+    def _planned(self, variable: str) -> int:
+        """When its first slot begins: before the first tick where there are fewer ticks than slots."""
+        return self.deadline - self.slot * (self._n_slots - self.claims.colour[variable])
 
 
 class Punctual(Correspondent):

@@ -240,10 +240,11 @@ class PunctualInBox(Correspondent):
         i, before = self._column[x], self._offers.get(x)
         step = self._step[x] * self._terms.sides[i]
         steps = np.array([-step, -step / _FINER, step / _FINER, step])
-        entries = np.concatenate([[stand], self._runs.Z[:, i], stand + steps])
+        ends = self._runs.Z[: _LARGEST - 1 - len(steps), i]
+        entries = np.concatenate([[stand], ends, stand + steps])
         entries = np.clip(entries, self._terms.low[i], self._terms.high[i])
         entries = entries[np.sort(np.unique(entries, return_index=True)[1])]
-        self._set_offer(Offer(x, entries[:_LARGEST], 0 if before is None else before.number + 1))
+        self._set_offer(Offer(x, entries, 0 if before is None else before.number + 1))
         recipients = dict.fromkeys(self._owners_of_factors(x))
         if self._terms.shares:
             graph = self._graph

@@ -187,6 +187,17 @@ def test_words_are_taken_back_for_better_ones_where_none_forbids_another():
                 assert value <= found.report.value + 1e-9
 
 
+@pytest.mark.parametrize("deadline", [1, 3, 5, 8, 12, 60])
+def test_neighbours_never_take_their_words_back_at_once(deadline):
+    """Not even where there are fewer ticks than turns."""
+    for graph in (CHAIN, LOOP):
+        tables = drawn(graph, 0)
+        terms = terms_of(graph, tables, sb.MaxSum(mode="asynchronous", deadline=deadline))
+        for now in range(deadline + 1):
+            moving = [x for x in graph.variables if terms.has_turn(x, now)]
+            assert all(set(moving) & set(graph.scope(f)) <= {x} for x in moving for f in graph.factors_of(x))
+
+
 def test_a_word_is_final_where_values_forbid_one_another():
     tables = drawn(LOOP, 0)
     tables["f0"][0, 0] = -np.inf

@@ -131,6 +131,16 @@ def test_without_faults_the_best_of_a_grid_is_nearly_reached_and_never_less_than
     assert (agreement.report.status, agreement.report.rounds) == ("deadline", 60)
 
 
+@pytest.mark.parametrize("starts", [12, 80])  # of 80 runs not every end fits into an offer
+def test_without_faults_nobody_gains_by_a_small_step_alone(starts):
+    functions = hills(CHAIN)
+    rough = sb.ADMM(mode="asynchronous", deadline=120, starts=starts, inner_steps=1, penalty=100.0)
+    agreement = rough.maximise(functions)
+    for step in (-0.1, -0.01, -0.003, 0.003, 0.01, 0.1):
+        beside = np.clip(agreement.point + step * np.eye(5), 0.0, 1.0)
+        assert (total_value(functions, beside) <= agreement.value + 1e-5).all()
+
+
 def test_half_lost_and_late_it_is_nearly_as_good():
     functions = hills(CHAIN)
     mean = total_value(functions, np.random.default_rng(0).random((500, 5))).mean()
