@@ -171,6 +171,6 @@ def _of_rounds(ax: Axes, rounds: Sequence[int], highest: float) -> None:
     ax.set_xlim(rounds[0] - 0.6, rounds[-1] + 0.6)
     ax.set_ylim(0.0, 1.4 * highest or 1.0)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
-    ax.yaxis.set_major_locator(MaxNLocator(6, integer=highest >= 2.0))
+    ax.yaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     ax.yaxis.set_major_formatter(EngFormatter(sep=""))
     ax.grid(visible=False, axis="x")

@@ -91,3 +91,12 @@ def test_there_is_a_panel_for_each_kind_that_there_was():
     alone = faults_figure([RoundRecord(0, [])], NETWORK)
     assert [ax.get_title(loc="left") for ax in alone.axes] == ["The fleet's network: 1 restart"]
     assert len(faults_figure(RECORDS, NETWORK).axes) == 4
+
+
+@pytest.mark.parametrize("plot", [plot_fates, plot_age, plot_failures])
+def test_whole_things_are_counted_in_whole_numbers_however_few(plot):
+    edges = {"a>b": EdgeTraffic(1, 100, 1, 0, 1)}
+    ax = plot(Figure().subplots(), [RoundRecord(0, []), agreed(1, [sample("a", None)], edges=edges)])
+    ax.figure.canvas.draw()
+    low, high = ax.get_ylim()
+    assert {text.get_text() for text in ax.get_yticklabels() if low <= text.get_position()[1] <= high} == {"0", "1"}
