@@ -22,6 +22,7 @@ from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import N_STARTS, as_seen, composed, evaluated, means_of
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
+from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
@@ -306,6 +307,9 @@ def require_own(setup: Setup, level: float | None = None) -> None:
     Raises:
         ConfigError: It names the setting.
     """
+    if has_deadline(setup.coordination):
+        got = "got a deadline, by which only a team in one process agrees"
+        raise ConfigError(f"{got}; wanted mode = 'lockstep': agents by themselves wait", at="$.coordination.mode")
     if setup.problem.is_field:
         _require_field(setup, level)
         return

@@ -11,7 +11,6 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.stages import require_own
-from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub
@@ -191,8 +190,6 @@ def _require_fleet(team: FleetTeam) -> None:
     if not isinstance(setup.transport, InProcess):
         got = type(setup.transport).__name__
         raise ConfigError(f"got {got}; wanted 'in-process': links of a fleet are real ones", at="$.transport.kind")
-    if has_deadline(setup.coordination):
-        raise ConfigError("got a deadline; wanted mode = 'lockstep': a fleet waits", at="$.coordination.mode")
     if isinstance(setup.coordination, Routes):
         raise ConfigError("got 'routes', which a team plans; wanted another kind", at="$.coordination.kind")
     require_own(setup, told_beforehand(team.world)[0])
