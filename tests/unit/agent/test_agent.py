@@ -160,6 +160,23 @@ def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict
 
 
 @pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, monkeypatch: pytest.MonkeyPatch):
+    """Compiled code, hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
+    monkeypatch.setattr("swarmbo.belief.gp.hyperparameters.COMPILED_FROM", len(RING))
+    monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
+    case = Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"}))
+    for _ in range(INITIAL + 3):
+        ((query_id, point),) = case.asked()
+        told = case.outcomes(point)
+        if outcomes == "per-factor":
+            case.tell(query_id, told)
+        else:
+            case.team.tell(query_id, sum(told.values()))
+            case.agents["a"].tell(query_id, sum(told.values()))
+
+
+@pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(
     "given",
     [
