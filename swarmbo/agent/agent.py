@@ -23,6 +23,7 @@ from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, StateVersionError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
+from swarmbo.routing import RoutePlanner
 from swarmbo.transport import Envelope
 
 STATE_VERSION = 3  # 3: base stations, samples along the way, and whether it was told how long its ways take
@@ -121,6 +122,7 @@ class Agent(Talking):
         price: float = 0.0,
         position: ArrayLike | None = None,
         takes_part: bool = True,
+        on_the_way: Sequence[ArrayLike] | None = None,
     ) -> str: ...
 
     @overload
@@ -132,6 +134,7 @@ class Agent(Talking):
         price: float = 0.0,
         position: ArrayLike | None = None,
         takes_part: bool = True,
+        on_the_way: Sequence[ArrayLike] | None = None,
     ) -> list[str]: ...
 
     def ask(
@@ -142,6 +145,7 @@ class Agent(Talking):
         price: float = 0.0,
         position: ArrayLike | None = None,
         takes_part: bool = True,
+        on_the_way: Sequence[ArrayLike] | None = None,
     ) -> str | list[str]:
         """Begin to decide what to evaluate next, or a batch of points one after the other.
 
@@ -154,18 +158,23 @@ class Agent(Talking):
             position: In a field, where it stands (d,), if not where it measured last.
             takes_part: In a field, whether it is there at all. One that is gone chooses nothing, but still says what it
                 knows.
+            on_the_way: In a field, for each candidate where it measures before it is there (m, d), in turn, as its
+                world says it; NaN for a whole place is none. Planned ``routes`` go farther than candidates, and take
+                none.
 
         Returns:
             The query's id.
 
         Raises:
-            ConfigError: If it is deciding, the count is not at least 1, the price is no finite number >= 0, or what
-                only a field has is given for a function.
-            ShapeError: If places are no finite numbers of the box's dimensions.
+            ConfigError: If it is deciding, the count is not at least 1, the price is no finite number >= 0, what only a
+                field has is given for a function, or ways without candidates or for routes.
+            ShapeError: If places are no finite numbers of the box's dimensions, or ways are not one for each candidate.
         """
         self._require_idle("asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count")
-        offer = self._owned.offer(candidates, price, position, takes_part=takes_part)
+        if on_the_way is not None and isinstance(self._setup.coordination, RoutePlanner):
+            raise ConfigError("got ways to candidates; wanted none where routes are planned", at="$.on_the_way")
+        offer = self._owned.offer(candidates, price, position, on_the_way, takes_part=takes_part)
         check_links(self.links)
         names = self._log.next_ids(number)
         self._words = dict.fromkeys(names)

@@ -14,6 +14,7 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows, Stop
+from swarmbo.agent.ways import SaidWays, Ways
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
@@ -37,12 +38,14 @@ class Offer(msgspec.Struct, frozen=True):
         price: What a measurement costs it, in the unit of the outcome; one that pays nothing does not decline.
         position: Where it stands (d,), if not where it measured last.
         takes_part: Whether it is there at all: who is gone is not among those who choose.
+        on_the_way: For each candidate where it measures before it is there; None where it does not.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None
     price: float = 0.0
     position: tuple[float, ...] | None = None
     takes_part: bool = True
+    on_the_way: Ways | None = None
 
 
 class _Reading(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +82,7 @@ class _Report(msgspec.Struct, frozen=True, array_like=True):
     price: float
     position: tuple[float, ...] | None
     takes_part: bool = True
+    on_the_way: Ways | None = None
 
 
 class _Told(NamedTuple):
@@ -114,7 +118,8 @@ class Reports:
         if self.keeps:
             readings = tuple(reading.without_outcome() for reading in readings if isinstance(reading.of, str))
         packed = None if places is None else np.array(places, dtype="<f8").tobytes()
-        return msgspec.msgpack.encode(_Report(readings, packed, offer.price, offer.position, offer.takes_part))
+        report = _Report(readings, packed, offer.price, offer.position, offer.takes_part, offer.on_the_way)
+        return msgspec.msgpack.encode(report)
 
     def _readings(self) -> tuple[_Reading, ...]:
         """What this agent measured."""
@@ -207,7 +212,7 @@ class Reports:
         if report.candidates is not None:
             numbers = np.frombuffer(report.candidates, dtype="<f8").reshape(-1, self.problem.box.n_dims)
             places = tuple(tuple(place) for place in numbers.tolist())
-        return Offer(places, report.price, report.position, report.takes_part)
+        return Offer(places, report.price, report.position, report.takes_part, report.on_the_way)
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
@@ -228,9 +233,15 @@ def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed
         for name, offer in present.items():
             if offer.candidates is not None:
                 candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
+    ways = {
+        name: (offer.candidates, offer.on_the_way)
+        for name, offer in present.items()
+        if offer.candidates is not None and offer.on_the_way is not None
+    }
     return replace(
         common,
         agents=tuple(present),
+        on_the_way=SaidWays(ways) if ways else None,
         candidates=candidates,
         prices={name: offer.price for name, offer in present.items()},
         standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},

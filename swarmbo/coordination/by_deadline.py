@@ -171,8 +171,8 @@ def maximise_by_deadline(
         >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
         >>> transport = Faults(loss=0.3, delay=2).open(graph.agents)
         >>> agreement = maximise_by_deadline(sb.ADMM(mode="asynchronous"), bowls, transport)
-        >>> agreement.point.round(1).tolist(), agreement.report.status
-        ([0.3, 0.4, 0.4], 'deadline')
+        >>> np.allclose(agreement.point, [0.3, 0.35, 0.4], atol=0.05), agreement.report.status
+        (True, 'deadline')
     """
     graph, column = functions.graph, functions.graph.column_of
     terms = BoxTerms.of(settings, functions, seed, shares=shares)

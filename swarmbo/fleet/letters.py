@@ -208,7 +208,8 @@ def opened(parcel: bytes) -> Letter:
 def _numbers(letter: Letter) -> Iterable[tuple[str, float | None]]:
     match letter:
         case Begin(offer=Offer() as offer):
-            places = (*(offer.candidates or ()), offer.position or ())
+            passed = (place for way in offer.on_the_way or () for place in way)
+            places = (*(offer.candidates or ()), offer.position or (), *passed)
             return [("price", offer.price), *(("place", x) for place in places for x in place)]
         case Word():
             return letter.values.items()

@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.agent.reports import Offer
+from swarmbo.agent.ways import checked_ways
 from swarmbo.data import News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.choice import Choice
@@ -55,17 +56,24 @@ class FleetTeam(Team):
 
     def _offer(self, agent: str, offers: Offers) -> Offer:
         """Of what a world in a field says, what is one agent's own."""
-        box, places = self.problem.box, None
+        box, places, ways = self.problem.box, None, None
         if offers.candidates is not None:
             places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
-        elif not ((own := offers.boxes.get(agent, box)).low == box.low).all() or not (own.high == box.high).all():
-            places = random_candidates({agent: own}, self.seed, self._log.round, self.problem)[agent]
+        else:
+            own = offers.boxes.get(agent, box)
+            is_box = (own.low == box.low).all() and (own.high == box.high).all()
+            if not is_box or offers.on_the_way is not None:
+                places = random_candidates({agent: own}, self.seed, self._log.round, self.problem)[agent]
         stands = offers.standpoints.get(agent)
+        origin = self._learner.positions.get(agent) if stands is None else stands
+        if offers.on_the_way is not None and places is not None and len(places) and origin is not None:
+            ways = checked_ways(list(offers.on_the_way(agent, origin, places)), len(places), box.n_dims)
         return Offer(
             None if places is None else tuple(map(tuple, places.tolist())),
             float(offers.prices.get(agent, 0.0)),
             None if stands is None else tuple(stands.tolist()),
             offers.agents is None or agent in offers.agents,
+            ways,
         )
 
     def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:

@@ -21,7 +21,10 @@ def test_all_figures_of_a_run_are_written_in_the_format_that_is_asked_for(run, t
     written = write_figures(
         made.records, made.world, made.settings, tmp_path / "figures", formats=Formats.of([name], dpi=50)
     )
-    assert [path.name for path in written] == [f"belief.{name}", f"regret.{name}", f"traffic.{name}", "run.gif"]
+    assert [path.name for path in written] == [
+        *(f"{figure}.{name}" for figure in ("belief", "regret", "traffic", "faults")),
+        "run.gif",
+    ]
     assert all(path.read_bytes().startswith(MAGIC[name]) for path in written[:-1])
     assert set(written) <= set(own_files(tmp_path)), "what --force may delete"
 

@@ -16,7 +16,8 @@ from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.attended import _Failed, _portable
 from swarmbo.runs.figures import _in_step, world_of
 from swarmbo.runs.report import report_rows
-from swarmbo.runs.runner import _ignore, _no_beat, _resume
+from swarmbo.runs.rounds import no_beat, tell_nobody
+from swarmbo.runs.runner import _resume
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import _bound_memory, estimate
 from swarmbo_envs.sensor_field.sensor_field import SensorField
@@ -272,7 +273,7 @@ def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_say
 
     with pytest.raises(KeyboardInterrupt):
         run(scenario, tmp_path / "half", on_round=stop)
-    _resume(tmp_path / "half", False, _ignore, {2: "no answer within 3 s"}, _no_beat)
+    _resume(tmp_path / "half", False, tell_nobody, {2: "no answer within 3 s"}, no_beat)
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 

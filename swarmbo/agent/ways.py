@@ -1,0 +1,65 @@
+"""Where agents in a field measure on their ways, as they tell one another."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from swarmbo.boundary.values import short
+from swarmbo.errors import ShapeError
+
+Place = tuple[float, ...]
+Ways = tuple[tuple[Place, ...], ...]  # for each candidate what is passed, in turn
+
+
+def checked_ways(ways: Sequence[ArrayLike], n_candidates: int, n_dims: int) -> Ways:
+    """What is measured on the way to each candidate.
+
+    Args:
+        ways: For each of them places (m, d), in turn; rows that are NaN as a whole are none.
+        n_candidates: How many there are.
+        n_dims: Coordinates of a place.
+
+    Raises:
+        ShapeError: If there is not one way for each candidate, or something is no place.
+    """
+    if len(ways) != n_candidates:
+        raise ShapeError(f"on_the_way: got {len(ways)} ways; wanted one for each of {n_candidates} candidates")
+    return tuple(_checked(way, n_dims) for way in ways)
+
+
+def _checked(way: ArrayLike, n_dims: int) -> tuple[Place, ...]:
+    try:
+        places = np.asarray(way, dtype=float)
+    except (TypeError, ValueError):
+        places = np.full(1, np.nan)
+    if places.size == 0:
+        return ()
+    if places.ndim == 2:
+        places = places[~np.isnan(places).all(axis=1)]
+    if places.ndim != 2 or places.shape[1] != n_dims or not np.isfinite(places).all():
+        raise ShapeError(f"on_the_way: got {short(way)}; wanted finite numbers (m, {n_dims}), or NaN for a whole place")
+    return tuple(map(tuple, places.tolist()))
+
+
+class SaidWays:
+    """An ``OnTheWay`` that knows of each agent's candidates what it said of them, and of no other place.
+
+    Args:
+        said: For each agent its candidates, and where it measures on the way to each.
+    """
+
+    def __init__(self, said: dict[str, tuple[Sequence[Place], Ways]]) -> None:
+        self._said = {agent: dict(zip(places, ways, strict=True)) for agent, (places, ways) in said.items()}
+
+    def __call__(
+        self, agent: str, origin: Float[np.ndarray, " d"], places: Float[np.ndarray, "m d"]
+    ) -> Float[np.ndarray, "m k d"]:
+        """As a world says it; ``origin`` is where the agent stood when it said so."""
+        known = self._said.get(agent, {})
+        ways = [known.get(tuple(place), ()) for place in places.tolist()]
+        out = np.full((len(ways), max(map(len, ways), default=0), places.shape[1]), np.nan)
+        for row, way in zip(out, ways, strict=True):
+            row[: len(way)] = np.array(way).reshape(-1, places.shape[1])
+        return out
