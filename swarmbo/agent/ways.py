@@ -1,6 +1,6 @@
 """Where agents in a field measure on their ways, as they tell one another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -30,16 +30,18 @@ def checked_ways(ways: Sequence[ArrayLike], n_candidates: int, n_dims: int) -> W
 
 
 def _checked(way: ArrayLike, n_dims: int) -> tuple[Place, ...]:
+    wanted = f"on_the_way: got {short(way)}; wanted finite numbers (m, {n_dims}), or NaN for a whole place"
     try:
-        places = np.asarray(way, dtype=float)
-    except (TypeError, ValueError):
-        places = np.full(1, np.nan)
-    if places.size == 0:
+        told = np.asarray(way, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(wanted) from error
+    if told.size == 0:
         return ()
-    if places.ndim == 2:
-        places = places[~np.isnan(places).all(axis=1)]
-    if places.ndim != 2 or places.shape[1] != n_dims or not np.isfinite(places).all():
-        raise ShapeError(f"on_the_way: got {short(way)}; wanted finite numbers (m, {n_dims}), or NaN for a whole place")
+    if told.shape != (len(told), n_dims):
+        raise ShapeError(wanted)
+    places = told[~np.isnan(told).all(axis=1)]
+    if not np.isfinite(places).all():
+        raise ShapeError(wanted)
     return tuple(map(tuple, places.tolist()))
 
 
@@ -50,7 +52,7 @@ class SaidWays:
         said: For each agent its candidates, and where it measures on the way to each.
     """
 
-    def __init__(self, said: dict[str, tuple[Sequence[Place], Ways]]) -> None:
+    def __init__(self, said: Mapping[str, tuple[Sequence[Place], Ways]]) -> None:
         self._said = {agent: dict(zip(places, ways, strict=True)) for agent, (places, ways) in said.items()}
 
     def __call__(
