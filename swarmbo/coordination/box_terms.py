@@ -8,25 +8,16 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.correspondent import Paced
 from swarmbo.coordination.local_functions import LocalFunctions
-from swarmbo.coordination.starts import joint_starts
+from swarmbo.coordination.starts import FEWEST, joint_starts
 from swarmbo.graph import FactorGraph
 
-_FEWEST = 16  # random points by which a factor's spread is judged
 _SWEEPS = 3  # turns that every variable has at least, if slots of two ticks allow
 
 
-class Climbs(Protocol):
+class Climbs(Paced, Protocol):
     """Settings of the climb: those of ``ADMM(…)``; see there."""
-
-    @property
-    def deadline(self) -> int: ...  # noqa: D102
-
-    @property
-    def patience(self) -> int: ...  # noqa: D102
-
-    @property
-    def threshold(self) -> float: ...  # noqa: D102
 
     @property
     def starts(self) -> int: ...  # noqa: D102
@@ -69,7 +60,7 @@ class BoxTerms:
     def of(cls, settings: Climbs, functions: LocalFunctions, seed: int, *, shares: bool) -> "BoxTerms":
         """What follows from the settings, the box and the seed; no function is asked for a value."""
         graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
-        n_random = max(settings.starts, _FEWEST)
+        n_random = max(settings.starts, FEWEST)
         points = joint_starts(functions, graph.variables, seed, settings.starts, n_random)
         starts, drawn = points[: settings.starts], points[n_given:]
         box = functions.low, functions.high

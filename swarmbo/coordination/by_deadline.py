@@ -11,7 +11,7 @@ from swarmbo.coordination.asynchronous import Punctual, Terms
 from swarmbo.coordination.asynchronous_box import PunctualInBox
 from swarmbo.coordination.box_terms import BoxTerms, Climbs
 from swarmbo.coordination.claims import Claims
-from swarmbo.coordination.correspondent import Correspondent
+from swarmbo.coordination.correspondent import Correspondent, Paced
 from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange
 from swarmbo.coordination.tables import checked_tables, sizes_of, total, violated
 from swarmbo.errors import ConfigError, TransportError
@@ -21,20 +21,11 @@ from swarmbo.transport import FaultyTransport, InProcessTransport, Routes, Trans
 
 
 @runtime_checkable
-class Timed(Protocol):
+class Timed(Paced, Protocol):
     """Settings of an agreement by a deadline, if that is the mode: ``MaxSum(…)`` and ``ADMM(…)`` have them."""
 
     @property
     def mode(self) -> Literal["lockstep", "asynchronous"]: ...  # noqa: D102
-
-    @property
-    def deadline(self) -> int: ...  # noqa: D102
-
-    @property
-    def patience(self) -> int: ...  # noqa: D102
-
-    @property
-    def threshold(self) -> float: ...  # noqa: D102
 
 
 @runtime_checkable

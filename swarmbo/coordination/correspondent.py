@@ -2,12 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from swarmbo.coordination.correspondence import Correspondence
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.transport import Envelope
+
+
+class Paced(Protocol):
+    """Settings of every agreement by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
+
+    @property
+    def deadline(self) -> int: ...  # noqa: D102
+
+    @property
+    def patience(self) -> int: ...  # noqa: D102
+
+    @property
+    def threshold(self) -> float: ...  # noqa: D102
 
 
 class Correspondent(ABC):

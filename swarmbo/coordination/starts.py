@@ -8,6 +8,8 @@ from jaxtyping import Float
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.rng import stream
 
+FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of a few anything
+
 
 def joint_starts(
     functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int

@@ -28,7 +28,7 @@ from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.polish import polish
 from swarmbo.coordination.refinement import tabulated
 from swarmbo.coordination.requests import AllReduce, Reduce, Steps, exchange, part_total, settled, tell_factors
-from swarmbo.coordination.starts import joint_starts, natural_penalty
+from swarmbo.coordination.starts import FEWEST, joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.registry import FUNCTION, kind
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
-_FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of a few anything
 _RECOMBINES = MaxSum(rounds=20)
 
 
@@ -231,7 +230,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Float[np.ndarray, "m n"], float]]:
         """Joint points to start from, best first, and the part's natural penalty."""
-        drawn, n_given = self._looked_at(view, seed, _FEWEST)
+        drawn, n_given = self._looked_at(view, seed, FEWEST)
         values = yield from part_total(view, drawn)
         natural = natural_penalty(values, n_given)
         n_looked_at = n_given + max(self.screened, self.starts)  # further ones are there for the spread only

@@ -123,6 +123,25 @@ def lost(agent: str, place: np.ndarray) -> bool:
     return bool(place[0] > 6.0)
 
 
+def require_says_what_follows(case: Case) -> None:
+    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
+    alone = {name: case.agent(name) for name in case.agents}
+    for turn in range(3):
+        candidates, prices = case.candidates(turn), {"a": 0.1}
+        (query,) = case.asked(None, candidates, prices)
+        for name, agent in alone.items():
+            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
+            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
+            said += [agent.tick(1.0, inbox) for inbox in arrived]
+            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
+            assert sorted(e for step in said for e in step) == sorted(sent)
+            assert agent.word() == case.agents[name].word()
+            if name in query.points:
+                x = query.points[name]
+                agent.tell(query.id, np.nan if lost(name, x) else field(x))
+        case.tell(query)
+
+
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
@@ -255,23 +274,7 @@ def test_what_was_attached_is_known_as_the_team_knows_it(belief: Any, by_round: 
     "given", [{}, {"acquisition": THOMPSON}, {"acquisition": IMPROVEMENT, "coordination": "exact"}]
 )
 def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
-    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
-    case = Case(fails=lost, **given)
-    alone = {name: case.agent(name) for name in case.agents}
-    for turn in range(3):
-        candidates, prices = case.candidates(turn), {"a": 0.1}
-        (query,) = case.asked(None, candidates, prices)
-        for name, agent in alone.items():
-            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
-            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
-            said += [agent.tick(1.0, inbox) for inbox in arrived]
-            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
-            assert sorted(e for step in said for e in step) == sorted(sent)
-            assert agent.word() == case.agents[name].word()
-            if name in query.points:
-                x = query.points[name]
-                agent.tell(query.id, np.nan if lost(name, x) else field(x))
-        case.tell(query)
+    require_says_what_follows(Case(fails=lost, **given))
 
 
 def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):

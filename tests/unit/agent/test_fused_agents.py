@@ -16,7 +16,7 @@ from swarmbo.registry import name_of
 from swarmbo.transport import Envelope
 
 from .carried import copied
-from .test_field_agents import ALL, FEW, NAMES, THOROUGH, UCB, Case, field, lost
+from .test_field_agents import ALL, FEW, NAMES, THOROUGH, UCB, Case, field, lost, require_says_what_follows
 
 FEWER = NAMES[:3]
 METHODS = ["readings", "experts", "summaries", "consensus", "covariance-intersection"]
@@ -131,23 +131,7 @@ def test_they_recommend_what_the_team_does_and_learn_what_was_attached(belief: A
     ],
 )
 def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(given: dict[str, Any]):
-    """Another agent, of which nobody else is left, says the same bytes when the same arrives."""
-    case = Case(**({"belief": fused(), "names": FEWER} | given), fails=lost)
-    alone = {name: case.agent(name) for name in case.agents}
-    for turn in range(3):
-        candidates, prices = case.candidates(turn), {"a": 0.1}
-        (query,) = case.asked(None, candidates, prices)
-        for name, agent in alone.items():
-            agent.ask(candidates=candidates[name], price=prices.get(name, 0.0))
-            said, arrived = [agent.tick(0.0)], [step.get(name, []) for step in case.transport.handed]
-            said += [agent.tick(1.0, inbox) for inbox in arrived]
-            sent = [e for step in case.transport.handed for inbox in step.values() for e in inbox if e.sender == name]
-            assert sorted(e for step in said for e in step) == sorted(sent)
-            assert agent.word() == case.agents[name].word()
-            if name in query.points:
-                x = query.points[name]
-                agent.tell(query.id, np.nan if lost(name, x) else field(x))
-        case.tell(query)
+    require_says_what_follows(Case(**({"belief": fused(), "names": FEWER} | given), fails=lost))
 
 
 def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
