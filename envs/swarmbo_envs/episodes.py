@@ -22,6 +22,10 @@ class WorldEpisode:
     round: int
     running: bool
 
+    def share_left(self, max_cycles: int) -> float:
+        """Share of the rounds that are still to come, >= 0."""
+        return max(0.0, 1.0 - self.round / max_cycles)
+
 
 def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, int]:
     """The seed of the episode that begins, and its number among those of this seed.

@@ -1,26 +1,23 @@
 """An additive function as a PettingZoo environment."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 import gymnasium
 import msgspec
 import networkx as nx
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
-from swarmbo_envs.actions import checked_actions
-from swarmbo_envs.episodes import seed_and_number
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.functions.episode import Episode
 from swarmbo_envs.functions.library import get
 from swarmbo_envs.functions.ownership import share_out
 from swarmbo_envs.functions.settings import FunctionSettings
-from swarmbo_envs.functions.snapshot import from_state, to_state
+from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 _N_TRUTH_POINTS = 1024
@@ -90,6 +87,7 @@ and that did not fail |
         "is_parallelizable": True,
         "render_fps": 4,
     }
+    _action_in_words, _states = "values of the agent's own variables", ("function", 1)
 
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
         name = function if isinstance(function, str) else function.name
@@ -166,50 +164,23 @@ and that did not fail |
         points = f.low + unit * (f.high - f.low)
         return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
-        """Begin an episode, all variables in the middle of their ranges. Nothing is evaluated.
-
-        Args:
-            seed: Of noise and failures, >= 0. None goes on to the next episode of the last seed given; the very first
-                episode without any seed is random.
-            options: Not used.
-        """
-        seed, number = seed_and_number(seed, self._episode)
+    def _begin(self, seed: int, number: int) -> Episode:
+        """All variables in the middle of their ranges."""
         middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
-        self._episode = Episode(seed, number, 0, True, middle, nothing, [])
-        self.agents = self.possible_agents.copy()
-        self._show_to_human()
-        return self._observe(), {agent: {} for agent in self.agents}
+        return Episode(seed, number, 0, True, middle, nothing, [])
 
-    def step(
-        self, actions: Mapping[str, ArrayLike]
-    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
-        """Evaluate the function at the joint point.
-
-        Raises:
-            ConfigError: If a live agent's action is missing, has another shape, is not finite or lies outside its
-                space, or an action is for an agent that is not live.
-        """
-        episode, agents = self._current(), self.agents
-        own = checked_actions(actions, agents, self._action_spaces, "values of the agent's own variables")
-        if not agents:
-            return {}, {}, {}, {}, {}
-        episode.round += 1
+    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+        """Evaluate the function at the joint point."""
         episode.setting = episode.setting.copy()
-        for agent, values in own.items():
+        for agent, values in asked.items():
             episode.setting[self._columns[agent]] = values
         infos = self._evaluate(episode)
-        share = len(agents) if self.settings.outcomes == "total" else 1
+        share = len(asked) if self.settings.outcomes == "total" else 1
         rewards: dict[str, float] = {}
         for i, (agent, info) in enumerate(infos.items()):
             rewards[agent] = info.get("measurement", 0.0) / share
             episode.last[i] = info.get("measurement", episode.last[i])
-        over = episode.round >= self.max_cycles
-        observations = self._observe()
-        if over:
-            episode.running, self.agents = False, []
-        self._show_to_human()
-        return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
+        return infos, rewards
 
     def _evaluate(self, episode: Episode) -> Infos:
         error = ""
@@ -251,37 +222,29 @@ and that did not fail |
 
     def state(self) -> Array:
         """The values of all variables, and the share of rounds left."""
-        return np.append(self._current().setting, self._share_left())
+        episode = self._current()
+        return np.append(episode.setting, episode.share_left(self.max_cycles))
 
-    def _share_left(self) -> float:
-        return max(0.0, 1.0 - self._current().round / self.max_cycles)
-
-    def _observe(self) -> dict[str, Array]:
-        episode, left = self._current(), self._share_left()
+    def _observe(self, episode: Episode) -> dict[str, Array]:
+        left = episode.share_left(self.max_cycles)
         last = np.clip(np.nan_to_num(episode.last, nan=-_LARGEST), -_LARGEST, _LARGEST)
         return {
             agent: np.concatenate([episode.setting[columns], [last[i], left]])
             for i, (agent, columns) in enumerate(self._columns.items())
         }
 
-    def get_state(self) -> dict[str, Any]:
-        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
-        return to_state(self._current(), self._description())
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that an environment with the same arguments wrote.
-
-        Raises:
-            StateVersionError: If another version or another world wrote it, or it is not whole.
-        """
-        sizes = self.function.n_variables, len(self.possible_agents)
-        self._episode = episode = from_state(state, self._description(), *sizes)
-        self.agents = self.possible_agents.copy() if episode.running else []
-
     def _description(self) -> dict[str, Any]:
         settings = msgspec.to_builtins(self.settings)
         settings.pop("render_mode")
         return cast(dict[str, Any], settings) | {"name": self.function.name}
+
+    def _read(self, saved: SavedState) -> Episode:
+        return Episode(
+            **saved.common,
+            setting=saved.array("setting", "f", (self.function.n_variables,)),
+            last=saved.array("last", "f", (len(self.possible_agents),)),
+            best=saved.array("best", "f", (saved.plain.round,)).tolist(),
+        )
 
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.functions.rendering import frame  # figures take a second to import

@@ -42,6 +42,6 @@ def observe(
         charge: Share of the battery that each has left, in a box with it.
     """
     last = np.where(np.isnan(episode.last), box.low[_LAST], episode.last)
-    left = np.full(len(last), max(0.0, 1 - episode.round / max_cycles))
+    left = np.full(len(last), episode.share_left(max_cycles))
     seen = [episode.poses, last, left] if charge is None else [episode.poses, last, left, charge]
     return np.clip(np.column_stack(seen), box.low, box.high)

@@ -10,11 +10,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
-from swarmbo_envs.actions import checked_actions
-from swarmbo_envs.episodes import seed_and_number
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.ground import Ground
@@ -22,8 +19,9 @@ from swarmbo_envs.radio import links_in_range
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.observation import observation_box, observe
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
-from swarmbo_envs.robot_team.snapshot import from_state, to_state
+from swarmbo_envs.robot_team.snapshot import arrays_of, episode_of
 from swarmbo_envs.robot_team.world import World
+from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 
@@ -120,6 +118,7 @@ site nearest to that place) |
         "is_parallelizable": True,
         "render_fps": 4,
     }
+    _action_in_words, _states = "[x, y]", ("robot-team", 2)
 
     def __init__(
         self,
@@ -200,56 +199,17 @@ site nearest to that place) |
     def _settings_changed(self) -> None:
         self._world = World(self.settings, self.field, self.possible_agents, self.ground)
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
-        """Put the robots at their starts, where each measures at once.
+    def _begin(self, seed: int, number: int) -> Episode:
+        return self._world.begin(seed, number)
 
-        Args:
-            seed: Of starts, noise and failures, >= 0. None goes on to the next episode of the last seed given; the very
-                first episode without any seed is random.
-            options: Not used.
+    def _first_infos(self, episode: Episode) -> Infos:
+        """Every robot measures at once, where it starts."""
+        return {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
 
-        Returns:
-            Observations, and infos with the measurements at the starts.
-        """
-        seed, number = seed_and_number(seed, self._episode)
-        self._episode = episode = self._world.begin(seed, number)
-        self.agents = self.possible_agents.copy()
-        infos = {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
-        self._show_to_human()
-        return self._observe(episode), infos
-
-    def step(
-        self, actions: dict[str, Array]
-    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
-        """Drive every robot towards its place for one round, and measure.
-
-        Args:
-            actions: A place on the map for each live agent.
-
-        Returns:
-            Observations, rewards, terminations, truncations and infos. All empty once the episode is over, when no
-            agent is live and ``actions`` must be empty too.
-
-        Raises:
-            ConfigError: If a live agent's action is missing, has another shape, is not finite or lies outside its
-                space, or an action is for an agent that is not live, as none is once the episode is over.
-        """
-        episode = self._current()
-        agents = self.agents
-        places = checked_actions(actions, agents, self._action_spaces, "[x, y]")
-        if not agents:
-            return {}, {}, {}, {}, {}
-        episode.round += 1
-        told = self._world.drive(episode, [places[agent] for agent in agents])
-        infos = dict(zip(agents, told, strict=True))
-        rewards = {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
-        over = episode.round >= self.max_cycles
-        observations = self._observe(episode)
-        terminations, truncations = dict.fromkeys(agents, False), dict.fromkeys(agents, over)
-        if over:
-            episode.running, self.agents = False, []
-        self._show_to_human()
-        return observations, rewards, terminations, truncations, infos
+    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+        """Drive every robot towards its place for one round, and measure."""
+        infos = dict(zip(asked, self._world.drive(episode, list(asked.values())), strict=True))
+        return infos, {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
 
     def candidates(self, agent: str) -> Float[np.ndarray, "k 2"]:
         """Sites that an agent can reach and measure this round, in the order of ``field.sites``; there may be none.
@@ -261,11 +221,6 @@ site nearest to that place) |
             ConfigError: If there is no such agent.
         """
         return self._world.candidates(self._current(), self._number_of(agent))
-
-    def _number_of(self, agent: str) -> int:
-        if agent not in self._observation_spaces:
-            raise ConfigError(f"got {agent!r}; wanted one of {self.possible_agents}", at="$.agent")
-        return self.possible_agents.index(agent)
 
     def travel_rounds(
         self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
@@ -334,22 +289,14 @@ site nearest to that place) |
         """The observations of all robots, one after the other."""
         return np.concatenate(list(self._observe(self._current()).values()))
 
-    def get_state(self) -> dict[str, Any]:
-        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
-        return to_state(self._current(), self._world)
+    def _description(self) -> dict[str, Any]:
+        return self._world.description()
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state that an environment with the same arguments wrote.
+    def _arrays(self, episode: Episode) -> dict[str, Any]:
+        return arrays_of(episode, self.settings)
 
-        Args:
-            state: From ``get_state``.
-
-        Raises:
-            StateVersionError: If it was written by another version or with other arguments (the message says which), if
-                a CSV file has other data now, or if it is not a whole state. This environment stays as it was.
-        """
-        self._episode = episode = from_state(state, self._world)
-        self.agents = self.possible_agents.copy() if episode.running else []
+    def _read(self, saved: SavedState) -> Episode:
+        return episode_of(saved, self._world)
 
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.robot_team.rendering import frame  # figures take a second to import

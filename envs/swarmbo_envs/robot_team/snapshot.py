@@ -1,49 +1,33 @@
-"""An episode written down as plain JSON and arrays, and read back, in the same world only."""
+"""An episode written down as arrays, and read back, in the same world only."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from swarmbo_envs import saved_state
 from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.world import World
 from swarmbo_envs.saved_state import SavedState
 
-_VERSION = 2
 
-
-def to_state(episode: Episode, world: World) -> dict[str, Any]:
-    """The episode as ``{"json": ..., "arrays": ...}``, with what makes its world this one.
-
-    Args:
-        episode: Where the team stands.
-        world: Where it does.
-    """
+def arrays_of(episode: Episode, settings: RobotTeamSettings) -> dict[str, Any]:
+    """What a state has of an episode in a world of these settings."""
     arrays = {name: getattr(episode, name) for name in ("poses", "last", "measured", "samples")}
     arrays |= {
         "trail_ends": np.cumsum([len(trail) for trail in episode.trails]),
         "trails": np.concatenate(episode.trails),
     }
-    if world.settings.version > 0:
+    if settings.version > 0:
         arrays |= {name: getattr(episode, name) for name in ("batteries", "bases", "on_the_way")}
-    if world.settings.rovers is not None:
-        arrays |= {"engine": episode.engine}
-    return saved_state.to_state(episode, _VERSION, world.description(), arrays)
+    return arrays if settings.rovers is None else {**arrays, "engine": episode.engine}
 
 
-def from_state(state: Mapping[str, Any], world: World) -> Episode:
+def episode_of(saved: SavedState, world: World) -> Episode:
     """The episode that was written down.
 
-    Args:
-        state: From ``to_state``.
-        world: Where it goes on.
-
     Raises:
-        StateVersionError: If the state was written by another version or in another world (the message says what
-            differs), or is not a whole state.
+        StateVersionError: If it is not a whole state.
     """
-    saved = SavedState(state, "robot-team", _VERSION, world.description())
     plain, robots = saved.plain, world.settings.robots
     poses = saved.array("poses", "f", (robots, 3))
     last = saved.array("last", "f", (robots,))

@@ -38,5 +38,5 @@ def observe(episode: Episode, world: World, box: gymnasium.spaces.Box) -> Float[
     battery = np.ones(n) if not settings.battery_j else 1.0 - episode.spent_j / settings.battery_j
     if settings.battery_j == 0:
         battery = np.zeros(n)
-    left = np.full(n, max(0.0, 1 - episode.round / settings.max_cycles))
+    left = np.full(n, episode.share_left(settings.max_cycles))
     return np.clip(np.column_stack([episode.spots, last, battery, left]), box.low, box.high)

@@ -9,17 +9,14 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
-from swarmbo_envs.actions import checked_actions
-from swarmbo_envs.episodes import seed_and_number
 from swarmbo_envs.fields.landscape import build_field_in_time
 from swarmbo_envs.radio import links_in_range
+from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.episode import Episode
 from swarmbo_envs.sensor_field.observation import observation_box, observe
 from swarmbo_envs.sensor_field.settings import SensorFieldSettings
-from swarmbo_envs.sensor_field.snapshot import from_state, to_state
 from swarmbo_envs.sensor_field.stations import Stations
 from swarmbo_envs.sensor_field.world import World
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
@@ -124,6 +121,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         "is_parallelizable": True,
         "render_fps": 4,
     }
+    _action_in_words, _states = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)
 
     def __init__(
         self,
@@ -199,55 +197,19 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
     def _settings_changed(self) -> None:
         self._world = World(self.settings, self.field, self.stations, self.possible_agents)
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
-        """Point every sensor at its own place, where it samples once for nothing.
+    def _begin(self, seed: int, number: int) -> Episode:
+        return self._world.begin(seed, number)
 
-        Args:
-            seed: Of noise and failures, >= 0. None goes on to the next episode of the last seed given; the very first
-                episode without any seed is random.
-            options: Not used.
-
-        Returns:
-            Observations, and infos with the first measurements.
-        """
-        seed, number = seed_and_number(seed, self._episode)
-        self._episode = episode = self._world.begin(seed, number)
-        self.agents = self.possible_agents.copy()
+    def _first_infos(self, episode: Episode) -> Infos:
+        """Every sensor samples once for nothing, at its own place."""
         infos = {agent: self._world.measure(episode, sensor) for sensor, agent in enumerate(self.agents)}
         self._world.learn(episode, infos)
-        self._show_to_human()
-        return self._observe(episode), infos
+        return infos
 
-    def step(
-        self, actions: dict[str, Array]
-    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
-        """Let every sensor look where it is told, or save its energy.
-
-        Args:
-            actions: Spot and wish to sample for each live agent.
-
-        Returns:
-            Observations, rewards, terminations, truncations and infos. All empty once the episode is over, when no
-            agent is live and ``actions`` must be empty too.
-
-        Raises:
-            ConfigError: If a live agent's action is missing, has another shape, is not finite or lies outside its
-                space, or an action is for an agent that is not live, as none is once the episode is over.
-        """
-        episode, agents = self._current(), self.agents
-        asked = checked_actions(actions, agents, self._action_spaces, "a spot and a wish [x, y, 0 to 1]")
-        if not agents:
-            return {}, {}, {}, {}, {}
-        episode.round += 1
-        infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(agents)}
-        rewards = self._world.rewards(infos, self._world.learn(episode, infos))
-        over = episode.round >= self.max_cycles
-        observations = self._observe(episode)
-        terminations, truncations = dict.fromkeys(agents, False), dict.fromkeys(agents, over)
-        if over:
-            episode.running, self.agents = False, []
-        self._show_to_human()
-        return observations, rewards, terminations, truncations, infos
+    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+        """Let every sensor look where it is told, or save its energy."""
+        infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
+        return infos, self._world.rewards(infos, self._world.learn(episode, infos))
 
     def candidates(self, agent: str) -> Float[np.ndarray, "k 2"]:
         """Spots that an agent can look at in this round; none once it lacks the energy.
@@ -258,7 +220,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         Raises:
             ConfigError: If there is no such agent.
         """
-        episode, sensor = self._current(), self._number(agent)
+        episode, sensor = self._current(), self._number_of(agent)
         return self.stations.spots[sensor][: None if self._world.can_sample(episode, sensor) else 0]
 
     def sites(self) -> Float[np.ndarray, "k 2"]:
@@ -285,22 +247,26 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         """The observations of all sensors, one after the other."""
         return observe(self._current(), self._world, self._observation_spaces[self.possible_agents[0]]).ravel()
 
-    def get_state(self) -> dict[str, Any]:
-        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
-        return to_state(self._current(), self._world)
+    def _description(self) -> dict[str, Any]:
+        return self._world.description()
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state that an environment with the same arguments wrote.
-
-        Args:
-            state: From ``get_state``.
-
-        Raises:
-            StateVersionError: If it was written by another version or with other arguments (the message says which), if
-                a CSV file has other data now, or if it is not a whole state. This environment stays as it was.
-        """
-        self._episode = episode = from_state(state, self._world)
-        self.agents = self.possible_agents.copy() if episode.running else []
+    def _read(self, saved: SavedState) -> Episode:
+        world, n = self._world, len(self.possible_agents)
+        k = 0 if world.scorer is None else len(world.scorer.knots)
+        spots, spent = saved.array("spots", "f", (n, 2)), saved.array("spent_j", "f", (n,))
+        saved.hold(bool(np.isfinite(spots).all()), "spots that are finite")
+        saved.hold(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
+        return Episode(
+            **saved.common,
+            spots=spots,
+            last=saved.array("last", "f", (n,)),
+            spent_j=spent,
+            sampled=saved.array("sampled", "b", (n,)),
+            failed=saved.array("failed", "b", (n,)),
+            knots_mean=saved.array("knots_mean", "f", (k,)),
+            knots_covariance=saved.array("knots_covariance", "f", (k, k)),
+            score=float(saved.array("score", "f", ())),
+        )
 
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.sensor_field.rendering import frame  # figures take a second to import
@@ -323,11 +289,6 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
             level=self.settings.level,
             at_round=self._truth if self.field.moves else None,
         )
-
-    def _number(self, agent: str) -> int:
-        if agent not in self._observation_spaces:
-            raise ConfigError(f"got {agent!r}; wanted one of {self.possible_agents}", at="$.agent")
-        return self.possible_agents.index(agent)
 
     def _text(self) -> str:
         from swarmbo_envs.sensor_field.terminal import text_table

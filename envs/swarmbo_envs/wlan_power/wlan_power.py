@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from swarmbo.records import GroundTruth
 from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
-from swarmbo_envs.actions import checked_actions
-from swarmbo_envs.episodes import seed_and_number
+from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 from swarmbo_envs.wlan_power.best_known import best_known
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.references import Reference, references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.snapshot import from_state, to_state
 from swarmbo_envs.wlan_power.users import move_users
 from swarmbo_envs.wlan_power.utility import Utility
 from swarmbo_envs.wlan_power.world import World
@@ -114,6 +112,7 @@ if it failed |
         "is_parallelizable": True,
         "render_fps": 4,
     }
+    _action_in_words, _states = "[power in dBm]", ("WLAN", 1)
 
     def __init__(self, **settings: Any) -> None:
         s = convert(settings, WlanPowerSettings)
@@ -267,44 +266,17 @@ if it failed |
             "worst user (Mbit/s)": float(rates[network.present].min()),
         }
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
-        """Begin an episode, all powers in the middle of their range, all users there. Nothing is measured.
-
-        Args:
-            seed: Of noise, failures and users, >= 0. None goes on to the next episode of the last seed given; the very
-                first episode without any seed is random.
-            options: Not used.
-        """
-        seed, number = seed_and_number(seed, self._episode)
-        self._episode = self._world.begin(seed, number)
+    def _begin(self, seed: int, number: int) -> Episode:
+        """All powers in the middle of their range, all users there."""
         self._now = self._first
-        self.agents = self.possible_agents.copy()
-        self._show_to_human()
-        return self._observe(), {agent: {} for agent in self.agents}
+        return self._world.begin(seed, number)
 
-    def step(
-        self, actions: Mapping[str, ArrayLike]
-    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
-        """Let users move, transmit at the powers asked for, and measure.
-
-        Raises:
-            ConfigError: If a live agent's action is missing, has another shape, is not finite or out of range, or an
-                action is for an agent that is not live.
-        """
-        episode, agents = self._current(), self.agents
-        powers = checked_actions(actions, agents, self._action_spaces, "[power in dBm]")
-        if not agents:
-            return {}, {}, {}, {}, {}
-        self._next_round(np.concatenate(list(powers.values())))
+    def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
+        """Let users move, transmit at the powers asked for, and measure."""
+        self._transmit(episode, np.concatenate(list(asked.values())))
         infos = self._world.measure(episode, self._now)
-        share = len(agents) if self.settings.outcomes == "total" else 1
-        rewards = {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
-        over = episode.round >= self.max_cycles
-        observations = self._observe()
-        if over:
-            episode.running, self.agents = False, []
-        self._show_to_human()
-        return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
+        share = len(asked) if self.settings.outcomes == "total" else 1
+        return infos, {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
 
     def replay(self, powers: ArrayLike, measurement: float | None) -> None:
         """Set the scene of one more round of an earlier run, to draw it: nothing is measured, no simulator is asked.
@@ -314,17 +286,16 @@ if it failed |
             measurement: What the network had then, None if that failed. Read where a simulator gave it; the closed form
                 says it again, without noise.
         """
-        self._next_round(np.array(powers, dtype=float))
         episode = self._current()
+        episode.round += 1
+        self._transmit(episode, np.array(powers, dtype=float))
         if self._world.radio is None:
             total = self._world.outcomes(self._now, episode.users, episode.powers)[1]
         else:
             total = np.nan if measurement is None else measurement
         episode.totals.append(total)
 
-    def _next_round(self, powers: Array) -> None:
-        episode = self._current()
-        episode.round += 1
+    def _transmit(self, episode: Episode, powers: Array) -> None:
         episode.powers = powers
         if self.settings.changes:
             move_users(episode, self.settings, self.topology)
@@ -349,34 +320,38 @@ if it failed |
 
     def state(self) -> Array:
         """All powers, all last good measurements (the lower bound while there is none), the share of rounds left."""
-        return np.concatenate([self._current().powers, self._last(), [self._share_left()]])
-
-    def _share_left(self) -> float:
-        return max(0.0, 1.0 - self._current().round / self.max_cycles)
+        episode = self._current()
+        return np.concatenate([episode.powers, self._last(), [episode.share_left(self.max_cycles)]])
 
     def _last(self) -> Array:
         return np.clip(np.nan_to_num(self._current().last, nan=-_LARGEST), -_LARGEST, _LARGEST)
 
-    def _observe(self) -> dict[str, Array]:
-        powers, last, left = self._current().powers, self._last(), self._share_left()
+    def _observe(self, episode: Episode) -> dict[str, Array]:
+        powers, last, left = episode.powers, self._last(), episode.share_left(self.max_cycles)
         return {
             agent: np.array([powers[i], last[i], left, *powers[self._heard[i]]])
             for i, agent in enumerate(self.possible_agents)
         }
 
-    def get_state(self) -> dict[str, Any]:
-        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
-        return to_state(self._current(), self._world)
-
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that an environment with the same arguments wrote.
-
-        Raises:
-            StateVersionError: If another version or another world wrote it, or it is not whole.
-        """
-        episode = self._episode = from_state(state, self._world)
+        """As of every world; users are where they were."""
+        super().set_state(state)
+        episode = self._current()
         self._now = self._world.network(episode.users, episode.present) if self.settings.changes else self._first
-        self.agents = self.possible_agents.copy() if episode.running else []
+
+    def _description(self) -> dict[str, Any]:
+        return self._world.description()
+
+    def _read(self, saved: SavedState) -> Episode:
+        k, m = len(self.possible_agents), len(self.topology.users)
+        return Episode(
+            **saved.common,
+            powers=saved.array("powers", "f", (k,)),
+            last=saved.array("last", "f", (k,)),
+            totals=saved.array("totals", "f", (saved.plain.round,)).tolist(),
+            users=saved.array("users", "f", (m, 2)),
+            present=saved.array("present", "b", (m,)),
+        )
 
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
