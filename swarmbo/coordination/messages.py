@@ -7,9 +7,9 @@ become bytes only on the wire. How long a message is, is said here alone: :meth:
 
 import struct
 import zlib
-from collections.abc import Callable
-from functools import cache
-from operator import attrgetter
+from collections.abc import Callable, Iterator
+from functools import cache, reduce
+from operator import attrgetter, or_
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -43,46 +43,34 @@ def _told_apart_by(kind: type[Message]) -> tuple[str, Callable[[Message], tuple[
     return str(kind.__struct_config__.tag), fields if len(kind.about) > 1 else lambda message: (fields(message),)
 
 
-class FromVariable(Message, frozen=True, tag="variable"):
+class Numbers(Message, frozen=True):
+    """Base of messages with numbers between a factor and one of its variables, one way or the other."""
+
+    factor: str
+    variable: str
+    entries: np.ndarray
+
+    about: ClassVar = ("factor", "variable")
+
+
+class FromVariable(Numbers, frozen=True, tag="variable"):
     """A variable's message to a factor, and the value that it would choose by itself now."""
 
-    factor: str
-    variable: str
-    entries: np.ndarray
     choice: int = 0
 
-    about: ClassVar = ("factor", "variable")
 
-
-class FromFactor(Message, frozen=True, tag="factor"):
+class FromFactor(Numbers, frozen=True, tag="factor"):
     """A factor's message to a variable: the best the factor and all behind it can do, by the variable's value."""
 
-    factor: str
-    variable: str
-    entries: np.ndarray
 
-    about: ClassVar = ("factor", "variable")
-
-
-class Conditioned(Message, frozen=True, tag="given"):
+class Conditioned(Numbers, frozen=True, tag="given"):
     """A factor's message to a variable, given those of its other variables that are decided."""
 
-    factor: str
-    variable: str
-    entries: np.ndarray
 
-    about: ClassVar = ("factor", "variable")
-
-
-class Line(Message, frozen=True, tag="line"):
+class Line(Numbers, frozen=True, tag="line"):
     """A factor's entries by the value of a variable, given all its others, and what breaking the factor counts."""
 
-    factor: str
-    variable: str
-    entries: np.ndarray
     weight: float
-
-    about: ClassVar = ("factor", "variable")
 
 
 class Choice(Message, frozen=True, tag="choice"):
@@ -158,24 +146,12 @@ class Decided(Message, frozen=True, tag="decided"):
     about: ClassVar = ("variable",)
 
 
-class Copy(Message, frozen=True, tag="copy"):
+class Copy(Numbers, frozen=True, tag="copy"):
     """A factor's own value of a variable plus its scaled dual, for every start, to the variable's owner."""
 
-    factor: str
-    variable: str
-    entries: np.ndarray
 
-    about: ClassVar = ("factor", "variable")
-
-
-class Consensus(Message, frozen=True, tag="consensus"):
+class Consensus(Numbers, frozen=True, tag="consensus"):
     """What comes of a variable, to a factor's owner: the sum of what its factors said, for every start; its value."""
-
-    factor: str
-    variable: str
-    entries: np.ndarray
-
-    about: ClassVar = ("factor", "variable")
 
 
 class Published(Message, frozen=True, tag="published"):
@@ -189,14 +165,8 @@ class Published(Message, frozen=True, tag="published"):
     about: ClassVar = ("factor", "neighbour", "phase")
 
 
-class Slope(Message, frozen=True, tag="slope"):
+class Slope(Numbers, frozen=True, tag="slope"):
     """A factor's derivative by a variable at the joint point being polished."""
-
-    factor: str
-    variable: str
-    entries: np.ndarray
-
-    about: ClassVar = ("factor", "variable")
 
 
 class Reduced(Message, frozen=True, tag="tally"):
@@ -237,15 +207,10 @@ class Note(Message, frozen=True, tag="note"):
     about: ClassVar = ("agent",)
 
 
-class Pull(Message, frozen=True, tag="pull"):
+class Pull(Numbers, frozen=True, tag="pull"):
     """Where a factor's copies of a variable stand, plus their scaled duals, for every start; and how hard it pulls."""
 
-    factor: str
-    variable: str
-    entries: np.ndarray
     weight: float
-
-    about: ClassVar = ("factor", "variable")
 
 
 class Runs(Message, frozen=True, tag="runs"):
@@ -267,15 +232,10 @@ class Offer(Message, frozen=True, tag="offer"):
     about: ClassVar = ("variable",)
 
 
-class Worth(Message, frozen=True, tag="worth"):
+class Worth(Numbers, frozen=True, tag="worth"):
     """What a factor is worth at each value of a variable's offer of some number, all others where they stand."""
 
-    factor: str
-    variable: str
-    entries: np.ndarray
     number: int
-
-    about: ClassVar = ("factor", "variable")
 
 
 News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Worth | Published  # what changes of an agent's state
@@ -296,34 +256,6 @@ class Bundle(Message, frozen=True, tag="bundle"):
     about: ClassVar = ("number",)
 
 
-AnyMessage = (
-    FromVariable
-    | FromFactor
-    | Conditioned
-    | Line
-    | Choice
-    | Gain
-    | Report
-    | Verdict
-    | FactorTable
-    | Eliminated
-    | Decided
-    | Copy
-    | Consensus
-    | Published
-    | Slope
-    | Reduced
-    | Broadcast
-    | Reports
-    | Note
-    | Pull
-    | Runs
-    | Offer
-    | Worth
-    | Bundle
-)
-
-
 class Label(NamedTuple):
     """Which of all messages of one key this is; so one that comes twice, late or out of order is known as such.
 
@@ -342,12 +274,23 @@ FIRST = Label()
 NO_NUMBERS = np.zeros(0)
 
 
+def _kinds(base: type[Message]) -> Iterator[type[Message]]:
+    """All kinds of messages below a base: those that have a tag."""
+    for kind in base.__subclasses__():
+        if kind.__struct_config__.tag is not None:
+            yield kind
+        yield from _kinds(kind)
+
+
+_ANY_MESSAGE: Any = reduce(or_, _kinds(Message))
+
+
 class Codec:
     """Messages to bytes and back."""
 
     _encoder: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda array: _packed(array))
     _outline: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda _: b"")  # numbers left out
-    _decoder: ClassVar = msgspec.msgpack.Decoder(AnyMessage, dec_hook=lambda _, entries: _unpacked(entries))
+    _decoder: ClassVar = msgspec.msgpack.Decoder(_ANY_MESSAGE, dec_hook=lambda _, entries: _unpacked(entries))
     _label: ClassVar = struct.Struct("<II")
     _check: ClassVar = struct.Struct("<I")
 
