@@ -7,8 +7,9 @@ one up and down a tree of the part's agents (sums that accept or shorten the ste
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.coordination.box_steps import exchange
 from swarmbo.coordination.messages import Slope
-from swarmbo.coordination.requests import AllReduce, Reduce, Steps, exchange
+from swarmbo.coordination.requests import AllReduce, Reduce, Steps
 from swarmbo.coordination.view import BoxView
 
 _SUFFICIENT = 1e-4  # share of the rise promised by the slope that a step must bring (Armijo)

@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination.agreement import BoxOutcome, TableOutcome
+from swarmbo.coordination.box_steps import exchange, tell_factors
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.refinement import Grids, RefinementLevel, Resolution, is_at_edge, tabulated
-from swarmbo.coordination.requests import Compare, Look, Steps, exchange, tell_factors
+from swarmbo.coordination.requests import Compare, Look, Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.view import BoxView
 from swarmbo.graph import FactorGraph

@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.ascent import Climbed, ascend
+from swarmbo.coordination.box_steps import exchange, part_total, settled, tell_factors
 from swarmbo.coordination.by_deadline import maximise_by_deadline, require_lockstep
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
@@ -27,7 +28,7 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.polish import polish
 from swarmbo.coordination.refinement import tabulated
-from swarmbo.coordination.requests import AllReduce, Reduce, Steps, exchange, part_total, settled, tell_factors
+from swarmbo.coordination.requests import AllReduce, Reduce, Steps
 from swarmbo.coordination.starts import FEWEST, joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph, FactorStack

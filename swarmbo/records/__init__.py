@@ -1,0 +1,26 @@
+"""What is written down: solve reports, samples, rounds, and the truth of a simulated world.
+
+These are plain values. Everything that plots or tabulates starts from them, never from live objects.
+"""
+
+from swarmbo.records.rounds import (
+    Evaluation as Evaluation,
+    Query as Query,
+    Recommendation as Recommendation,
+    RoundRecord as RoundRecord,
+    Sample as Sample,
+    Score as Score,
+)
+from swarmbo.records.solve_report import SolveReport as SolveReport, Status as Status
+from swarmbo.records.traffic import (
+    EdgeTraffic as EdgeTraffic,
+    LinkReport as LinkReport,
+    NetworkRecord as NetworkRecord,
+    Traffic as Traffic,
+)
+from swarmbo.records.truth import (
+    TRUE_MAXIMUM as TRUE_MAXIMUM,
+    Goal as Goal,
+    GroundTruth as GroundTruth,
+    Labels as Labels,
+)
