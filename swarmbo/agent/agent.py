@@ -46,6 +46,10 @@ class Agent(Talking):
     those that they hear what their way to fuse has them say, and all others what they would choose in turn, and their
     shortlists.
 
+    With a deadline agents still tell one another before and after the agreement what it takes and what it comes to, and
+    wait for that; in between nobody waits. While an agent ``keeps_time``, tick it once for each tick of your clock; in
+    a field ``word`` says at the deadline where it goes, whoever has fallen silent.
+
     ``tick`` it with what arrives until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
     puts one into a process of its own.
 
@@ -349,7 +353,7 @@ class Agent(Talking):
             "words": self._words,
             "recommended": msgspec.to_builtins(self._recommended),
             "turn": self._participant.decision,
-            "early": [[letter.sender, msgspec.to_builtins(letter.payload)] for letter in self._early],
+            "early": [[early.sender, msgspec.to_builtins(early.payload)] for early in (*self._early, *self._bundles)],
             "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
             **learned,
         }
@@ -406,22 +410,23 @@ class Agent(Talking):
         made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
         if begun is not None:
-            made._own, made._early = begun.said, made._letters(begun.heard)
+            made._own = begun.said
             made._participant = Participant[Any](made.name, begun.turn)
             made._words = dict.fromkeys(plain["words"]) if begun.count else dict(plain["words"])
+            before, *ticks = begun.by_tick(made.name)
+            if not begun.is_under_way:
+                made._put_aside(before)
             made._begin(begun.count, begun.offer)
-            if begun.is_under_way:
-                made.tick(0.0)
-                made._participant.since = None  # the clock is another
+            for inbox in (before, *ticks) if begun.is_under_way else ():
+                made.tick(0.0, inbox)
+            made._participant.since = None  # the clock is another
         else:
-            made._early = made._letters(msgspec.convert(plain["early"], tuple[tuple[str, bytes], ...]))
+            early = msgspec.convert(plain["early"], tuple[tuple[str, bytes], ...])
             made._words = dict(plain["words"])
             made._participant = Participant[Any](made.name, plain["turn"])
+            made._put_aside([Envelope(sender, made.name, payload) for sender, payload in early])
         made._own = later
         return made
-
-    def _letters(self, heard: tuple[tuple[str, bytes], ...]) -> list[Envelope]:
-        return [Envelope(sender, self.name, payload) for sender, payload in heard]
 
     def _require_idle(self, what: str) -> None:
         if self._steps is not None:

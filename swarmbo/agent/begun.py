@@ -12,6 +12,8 @@ from swarmbo.deciding.function import FunctionLearner
 from swarmbo.logbook import Logbook
 from swarmbo.transport import Envelope
 
+TICK = ("", b"")  # no agent has this name
+
 
 class Deciding(msgspec.Struct, frozen=True):
     """Decisions that are being made: where they began, and what has arrived since. All else follows from that.
@@ -21,7 +23,7 @@ class Deciding(msgspec.Struct, frozen=True):
         said: What the agent was told before.
         offer: In a field, where it can go.
         turn: How many decisions and recommendations came before.
-        heard: Who sent what, in the order of arrival.
+        heard: Who sent what, in the order of arrival; ``("", b"")`` where a tick of an agreement by a deadline began.
         is_under_way: Whether anything was said yet: then it is not said again.
     """
 
@@ -31,6 +33,16 @@ class Deciding(msgspec.Struct, frozen=True):
     turn: int
     heard: tuple[tuple[str, bytes], ...] = ()
     is_under_way: bool = False
+
+    def by_tick(self, agent: str) -> list[list[Envelope]]:
+        """What an agent heard: before the first tick of an agreement by a deadline, and from each such tick on."""
+        out: list[list[Envelope]] = [[]]
+        for sender, payload in self.heard:
+            if (sender, payload) == TICK:
+                out.append([])
+            else:
+                out[-1].append(Envelope(sender, agent, payload))
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +59,8 @@ class Begun:
     log: Logbook
     learner: FieldLearner | FunctionLearner
 
-    def hearing(self, letters: Sequence[Envelope]) -> "Begun":
-        """The same once something has arrived, or nothing has."""
-        heard = (*self.deciding.heard, *((letter.sender, letter.payload) for letter in letters))
+    def hearing(self, letters: Sequence[Envelope], *, is_tick: bool = False) -> "Begun":
+        """The same once something has arrived, or nothing has; ``is_tick``: by a deadline."""
+        new = ((letter.sender, letter.payload) for letter in letters)
+        heard = (*self.deciding.heard, *((TICK,) if is_tick else ()), *new)
         return replace(self, deciding=msgspec.structs.replace(self.deciding, heard=heard, is_under_way=True))

@@ -25,8 +25,8 @@ def serve(connection: "Connection[Any, Any]") -> None:
 
     First comes a tuple that says how the agent is made: ``("new", (name, problem), settings)``, or
     ``("again", (state,), {})``; then tuples of a method of ``Agent``, its arguments and its keywords. Each is
-    answered by what it returns or raises, whether the agent is finished, and what its messages took. What comes is
-    unpickled: hold the other end yourself.
+    answered by what it returns or raises, whether the agent is finished, whether it keeps time, and what its messages
+    took. What comes is unpickled: hold the other end yourself.
 
     Args:
         connection: Of ``multiprocessing``.
@@ -50,8 +50,8 @@ def serve(connection: "Connection[Any, Any]") -> None:
                     answer = getattr(agent, name)(*arguments, **keywords)
             except Exception as error:  # noqa: BLE001 - it is raised where the call was made
                 answer = error
-            is_finished, sent = (True, {}) if agent is None else (agent.is_finished, agent.sent)
-            connection.send((answer, is_finished, sent))
+            known = (True, False, {}) if agent is None else (agent.is_finished, agent.keeps_time, agent.sent)
+            connection.send((answer, *known))
 
 
 class RemoteAgent:
@@ -110,7 +110,7 @@ class RemoteAgent:
 
     def _start(self, name: str) -> None:
         context = get_context("spawn")
-        self.name, self.is_finished = name, True
+        self.name, self.is_finished, self.keeps_time = name, True, False
         self.sent: dict[str, Traffic] = {}
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs,), name=f"agent {name}", daemon=True)
@@ -181,7 +181,7 @@ class RemoteAgent:
     def _call(self, name: str, *arguments: Any, **keywords: Any) -> Any:
         try:
             self._connection.send((name, arguments, keywords))
-            answer, self.is_finished, self.sent = self._connection.recv()
+            answer, self.is_finished, self.keeps_time, self.sent = self._connection.recv()
         except (EOFError, OSError) as gone:
             raise TransportError(
                 f"the process of agent {self.name!r} has ended; wanted it to answer {name!r}"

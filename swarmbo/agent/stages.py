@@ -1,6 +1,6 @@
 """What one agent does in a decision, stage by stage: it computes from what it knows, then waits for messages."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -14,6 +14,7 @@ from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
 from swarmbo.agent.reports import Offer, Reports
 from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
+from swarmbo.agent.timed import Known, Timed
 from swarmbo.baselines import Random, Sobol
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
@@ -22,7 +23,18 @@ from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import N_STARTS, as_seen, composed, evaluated, means_of
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.asynchronous import Punctual
+from swarmbo.coordination.asynchronous_box import PunctualInBox
+from swarmbo.coordination.box_terms import BoxTerms
+from swarmbo.coordination.by_deadline import (
+    TimedClimbs,
+    TimedTables,
+    has_deadline,
+    settled,
+    terms_of,
+    whole_factors,
+)
+from swarmbo.coordination.claims import Claims, Pairs, forbidden_by
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
@@ -32,7 +44,7 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole
-from swarmbo.deciding.places import Choose, Visit, plans_by_steps, weighs_nothing
+from swarmbo.deciding.places import Choose, Visit, declining, plans_by_steps, weighs_nothing
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.deciding.words import heard as heard_of, said_by
 from swarmbo.errors import ConfigError
@@ -45,6 +57,7 @@ from swarmbo.worlds import Offers
 
 Out = TypeVar("Out")
 Learner = FieldLearner | FunctionLearner
+Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
 Program = Generator[tuple[Key, ...], dict[Key, Message], Out]
 
 
@@ -55,7 +68,7 @@ class Stage(NamedTuple):
     programs: Callable[[Post], Iterable[Program[Any]]]
 
 
-Staged = Generator[Stage, list[Any], Out]
+Staged = Generator[Stage | Timed | Known, Any, Out]
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +230,9 @@ class Stages:
 
     def _agreed(self, request: Agree) -> Staged[Agreement]:
         """What it agrees on with others, then made known to all: every agent's own variables are its word."""
-        functions, graph = request.functions, request.functions.graph
+        functions, graph, timed = request.functions, request.functions.graph, self.setup.coordination
+        if isinstance(timed, TimedClimbs) and has_deadline(timed):
+            return (yield from self._agreed_in_time(timed, request))
         plan = self.setup.coordination.plan(functions, Routes(graph.agents, request.links), request.seed)
         own = functions.of(graph.factors_owned_by(self.name))
         outcomes: list[BoxOutcome] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post))
@@ -230,6 +245,22 @@ class Stages:
         return Agreement(
             (yield from self._composed("point", point, self.setup.problem.graph.variable_owners)), 0.0, report
         )
+
+    def _agreed_in_time(self, timed: TimedClimbs, request: Agree) -> Staged[Agreement]:
+        """The same by a deadline."""
+        functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
+        word: Mapping[str, float] = {}
+        if self.name in graph.agents:
+            terms = BoxTerms.of(timed, functions, request.seed, shares=request.shares)
+            word = yield Timed(
+                timed.deadline,
+                Routes(graph.agents, request.links),
+                lambda decision: PunctualInBox.of(self.name, terms, functions, decision),
+                again=request.again,
+            )
+        point = np.array([word.get(variable, 0.0) for variable in variables])
+        point = yield from self._composed("point", point, self.setup.problem.graph.variable_owners)
+        return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
     def _best(self, request: Whole) -> Staged[Float[np.ndarray, " n"]]:
         """A joint point, of which the owner of each variable's first factor says where that is."""
@@ -258,6 +289,9 @@ class Stages:
         Of tables it makes its own only, and of places, which it has all, no table is needed.
         """
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
+        timed: object = self.setup.coordination
+        if isinstance(timed, TimedTables) and has_deadline(timed):
+            return (yield from self._chosen_in_time(timed, request))
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         plan = self.setup.coordination.plan(graph, sizes, Routes(graph.agents, request.links), request.seed)
         own = {factor: problem.tables[factor] for factor in graph.factors if graph.owner(factor) == self.name}
@@ -271,6 +305,36 @@ class Stages:
                 worth[place] = own[factor][tuple(assignment[x] for x in graph.scope(factor))]
         values = yield from self._sum("choices", worth[None])
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
+
+    def _chosen_in_time(self, timed: TimedTables, request: Choose) -> Staged[Solution]:
+        """The same by a deadline: before it everybody says what its tables forbid, after it what was chosen.
+
+        Where it goes is known at the deadline, whoever else is heard of.
+        """
+        problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
+        own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
+        packed = msgspec.msgpack.encode({f: _packed(graph.scope(f), table) for f, table in own.items()})
+        said = yield from self._said("claims", asked(ToAll({self.name: packed})))
+        claims = Claims.joined(graph, _unpacked(graph, said))
+        index = None
+        if self.name in graph.agents:
+            sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
+            terms = terms_of(timed, sizes, claims, declining(problem))
+            links = Routes(graph.agents, request.links)
+            word = yield Timed(
+                timed.deadline, links, lambda decision: Punctual(self.name, terms, own, decision), again=False
+            )
+            index = word[self.name]
+            place = None if index is None else problem.shortlists[self.name][index]
+            yield Known(None if place is None or np.isnan(place).any() else place)
+        mine = -1.0 if index is None else float(index)
+        indices = yield from self._sum("choices", np.array([[mine if agent == self.name else 0.0 for agent in agents]]))
+        all_said = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True)}
+        chosen = {agent: all_said[agent] for agent in graph.variables if all_said[agent] >= 0}
+        whole = whole_factors(graph, chosen)
+        worth = [own[f][tuple(chosen[x] for x in graph.scope(f))] if f in own else 0.0 for f in whole]
+        values = (yield from self._sum("choices", np.array([worth])))[0] if whole else ()
+        return settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     @property
     def _everybody(self) -> Part:
@@ -297,6 +361,19 @@ class Stages:
         return ByMessages(part, self.name, post).program(steps())
 
 
+def _packed(scope: Sequence[str], table: Float[np.ndarray, "..."]) -> list[Packed]:
+    """What a factor forbids, to be said."""
+    return [(x, y, pairs.shape, np.packbits(pairs).tobytes()) for x, y, pairs in forbidden_by(scope, table)]
+
+
+def _unpacked(graph: FactorGraph, said: Mapping[str, bytes]) -> Iterator[Pairs]:
+    """What factors forbid, as their owners have said it, in the graph's order."""
+    told = {agent: msgspec.msgpack.decode(word, type=dict[str, list[Packed]]) for agent, word in said.items()}
+    for f in graph.factors:
+        for x, y, (a, b), bits in told[graph.owner(f)][f]:
+            yield x, y, np.unpackbits(np.frombuffer(bits, np.uint8), count=a * b).astype(bool).reshape(a, b)
+
+
 def require_own(setup: Setup, level: float | None = None) -> None:
     """Refuse what one agent can't do with what it knows.
 
@@ -307,9 +384,6 @@ def require_own(setup: Setup, level: float | None = None) -> None:
     Raises:
         ConfigError: It names the setting.
     """
-    if has_deadline(setup.coordination):
-        got = "got a deadline, by which only a team in one process agrees"
-        raise ConfigError(f"{got}; wanted mode = 'lockstep': agents by themselves wait", at="$.coordination.mode")
     if setup.problem.is_field:
         _require_field(setup, level)
         return

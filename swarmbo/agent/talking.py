@@ -12,16 +12,17 @@ from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.reports import Offer, offers_of
 from swarmbo.agent.rows import OwnRows
-from swarmbo.agent.stages import Staged, Stages, require_own
+from swarmbo.agent.stages import Stage, Staged, Stages, require_own
+from swarmbo.agent.timed import Clocked, Known, Timed
 from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links
 from swarmbo.coordination.drivers.by_messages import Post
-from swarmbo.coordination.messages import Codec, Message
+from swarmbo.coordination.messages import Bundle, Codec, Message
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.setup import Setup
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, TransportError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport, Traffic
@@ -73,6 +74,9 @@ class Talking:
         self._words: dict[str, dict[str, float] | None] = {}
         self._recommended: Recommendation | None = None
         self._early: list[Envelope] = []
+        self._bundles: list[Envelope] = []  # of an agreement by a deadline that has not begun here
+        self._clocked: Clocked | None = None
+        self._n_agreed = 0  # agreements by a deadline with smaller numbers are over
         self._begun: Begun | None = None
         self._steps: Staged[None] | None = None
         self._participant = Participant[Any](name)
@@ -82,6 +86,14 @@ class Talking:
     def is_finished(self) -> bool:
         """Whether it waits for nothing: all that was asked is decided."""
         return self._steps is None
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether it agrees by a deadline: then tick it once for each tick of your clock, whatever has arrived.
+
+        What it says in such ticks may be lost or late; all else that it says has to arrive.
+        """
+        return self._clocked is not None
 
     @property
     def log(self) -> Logbook:
@@ -104,14 +116,13 @@ class Talking:
             TransportError: If a message was changed on the way; then none of the inbox was taken. If nothing that it
                 waits for has arrived for longer than its patience.
         """
-        labelled = [(read(envelope)[0].decision, envelope) for envelope in inbox]
-        last = self._participant.decision
-        fresh = [envelope for decision, envelope in labelled if decision > last or self._steps is not None]
+        fresh = self._put_aside(inbox)
         if self._begun is not None:
-            self._begun = self._begun.hearing(fresh)
-        self._early += fresh
+            self._begun = self._begun.hearing(fresh, is_tick=self.keeps_time)
         said: list[Envelope] = []
-        while self._steps is not None:
+        if self._clocked is not None:
+            said += self._clocked_tick(self._clocked)
+        while self._steps is not None and self._clocked is None:
             said += self._participant.tick(now, self._due())
             if not self._participant.is_finished:
                 break
@@ -119,10 +130,47 @@ class Talking:
             self._advance(outcomes)
         return said
 
+    def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
+        """Put aside what has arrived: what is waited for, and what is said by a deadline. What is too late is dropped.
+
+        By a deadline what was changed on the way is dropped, too: nothing may stop the clock.
+        """
+        last, fresh, bundles, early = self._participant.decision, list[Envelope](), list[Envelope](), list[Envelope]()
+        is_deciding = self._steps is not None
+        for envelope in inbox:
+            try:
+                label, message = read(envelope)
+            except TransportError:
+                if self.keeps_time:
+                    continue
+                raise
+            if isinstance(message, Bundle):
+                is_due = label.decision >= max(self._n_agreed, 2 * last + 2 * (not is_deciding))
+                bundles += [envelope] if is_due else []
+            else:
+                is_due = label.decision > last or is_deciding
+                early += [envelope] if is_due else []
+            fresh += [envelope] if is_due else []
+        self._early += early
+        self._bundles += bundles
+        return fresh
+
+    def _clocked_tick(self, clocked: Clocked) -> list[Envelope]:
+        """A tick of the clock of an agreement by a deadline; when the time is up, the decision goes on."""
+        numbers = [(read(envelope)[0].decision, envelope) for envelope in self._bundles]
+        self._bundles = [envelope for number, envelope in numbers if number > clocked.number]
+        said = clocked.tick([envelope for number, envelope in numbers if number == clocked.number])
+        if clocked.word is not None:
+            self.sent["agreement"] = self.sent.get("agreement", Traffic()) + clocked.sent
+            self._clocked, self._n_agreed = None, clocked.number + 1
+            self._participant.since = None  # it has waited for nothing
+            self._advance(clocked.word)
+        return said
+
     def _begin(self, count: int, offer: Offer) -> None:
         """Begin so many decisions."""
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
-        heard = tuple((envelope.sender, envelope.payload) for envelope in self._early)
+        heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
         deciding = Deciding(count, self._own, offer, self._participant.decision, heard)
         self._begun = Begun(deciding, self._log, self._learner)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
@@ -141,11 +189,19 @@ class Talking:
         self._early = [envelope for envelope in self._early if read(envelope)[0].decision > now]
         return due
 
-    def _advance(self, outcomes: list[Any] | None) -> None:
+    def _advance(self, outcomes: list[Any] | dict[str, Any] | None) -> None:
         assert self._steps is not None
         try:
             stage = next(self._steps) if outcomes is None else self._steps.send(outcomes)
-            self._participant.begin(stage.programs(self._counted(stage.purpose)))
+            if isinstance(stage, Known):
+                query_id = next(name for name, word in self._words.items() if word is None)
+                place = () if stage.place is None else stage.place.tolist()
+                self._words[query_id] = dict(zip(self.variables, place, strict=False))
+                stage = next(self._steps)
+            if isinstance(stage, Timed):
+                self._clocked = Clocked(stage, self._participant.decision)
+            elif isinstance(stage, Stage):
+                self._participant.begin(stage.programs(self._counted(stage.purpose)))
         except StopIteration:
             self._steps = self._begun = None
         except Exception:  # nothing is decided, and nothing that it was told is lost

@@ -52,6 +52,7 @@ def run_fleet(
         typer.Option("--measures", metavar="NAME", help="An agent elsewhere that measures by itself; may be repeated."),
     ] = None,
     patience: Annotated[float, typer.Option(help="Seconds for which members wait for one another.")] = 60.0,
+    tick: Annotated[float, typer.Option(help="Seconds of a tick, where agents agree by a deadline.")] = 0.05,
     no_figures: NoFigures = False,
     formats: FormatNames = None,
     dpi: Dpi = None,
@@ -75,6 +76,7 @@ def run_fleet(
             elsewhere=tuple(elsewhere or ()),
             measures=tuple(measures or ()),
             patience_s=patience,
+            tick_s=tick,
         )
         with Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run_scenario(scenario, out, network, progress.show)

@@ -64,6 +64,19 @@ class PunctualInBox(Correspondent):
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
 
+    @classmethod
+    def of(cls, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> "PunctualInBox":
+        """One that is given no more of some functions than an agent knows.
+
+        Args:
+            name: Its name.
+            terms: What all know.
+            functions: Of at least what it knows.
+            decision: Its number.
+        """
+        graph = terms.graph
+        return cls(name, terms, functions.of(graph.factors if terms.shares else graph.factors_owned_by(name)), decision)
+
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Take what has arrived, climb or take turns, and tell others what changed.
 

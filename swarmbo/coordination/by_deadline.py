@@ -14,10 +14,10 @@ from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.correspondent import Correspondent, Paced
 from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange
 from swarmbo.coordination.tables import checked_tables, sizes_of, total, violated
-from swarmbo.errors import ConfigError, TransportError
+from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.records import LinkReport, SolveReport
-from swarmbo.transport import FaultyTransport, InProcessTransport, Routes, Transport
+from swarmbo.transport import FaultyTransport, InProcessTransport, Transport
 
 
 @runtime_checkable
@@ -54,6 +54,19 @@ def require_lockstep(settings: Timed) -> None:
     """
     if settings.mode != "lockstep":
         raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
+
+
+def terms_of(settings: TimedTables, sizes: Mapping[str, int], claims: Claims, default: Mapping[str, int]) -> Terms:
+    """What every agent knows before an agreement by a deadline on tables.
+
+    Args:
+        settings: How.
+        sizes: Number of values by variable.
+        claims: Which values forbid each other.
+        default: Of variables that have one, the value that stands for doing nothing.
+    """
+    paced = settings.deadline, settings.patience, settings.threshold
+    return Terms(claims.graph, sizes, claims, *paced, settings.damping, default)
 
 
 class Settled(NamedTuple):
@@ -105,16 +118,7 @@ def agree_by_deadline(
     """
     checked = checked_tables(graph, tables)
     claims = Claims.of(graph, checked)
-    terms = Terms(
-        graph,
-        sizes_of(graph, checked),
-        claims,
-        settings.deadline,
-        settings.patience,
-        settings.threshold,
-        settings.damping,
-        default or {},
-    )
+    terms = terms_of(settings, sizes_of(graph, checked), claims, default or {})
     agents = {
         name: Punctual(name, terms, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
         for name in graph.agents
@@ -167,12 +171,7 @@ def maximise_by_deadline(
     """
     graph, column = functions.graph, functions.graph.column_of
     terms = BoxTerms.of(settings, functions, seed, shares=shares)
-    agents = {
-        name: PunctualInBox(
-            name, terms, functions.of(graph.factors if shares else graph.factors_owned_by(name)), decision
-        )
-        for name in graph.agents
-    }
+    agents = {name: PunctualInBox.of(name, terms, functions, decision) for name in graph.agents}
     living = _ticked(agents, settings.deadline, transport)
     point = np.clip(terms.standing, functions.low, functions.high)
     for name in living:
@@ -213,7 +212,7 @@ def _links_of(
 def _ticked(agents: Mapping[str, Correspondent], deadline: int, transport: Transport) -> tuple[str, ...]:
     """Tick them until the deadline; who was there all the time."""
     living = set(agents)
-    reached = {(a, b) for a in agents for b in agents if _reaches(transport.routes, a, b)}
+    reached = {name: transport.routes.hops_from(name) for name in agents}
     inboxes = {}
     for now in range(deadline + 1):
         if isinstance(transport, FaultyTransport):
@@ -221,27 +220,36 @@ def _ticked(agents: Mapping[str, Correspondent], deadline: int, transport: Trans
         for name, agent in agents.items():
             if name in living:
                 for envelope in agent.tick(now, inboxes.get(name, ())):
-                    if (envelope.sender, envelope.recipient) in reached:
+                    if envelope.recipient in reached[name]:
                         transport.send(envelope)
         inboxes = transport.deliver() if now < deadline else {}
     return tuple(name for name in agents if name in living)
 
 
-def _reaches(routes: Routes, sender: str, recipient: str) -> bool:
-    try:
-        return routes.hops(sender, recipient) > 0
-    except TransportError:
-        return False
-
-
 def _judged(
     graph: FactorGraph, tables: Mapping[str, np.ndarray], chosen: Mapping[str, int], report: SolveReport
 ) -> Solution:
-    """What is done, with its value, where every variable has one, and the factors that forbid it."""
-    whole = [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
-    values = np.array([tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole])
+    whole = whole_factors(graph, chosen)
+    return settled(graph, chosen, [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole], report)
+
+
+def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
+    """The factors all of whose variables have a value."""
+    return [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
+
+
+def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
+    """What is done, with its value, where every variable has one, and the factors that forbid it.
+
+    Args:
+        graph: The whole graph.
+        chosen: Of variables that have one, the index of the value.
+        values: Of the factors all of whose variables have one, in the graph's order.
+        report: How that came about.
+    """
+    whole = whole_factors(graph, chosen)
     broken = tuple(f for f, value in zip(whole, values, strict=True) if value == -np.inf)
-    value = total(values) if len(whole) == len(graph.factors) else None
+    value = total(np.array(values)) if len(whole) == len(graph.factors) else None
     status = "infeasible" if broken else report.status
     judged = SolveReport(status, report.rounds, value, traffic=report.traffic, violated=broken, links=report.links)
     return Solution(dict(chosen), -np.inf if value is None else value, None, judged)

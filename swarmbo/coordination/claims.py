@@ -5,7 +5,7 @@ comes first may take any value. Who comes later may take a value that some value
 has heard the earlier one's word, which is final. So it does not matter when words arrive, or how often, or whether.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,26 @@ from jaxtyping import Bool
 
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
+
+Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and which values of theirs are not allowed together
+
+
+def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
+    """What a factor forbids of each two of its variables, where it forbids anything.
+
+    Args:
+        scope: Its variables.
+        table: Its entries, an axis for each.
+    """
+    allowed = table > -np.inf
+    if allowed.all():
+        return
+    for i, x in enumerate(scope):
+        for j, y in enumerate(scope[i + 1 :], start=i + 1):
+            others = tuple(axis for axis in range(len(scope)) if axis not in (i, j))
+            pairs = np.logical_not(allowed.any(axis=others))
+            if pairs.any():
+                yield x, y, pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +56,20 @@ class Claims:
             graph: Scopes and owners.
             tables: Of all factors.
         """
+        return cls.joined(graph, (pair for f in graph.factors for pair in forbidden_by(graph.scope(f), tables[f])))
+
+    @classmethod
+    def joined(cls, graph: FactorGraph, pairs: Iterable[Pairs]) -> "Claims":
+        """What factors forbid together.
+
+        Args:
+            graph: Scopes and owners.
+            pairs: What each of them forbids (``forbidden_by``), in the graph's order of factors.
+        """
         forbidden: dict[tuple[str, str], np.ndarray] = {}
-        for f in graph.factors:
-            scope, allowed = graph.scope(f), tables[f] > -np.inf
-            if allowed.all():
-                continue
-            for i, x in enumerate(scope):
-                for j, y in enumerate(scope[i + 1 :], start=i + 1):
-                    others = tuple(axis for axis in range(len(scope)) if axis not in (i, j))
-                    pairs = np.logical_not(allowed.any(axis=others))
-                    if pairs.any():
-                        forbidden[x, y] = np.logical_or(forbidden.get((x, y), False), pairs)
-                        forbidden[y, x] = forbidden[x, y].T
+        for x, y, not_allowed in pairs:
+            forbidden[x, y] = np.logical_or(forbidden.get((x, y), False), not_allowed)
+            forbidden[y, x] = forbidden[x, y].T
         return cls(graph, forbidden)
 
     @cached_property

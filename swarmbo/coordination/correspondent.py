@@ -60,6 +60,10 @@ class Correspondent(ABC):
             Messages to others.
         """
 
+    @abstractmethod
+    def word(self) -> dict[str, Any]:
+        """What it does with its own variables; after the deadline it is final."""
+
     @property
     def unheard(self) -> tuple[str, ...]:
         """Of whom it has heard nothing for longer than its patience."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import networkx as nx
-import numpy as np
 
 from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import Company, EachSays, InTurn
@@ -26,7 +25,7 @@ from swarmbo.coordination.participant import (
     solve_with_agents,
 )
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Request, Whole
-from swarmbo.deciding.places import Choose, Visit, checked_solution
+from swarmbo.deciding.places import Choose, Visit, checked_solution, declining
 from swarmbo.deciding.setup import Carrying
 from swarmbo.deciding.words import in_one_place, part_of
 from swarmbo.errors import ConfigError
@@ -119,10 +118,8 @@ class InOnePlace:
     def _chosen_by_deadline(self, timed: TimedTables, request: Choose) -> Solution:
         """What agents say; those that say nothing have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
-        declining = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
-        default = {agent: int(rows.argmax()) for agent, rows in declining.items() if rows.any()}
-        settled = agree_by_deadline(timed, problem.graph, problem.tables, opened, self.round, default=default)
-        return settled.said
+        default = declining(problem)
+        return agree_by_deadline(timed, problem.graph, problem.tables, opened, self.round, default=default).said
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:
         return self.transport.open(agents, links, seed=self.seed, round=self.round)

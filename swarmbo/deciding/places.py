@@ -151,6 +151,12 @@ def _decided(
     return Decision(settled, report)
 
 
+def declining(problem: LocalProblem) -> dict[str, int]:
+    """Of agents that may decline the index that stands for it: where a silent one is taken to be."""
+    rows = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
+    return {agent: int(nowhere.argmax()) for agent, nowhere in rows.items() if nowhere.any()}
+
+
 def checked_solution(solution: object, shortlists: Mapping[str, Any], coordination: object) -> Solution:
     """The solution, if it is one: a method may be a user's own.
 

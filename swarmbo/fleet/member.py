@@ -22,6 +22,7 @@ from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
 
 _MAY_STOP = 0.5  # seconds between looks at whether it should stop
+_TICK = b"tick"  # in the journal, as of its own: no letter is so short
 
 
 class Member:
@@ -57,6 +58,8 @@ class Member:
         self._due: Measure | None = None  # an order that is not carried out yet
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._mail = Mail(carrier, self._journal.keep, clock)
+        self._arrived: list[Envelope] = []  # since the last tick of an agreement by a deadline
+        self._next_tick = clock()
         self._turn, self._query, self.has_ended = 0, "", False
         self._has_spoken = True
         self.refused = 0  # letters that nobody should have written
@@ -72,6 +75,9 @@ class Member:
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
         for sender, content in self._journal.letters():
+            if (sender, content) == (name, _TICK):
+                self._tick(self._arrived)
+                continue
             if sender == name:  # what it measured: not again
                 self._due = None
                 self._mail.post(HUB, content)
@@ -99,6 +105,8 @@ class Member:
         """
         if self._due is not None:
             self._answer(self._due)
+        elif self._agent.keeps_time:
+            self._keep_time(seconds)
         elif (got := self._mail.read(seconds)) is not None:
             self._heard = self._clock()
             self.take(*got)
@@ -108,6 +116,18 @@ class Member:
                 "another member gone?"
             )
 
+    def _keep_time(self, seconds: float) -> None:
+        """Take a letter, if one comes before the next tick of an agreement by a deadline is due; else tick."""
+        left = self._next_tick - self._clock()
+        if left > 0.0:
+            if (got := self._mail.read(min(seconds, left))) is not None:
+                self.take(*got)
+            return
+        self._next_tick += self.plan.tick_s
+        self._heard = self._clock()  # it waits for nobody
+        self._journal.keep(self.name, _TICK)
+        self._tick(self._arrived)
+
     def close(self) -> None:
         """Close its journal."""
         self._journal.close()
@@ -116,7 +136,9 @@ class Member:
         """Do what a letter asks for; one that is late changes nothing."""
         if sender != HUB:
             if isinstance(letter, Said):
-                self._tick([Envelope(sender, self.name, letter.payload)])
+                self._arrived.append(Envelope(sender, self.name, letter.payload))
+                if not self._agent.keeps_time:
+                    self._tick(self._arrived)
             else:
                 self.refused += 1
             return
@@ -159,11 +181,14 @@ class Member:
         self._tick([])
 
     def _tick(self, inbox: list[Envelope]) -> None:
+        self._arrived, kept_time = [], self._agent.keeps_time
         try:
             said = self._agent.tick(self._clock(), inbox)
         except TransportError:  # a message that its sender's checksum does not fit; nothing of it was taken
             self.refused += 1
             return
+        if self._agent.keeps_time and not kept_time:
+            self._next_tick = self._clock()
         for envelope in said:
             self._mail.write(envelope.recipient, Said(envelope.payload))
         if self._agent.is_finished and not self._has_spoken:

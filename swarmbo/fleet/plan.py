@@ -31,6 +31,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         sites: In a field, every place (k, d) that can be measured at all; None: anything in its box.
         measures: Agents that measure by themselves.
         patience_s: Seconds for which a member waits for others, while nothing comes.
+        tick_s: Seconds of a tick, where agents agree by a deadline.
         keys: The folder with the authority's certificate, and the member's own certificate and key; None with ``tcp``.
     """
 
@@ -42,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sites: list[list[float]] | None = None
     measures: tuple[str, ...] = ()
     patience_s: Positive = 60.0
+    tick_s: Positive = 0.05
     keys: str | None = None
 
     @property
@@ -78,8 +80,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"got {far[0]}: tcp is open to anybody; wanted tls or quic, with keys", at=at)
         elif self.keys is None:
             raise ConfigError("got no keys; wanted a folder that `swarmbo fleet keys` made", at=f"{at}.keys")
-        if not 0.0 < self.patience_s < math.inf:
-            raise ConfigError(f"got {self.patience_s}; wanted seconds > 0", at=f"{at}.patience_s")
+        for name, seconds in {"patience_s": self.patience_s, "tick_s": self.tick_s}.items():
+            if not 0.0 < seconds < math.inf:
+                raise ConfigError(f"got {seconds}; wanted seconds > 0", at=f"{at}.{name}")
         return self
 
     def write(self, path: Path) -> None:

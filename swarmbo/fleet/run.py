@@ -73,6 +73,7 @@ class Network(msgspec.Struct, frozen=True):
         measures: Agents elsewhere that measure by themselves, with ``swarmbo agent --measure``.
         elsewhere: Agents that are started by somebody else, with ``swarmbo agent``.
         patience_s: Seconds > 0 for which members wait for one another while nothing comes.
+        tick_s: Seconds > 0 of a tick, where they agree by a deadline.
     """
 
     protocol: Protocol = "tcp"
@@ -82,6 +83,7 @@ class Network(msgspec.Struct, frozen=True):
     elsewhere: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     patience_s: float = 60.0
+    tick_s: float = 0.05
 
 
 def run_fleet(
@@ -89,8 +91,8 @@ def run_fleet(
 ) -> tuple[Summary, NetworkReport]:
     """Run a scenario whose agents are processes of their own. The folder is that of a run, with ``fleet`` in it.
 
-    Agents decide as those of ``swarmbo run`` do, to the bit. The hub, which is this process, has the world and the log;
-    what it believes is for the log alone.
+    Agents decide as those of ``swarmbo run`` do, to the bit; by a deadline as messages come. The hub, which is this
+    process, has the world and the log; what it believes is for the log alone.
 
     Args:
         scenario: What to run.
@@ -123,6 +125,7 @@ def run_fleet(
         sites=sites,
         measures=network.measures,
         patience_s=network.patience_s,
+        tick_s=network.tick_s,
         keys=None if network.keys is None else str(network.keys.absolute()),
     ).checked()
     with threadpool_limits(1, user_api="blas"), locked(RunFolder.make(out)):

@@ -516,8 +516,6 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "looks at all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
-    timed = {"kind": "admm", "mode": "asynchronous"}
-    yield "deadline", lambda a: Agent("a", a.problem, coordination=timed), ConfigError, "wanted mode = 'lockstep'"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
     yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
     yield "again", lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)], UnknownQueryError, r"got \['f'\] again"

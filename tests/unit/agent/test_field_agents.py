@@ -466,8 +466,6 @@ class FirstOfAll:
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     own: dict[str, Any] = {"coordination": FirstOfAll()}
     yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which knows no agents"
-    timed = {"kind": "max-sum", "mode": "asynchronous"}
-    yield "deadline", lambda a: Agent("a", a.problem, coordination=timed), ConfigError, "wanted mode = 'lockstep'"
     yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted the level"
     yield "foreign", lambda a: a.tell("q00001", {"b": 1.0}), ConfigError, r"got \['b'\]; wanted its own of \['a'\]"
     yield "again", lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)], UnknownQueryError, "got 'a' again"

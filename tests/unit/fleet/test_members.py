@@ -55,6 +55,17 @@ def test_a_fleet_decides_as_a_team_does(network, fleets, case):
     assert fleet.team.last_report.traffic.messages > 0
 
 
+@pytest.mark.parametrize("kill", [0.0, pytest.param(0.05, marks=THOROUGH)], ids=["alive", "killed"])
+def test_by_a_deadline_members_keep_a_clock_and_agree_in_bounds(network, fleets, kill):
+    timed = sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2, inner_steps=2)
+    fleet = fleets(world(), network(loss=0.2, late=0.05), kill=kill, **SETTINGS | {"coordination": timed})
+    points, _ = decisions(fleet.team, world())
+    low, high = fleet.team.problem.domain.low, fleet.team.problem.domain.high
+    assert all((low <= list(point.values())).all() and (list(point.values()) <= high).all() for point in points)
+    assert fleet.team.last_report.status == "deadline"
+    assert bool(fleet.kills) == bool(kill)
+
+
 def test_a_network_that_loses_repeats_and_delays_changes_no_decision(network, fleets):
     wire = network(loss=0.3, twice=0.2, late=0.3, seed=1)
     points, _ = decisions(fleets(world(), wire, **SETTINGS).team, world())

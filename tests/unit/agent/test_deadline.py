@@ -1,0 +1,185 @@
+"""Agents by themselves that agree by a deadline: as a team does over the same links, and in time whoever is silent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.agent import Agent, run
+from swarmbo.agent.process import serve
+from swarmbo.coordination.messages import Bundle
+from swarmbo.coordination.participant import read
+from swarmbo.transport import Envelope, Faults, InProcess
+
+from .carried import copied
+from .test_agent import Case as OfFunction
+from .test_field_agents import OWN, Case as InField
+
+IN_FIELD = {"kind": "max-sum", "mode": "asynchronous", "deadline": 16}
+OF_FUNCTION = sb.ADMM(mode="asynchronous", deadline=16, patience=6, starts=2, inner_steps=2)
+BAD = Faults(loss=0.3, delay=3, duplicate=0.1, reorder=0.3)
+SEED = 3  # of both cases
+
+
+class Timed:
+    """A team whose links have faults, and agents whose links have the same while they keep time."""
+
+    def __init__(self, case: Any, faults: Faults | None) -> None:
+        self.case, self.faults = case, faults
+        if faults is not None:
+            case.team = sb.Team(case.problem, transport=faults, **case.given)
+
+    def ask(self, offers: Mapping[str, Any] | None = None, count: int | None = None) -> list[Any]:
+        """What the team asks; the agents ask the same."""
+        case, names = self.case, self.case.problem.agents
+        asked = case.team.ask(count, offers) if offers is not None else case.team.ask(count)
+        for name, agent in case.agents.items():
+            agent.ask(count, candidates=offers[name]) if offers is not None else agent.ask(count)
+        opened = None
+        if self.faults is not None:
+            opened = self.faults.open(names, None, seed=SEED, round=case.team.round)
+        run(case.agents, InProcess().open(names), opened)
+        queries = asked if isinstance(asked, list) else [asked]
+        for query in queries:
+            words = {x: value for agent in case.agents.values() for x, value in (agent.word(query.id) or {}).items()}
+            assert words == dict(query.point)
+        assert case.team.last_report.status in ("deadline", "not_needed")
+        return queries
+
+
+@pytest.mark.parametrize(
+    ("faults", "given"), [(None, {}), (BAD, {}), (BAD, {"belief": OWN})], ids=["clean", "shared", "own"]
+)
+def test_in_a_field_agents_decide_by_a_deadline_as_a_team_does(faults: Faults | None, given: dict[str, Any]):
+    case = InField(names=("r", "a", "m"), coordination=IN_FIELD, **given)
+    timed = Timed(case, faults)
+    for turn in range(2):
+        for query in timed.ask(case.candidates(turn)):
+            case.tell(query)
+    assert case.team.last_report.status == "deadline"
+
+
+@pytest.mark.parametrize("faults", [None, BAD], ids=["no faults", "faults"])
+def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(faults: Faults | None):
+    case = OfFunction({"f": ["a", "b"], "g": ["b", "c"]}, coordination=OF_FUNCTION, initial=1)
+    timed = Timed(case, faults)
+    for _ in range(2):
+        for query in timed.ask():
+            case.tell(query.id, case.outcomes(query.point))
+    assert case.team.last_report.status == "deadline"
+
+
+def test_batches_and_idle_agents_keep_to_it():
+    case = InField(names=("r", "a", "m"), coordination=IN_FIELD)
+    offers = case.candidates(0) | {"m": np.zeros((0, 2))}
+    assert [set(query.points) for query in Timed(case, None).ask(offers, count=2)] == [{"r", "a"}] * 2
+
+
+class Clock:
+    """Steps agents by hand: what is said while they keep time comes a tick later, all else at once."""
+
+    def __init__(self, agents: dict[str, Agent]) -> None:
+        self.agents, self.arriving = agents, dict[str, list[Envelope]]()
+        self.to = {name: list[Envelope]() for name in agents}  # what had to arrive
+
+    def prepare(self) -> None:
+        """Until all keep time."""
+        letters = [letter for agent in self.agents.values() for letter in agent.tick(0.0)]
+        while letters:
+            for letter in letters:
+                self.to[letter.recipient].append(letter)
+            letters = [said for letter in letters for said in self.agents[letter.recipient].tick(0.0, [letter])]
+
+    def tick(self, names: Any) -> list[Envelope]:
+        """A tick of some agents' clocks: what they say besides."""
+        here, self.arriving = self.arriving, {}
+        said = [letter for name in names for letter in self.agents[name].tick(1.0, here.get(name, []))]
+        for letter in said:
+            if isinstance(read(letter)[1], Bundle):
+                self.arriving.setdefault(letter.recipient, []).append(letter)
+        return [letter for letter in said if not isinstance(read(letter)[1], Bundle)]
+
+
+def asked_in_field(**more: Any) -> tuple[InField, Clock]:
+    case = InField(names=("r", "a", "m"), coordination=IN_FIELD, **more)
+    for name, agent in case.agents.items():
+        agent.ask(candidates=case.candidates(0)[name])
+    clock = Clock(case.agents)
+    clock.prepare()
+    assert all(agent.keeps_time for agent in case.agents.values())
+    return case, clock
+
+
+def test_in_a_field_who_is_left_knows_at_the_deadline_where_it_goes_and_no_two_to_one_place():
+    case, clock = asked_in_field()
+    for now in range(IN_FIELD["deadline"] + 1):
+        assert case.agents["a"].word() is None
+        clock.tick(("r", "a", "m") if now < 5 else ("r", "a"))  # m falls silent
+        case.agents["r"].tick(1.0, [Envelope("a", "r", b"mangled")]) if now == 3 else None
+    places = [tuple((case.agents[name].word() or {}).values()) for name in ("r", "a")]
+    assert len(set(places)) == 2
+    assert all(places)
+
+
+@pytest.mark.parametrize("kind", ["field", "function"])
+def test_an_agent_that_is_saved_in_mid_agreement_goes_on_to_the_same_word(kind: str):
+    def words(is_saved: bool) -> dict[str, Any]:
+        if kind == "field":
+            case, clock = asked_in_field()
+            ticks = IN_FIELD["deadline"] + 1
+        else:
+            case = OfFunction(coordination=OF_FUNCTION, initial=1)
+            Timed(case, None).ask()
+            case.tell("q00001", case.outcomes(case.point("q00001")))
+            for agent in case.agents.values():
+                agent.ask()
+            clock, ticks = Clock(case.agents), OF_FUNCTION.deadline + 1
+            clock.prepare()
+        letters = list[Envelope]()
+        for now in range(ticks):
+            letters += clock.tick(case.agents)
+            if is_saved and now in (2, 9, ticks - 1):
+                clock.agents |= {name: copied(agent) for name, agent in clock.agents.items()}
+                case.agents.update(clock.agents)
+        while letters:
+            letters = [said for letter in letters for said in clock.agents[letter.recipient].tick(2.0, [letter])]
+        return {name: agent.word() for name, agent in clock.agents.items()}
+
+    saved = words(is_saved=True)
+    assert None not in saved.values()
+    assert saved == words(is_saved=False)
+
+
+def test_whoever_is_early_is_heard_when_the_clock_begins():
+    case, clock = asked_in_field()
+    bundles = [letter for name in ("r", "a") for letter in case.agents[name].tick(1.0) if letter.recipient == "m"]
+    late = case.agent("m")
+    late.ask(candidates=case.candidates(0)["m"])
+    assert not late.tick(1.0, bundles)[1:]  # nothing but its report
+    late.tick(1.0, clock.to["m"])
+    assert late.keeps_time
+    assert late.tick(1.0) == case.agents["m"].tick(1.0, bundles) != copied(late).tick(1.0)
+
+
+def test_behind_a_pipe_it_is_known_whether_an_agent_keeps_time():
+    class Pipe:
+        """The other end asks once and hangs up."""
+
+        def __init__(self, calls: list[Any]) -> None:
+            self.calls, self.answers = calls, list[Any]()
+
+        def recv(self) -> Any:
+            if not self.calls:
+                raise EOFError
+            return self.calls.pop(0)
+
+        def send(self, answer: Any) -> None:
+            self.answers.append(answer)
+
+    problem = sb.Problem.of_field(("a",), sb.Domain(np.zeros(1), np.ones(1)))
+    made = ("new", ("a", problem), {"coordination": IN_FIELD})
+    pipe = Pipe([made, ("ask", (), {}), *[("tick", (0.0, []), {})] * 18])
+    serve(pipe)  # type: ignore[arg-type]
+    assert [keeps for _, _, keeps, _ in pipe.answers].count(True) == IN_FIELD["deadline"] + 1
