@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, and what needs ns-3 or a network, unless it is asked for."""
     left_out = [marker for marker in ("fleet", "ns3", "slow", "thorough") if marker not in config.getoption("-m")]
-    wanted = [item for item in items if not any(map(item.get_closest_marker, left_out))]
-    if len(wanted) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
-        items[:] = wanted
+    unwanted = {item for item in items if any(map(item.get_closest_marker, left_out))}
+    if unwanted:
+        config.hook.pytest_deselected(items=list(unwanted))
+        items[:] = [item for item in items if item not in unwanted]

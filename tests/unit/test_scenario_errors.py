@@ -229,10 +229,10 @@ def mutated(draw):
 
 
 @settings(
-    max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=mutated())
-def test_1000_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
+def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
     folder = tmp_path_factory.getbasetemp()
     result = check(write(folder, data))
     if result.exit_code != 0:
@@ -283,7 +283,7 @@ def assert_checked(folder, data):
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=oversized())
 def test_numbers_of_any_size_are_accepted_or_refused(tmp_path_factory, data):

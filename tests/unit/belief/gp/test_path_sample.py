@@ -82,7 +82,7 @@ def joint_moments(belief, U):
 
 @pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
 def test_draws_have_the_mean_and_all_cross_covariances_of_the_joint_posterior(way):
-    belief, n = belief_of(way), 6000
+    belief, n = belief_of(way), 1500
     draws = np.array(
         [
             values_at(belief.sample(streams(seed), np.random.default_rng([seed, 9]), 128), PLACES).ravel()
