@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 
 from swarmbo_envs.fields.projection import LocalProjection
@@ -35,6 +35,8 @@ class Field:
         digest: Of the data that it was made from, where the settings only name them; else empty.
         projection: How longitudes and latitudes became the map, ``projection.degrees(places)`` leads back; None where
             coordinates were metres all along.
+        gaps: Cells of the map, the first row in the south, in some of which nothing is known (values there are those
+            of the nearest place that has one); None: all is known.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Field:
     reach_m: float
     digest: str = ""
     projection: LocalProjection | None = None
+    gaps: Bool[np.ndarray, "rows columns"] | None = None
 
     def value(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
         """The field at places on the map; places beyond its edge count as the edge."""

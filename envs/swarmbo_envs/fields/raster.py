@@ -1,25 +1,30 @@
-"""Fields from rasters that say where on Earth they lie."""
+"""Fields from rasters: GeoTIFFs, which say where on Earth they lie, and arrays of numpy's."""
 
 import hashlib
+import warnings
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.interpolate import RegularGridInterpolator
+from scipy.ndimage import distance_transform_edt
 
-from swarmbo.errors import ConfigError
+from swarmbo.boundary.missing import marked
+from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field, lattice
-from swarmbo_envs.fields.geotiff import GeoTIFF, read_geotiff
 from swarmbo_envs.fields.projection import LocalProjection
+from swarmbo_envs.fields.raster_file import Raster, read_array, read_geotiff
 from swarmbo_envs.fields.settings import RasterFieldSettings
 
 _MAX_EVALUATION_POINTS = 2500
 _MOST_FOR_MAXIMUM = 250_000
 _EDGE = 257  # places along each edge that is projected
+_BEND = 0.05  # of a cell, by how much the edges of a cell of the map may bend in the raster
+_MOST_GAP_CELLS = 1024  # along each side, of gaps that are laid anew over a projected map
 
 
 def raster_field(settings: RasterFieldSettings, max_sites: int, at: str = "$.field") -> Field:
-    """A raster as a field, bilinear between the middles of its cells.
+    """A raster as a field, bilinear between the middles of its cells; its gaps are where one of four has no value.
 
     Args:
         settings: Which file.
@@ -27,27 +32,37 @@ def raster_field(settings: RasterFieldSettings, max_sites: int, at: str = "$.fie
         at: Path of the settings, for messages.
 
     Raises:
-        ConfigError: If the file cannot be read, says nothing of where it lies or in which unit, is turned, or has cells
-            without a value.
-        MissingPackageError: If the extra ``geo`` is not installed.
+        ConfigError: If the file cannot be read, says nothing of where it lies or in which unit, is turned, or has no
+            four neighbouring cells with values.
+        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
+
+    Warns:
+        DataWarning: If cells have no value, and how many; if a number may stand for none.
     """
+    raster = _read(settings, at)
     at = f"{at}.raster"
-    tiff = read_geotiff(settings.raster, "a field in a GeoTIFF", at, settings.band)
-    _require_usable(settings.raster, tiff, at)
-    values = tiff.values[::-1].astype(float)  # south row first
-    west, south, east, north = tiff.edges
+    values = raster.values[::-1].astype(float)  # south row first
+    known = ~_unknown(settings, raster, at)[::-1]
+    squares = known[1:, 1:] & known[1:, :-1] & known[:-1, 1:] & known[:-1, :-1]
+    if not squares.any():
+        got = f"got {settings.raster!r} of {values.shape[0]} x {values.shape[1]} cells, {known.sum():,} with a value"
+        raise ConfigError(f"{got}; wanted at least 2 x 2 neighbours that have one", at=at)
+    if not known.all():
+        nearest = np.asarray(distance_transform_edt(~known, return_distances=False, return_indices=True))
+        values = values[nearest[0], nearest[1]]
+    west, south, east, north = raster.edges
     rows, columns = values.shape
     xs = west + (np.arange(columns) + 0.5) / columns * (east - west)
     ys = south + (np.arange(rows) + 0.5) / rows * (north - south)
-    surface = _Cells(xs, ys, values, *_placing(xs, ys, tiff, at))
+    surface = _Cells(xs, ys, values, *_placing(xs, ys, raster, at))
     low, high = np.zeros(2), surface.size
     sites, fine = lattice(low, high, max_sites), lattice(low, high, _MOST_FOR_MAXIMUM)
     places = np.concatenate([sites, fine, surface.middles()])
     found = surface(places)
     best = int(found.argmax())
-    kind = "longitudes and latitudes, projected" if tiff.in_degrees else tiff.crs.to_string()
+    kind = "" if raster.crs is None else f" ({raster.crs.to_string()})"
     return Field(
-        name=f"{Path(settings.raster).stem} ({kind})",
+        name=f"{Path(settings.raster).stem}{' (longitudes and latitudes, projected)' if raster.in_degrees else kind}",
         quantity=settings.value,
         unit=settings.unit,
         low=low,
@@ -61,12 +76,46 @@ def raster_field(settings: RasterFieldSettings, max_sites: int, at: str = "$.fie
         argmax=places[best],
         minimum=float(surface(sites).min()),
         reach_m=0.15 * float(high.max()),
-        digest=hashlib.blake2b(values.astype("<f8").tobytes() + repr(tiff.edges).encode(), digest_size=16).hexdigest(),
+        digest=_digest(np.where(known, values, np.nan), raster.edges),
         projection=surface.projection,
+        gaps=None if squares.all() else surface.touched(~squares),
     )
 
 
-def _require_usable(path: str, tiff: GeoTIFF, at: str) -> None:
+def without_gaps(field: Field, settings: RasterFieldSettings, at: str) -> Field:
+    """The same field, of worlds in which nobody can keep out of gaps.
+
+    Raises:
+        ConfigError: If it has any.
+    """
+    if field.gaps is not None:
+        raise ConfigError(
+            f"got {settings.raster!r} with cells that have no value; wanted none here: cut the raster to where it has "
+            "values, or fill them; the robots of swarmbo/robot_team-v1 keep out of them",
+            at=f"{at}.raster",
+        )
+    return field
+
+
+def _digest(values: Float[np.ndarray, "rows columns"], edges: tuple[float, float, float, float]) -> str:
+    return hashlib.blake2b(values.astype("<f8").tobytes() + repr(edges).encode(), digest_size=16).hexdigest()
+
+
+def _read(settings: RasterFieldSettings, at: str) -> Raster:
+    """The raster of a file, once it is known where it lies."""
+    if settings.raster.lower().endswith(".npy"):
+        values = read_array(settings.raster, f"{at}.raster").values
+        if settings.cell_m is None:
+            got = f"got {settings.raster!r}, an array, which does not say how large its cells are"
+            raise ConfigError(f"{got}; wanted their width in m, or [width, height]", at=f"{at}.cell_m")
+        cell = settings.cell_m if isinstance(settings.cell_m, list) else [settings.cell_m] * 2
+        edges = (0.0, 0.0, values.shape[1] * cell[0], values.shape[0] * cell[1])
+        return Raster(values, np.zeros(values.shape, dtype=bool), edges, is_placed=True, is_north_up=True, crs=None)
+    if settings.cell_m is not None:
+        got = f"got cells of {settings.cell_m} m for a GeoTIFF"
+        raise ConfigError(f"{got}; wanted none: it says where it lies", at=f"{at}.cell_m")
+    path, at = settings.raster, f"{at}.raster"
+    tiff = read_geotiff(path, "a field in a GeoTIFF", at, settings.band)
     if tiff.crs is None:
         raise ConfigError(
             f"got {path!r}, which does not say what its coordinates are (no CRS); wanted one: "
@@ -78,23 +127,61 @@ def _require_usable(path: str, tiff: GeoTIFF, at: str) -> None:
         raise ConfigError(f"got {path!r}, which {got}; wanted rows from west to east, the first in the north", at=at)
     if not tiff.in_degrees and not tiff.crs.is_projected:
         raise ConfigError(f"got {path!r} in {tiff.crs.to_string()}; wanted coordinates in degrees or metres", at=at)
-    missing = int((tiff.masked | ~np.isfinite(tiff.values.astype(float))).sum())
-    if missing:
-        raise ConfigError(
-            f"got {path!r} with {missing:,} cells without a value; wanted none: cut the raster to where it has values, "
-            "or fill them",
-            at=at,
+    return tiff
+
+
+def _unknown(settings: RasterFieldSettings, raster: Raster, at: str) -> Bool[np.ndarray, "rows columns"]:
+    """The cells of a raster that have no value, of which one line tells."""
+    values = raster.values.astype(float)
+    unknown = raster.masked | ~np.isfinite(values)
+    reasons = [f"{unknown.sum():,} without a number"] if unknown.any() else list[str]()
+    keep, size = "", values.size
+    if settings.missing is not None:
+        marks, doubtful = settings.missing, dict[float, int]()
+    else:
+        marks, doubtful = _marks(values[~unknown])
+        keep = " (missing = [] takes all numbers as they are)" if marks else ""
+    for number in marks:
+        here = ~unknown & (values == number)
+        unknown = unknown | here
+        reasons += [f"{here.sum():,} with {number:.10g}"] if here.any() else []
+    path = repr(settings.raster)
+    for number, count in doubtful.items():
+        warnings.warn(
+            f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells, which may stand for nothing; it is "
+            f"taken as it is: missing = [{number:.10g}] leaves it out, missing = [] keeps all",
+            DataWarning,
+            stacklevel=2,
         )
-    if min(tiff.values.shape) < 2:
-        raise ConfigError(f"got {path!r} of {tiff.values.shape} cells; wanted at least 2 rows and 2 columns", at=at)
+    if unknown.any():
+        told = f"{at}: {unknown.sum():,} of {size:,} cells of {path} have no value and are no-go"
+        warnings.warn(f"{told}: {'; '.join(reasons)}{keep}", DataWarning, stacklevel=2)
+    return unknown
+
+
+def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, int]]:
+    """Numbers that stand for nothing, of which there are only some at the ends of all values; and doubtful ones."""
+    found, doubtful = list[float](), dict[float, int]()
+    while values.size:
+        low, high = float(values.min()), float(values.max())
+        inner = values[(values > low) & (values < high)]
+        among = [float(inner.min()), float(inner.max())] if inner.size else []
+        told = marked(np.array([low, high, *among]), None, is_coordinate=False)
+        new = {number for number, is_mark in zip((low, high), told.rows[:2], strict=True) if is_mark}
+        if not new:
+            doubtful = {number: int((values == number).sum()) for number in told.doubtful}
+            break
+        found += sorted(new)
+        values = values[~np.isin(values, list(new))]
+    return found, doubtful
 
 
 def _placing(
-    xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], tiff: GeoTIFF, at: str
+    xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], tiff: Raster, at: str
 ) -> tuple[Float[np.ndarray, " 2"], LocalProjection | None, float]:
     """Size of the map in m, its projection, and how many metres the unit of the raster is."""
     if not tiff.in_degrees:
-        metres = float(tiff.crs.linear_units_factor[1])
+        metres = 1.0 if tiff.crs is None else float(tiff.crs.linear_units_factor[1])
         return np.array([xs[-1] - xs[0], ys[-1] - ys[0]]) * metres, None, metres
     along_x, along_y = np.linspace(xs[0], xs[-1], _EDGE), np.linspace(ys[0], ys[-1], _EDGE)
     around = np.stack(np.meshgrid([xs[0], xs[-1]], [ys[0], ys[-1]]), axis=-1).reshape(-1, 2)
@@ -138,13 +225,37 @@ class _Cells:
 
     def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
         """Values at places on the map."""
-        if self.projection is None:
-            own = X / self._unit_m + np.array([self._xs[0], self._ys[0]])
-        else:
-            own = self.projection.degrees(X)
-            own[:, 0] += 360.0 * np.round((self._xs.mean() - own[:, 0]) / 360.0)
         low, high = np.array([self._xs[0], self._ys[0]]), np.array([self._xs[-1], self._ys[-1]])
-        return self._interpolator(np.clip(own, low, high)[:, ::-1])
+        return self._interpolator(np.clip(self._own(X), low, high)[:, ::-1])
+
+    def _own(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
+        """Places on the map in the coordinates of the raster."""
+        if self.projection is None:
+            return X / self._unit_m + np.array([self._xs[0], self._ys[0]])
+        own = self.projection.degrees(X)
+        own[:, 0] += 360.0 * np.round((self._xs.mean() - own[:, 0]) / 360.0)
+        return own
+
+    def touched(self, squares: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "own_rows own_columns"]:
+        """Squares between the middles of four cells, as cells of the map, the first row in the south.
+
+        Without a projection they are the map's own. With one the map is laid out in about as many cells, of which
+        those are marked that touch a marked square.
+        """
+        if self.projection is None:
+            return squares
+        rows, columns = np.minimum(squares.shape, _MOST_GAP_CELLS)
+        corners = np.meshgrid(np.linspace(0.0, self.size[0], columns + 1), np.linspace(0.0, self.size[1], rows + 1))
+        own = self._own(np.stack(corners, axis=-1).reshape(-1, 2)).reshape(rows + 1, columns + 1, 2)
+        steps = np.array([self._xs[1] - self._xs[0], self._ys[1] - self._ys[0]])
+        units = (own - np.array([self._xs[0], self._ys[0]])) / steps
+        around = np.stack([units[:-1, :-1], units[:-1, 1:], units[1:, :-1], units[1:, 1:]])
+        first = np.clip(np.floor(around.min(axis=0) - _BEND), 0, None).astype(int)
+        last = np.minimum(np.ceil(around.max(axis=0) + _BEND).astype(int), squares.shape[::-1])
+        sums = np.zeros((squares.shape[0] + 1, squares.shape[1] + 1), dtype=np.int64)
+        sums[1:, 1:] = squares.cumsum(axis=0).cumsum(axis=1)
+        (x0, y0), (x1, y1) = np.moveaxis(first, 2, 0), np.moveaxis(last, 2, 0)
+        return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
 
     def middles(self) -> Float[np.ndarray, "k 2"]:
         """The middles of cells that lie on the map: its highest place is one of them, or on its edge."""

@@ -11,6 +11,7 @@ from swarmbo.settings import Settings, Whole, convert, require, within
 
 Pair = tuple[float, float]
 Window = tuple[int, int, int, int]
+CellSide = Annotated[float, within(1e-6, 1e9, "a length", "m")]
 
 
 class ElevationSettings(Settings, frozen=True):
@@ -71,23 +72,41 @@ class MeasuredSettings(Settings, frozen=True):
 
 
 class RasterFieldSettings(Settings, frozen=True):
-    """A raster of values, in a GeoTIFF (extra ``geo``).
+    """A raster of values, in a GeoTIFF (extra ``geo``) or a ``.npy`` array, its first row in the north.
 
-    Its coordinate reference system says what its coordinates are. Metres (or feet) are taken as they are, from the
-    raster's south-west corner; longitudes and latitudes become metres by a transverse Mercator projection of their own,
-    and the map is the largest rectangle in metres that all rows and columns cover.
+    Of a GeoTIFF its coordinate reference system says what its coordinates are. Metres (or feet) are taken as they are,
+    from the raster's south-west corner; longitudes and latitudes become metres by a transverse Mercator projection of
+    their own, and the map is the largest rectangle in metres that all rows and columns cover.
+
+    Where cells have no value (those that the file says so of, NaN, and what is ``missing``) nothing is known within the
+    cell nor on the way to its neighbours' middles: robots keep out of there as of a no-go region.
 
     Args:
         raster: Path of the file; relative to the current directory.
-        band: Which of its bands, from 1.
+        band: Which of the bands of a GeoTIFF, from 1.
+        cell_m: Width of the cells of an array, or width and height, m, each 1e-6 to 1e9.
+        missing: Numbers that stand for nothing, at most 16. Default: -9999 and its kind, where they stand apart from
+            all others; [] for none but those that the file names.
         value: What it holds, for labels.
         unit: Its unit, for labels; with ``m`` and the value ``elevation`` it is a terrain in true heights.
     """
 
     raster: str
     band: Annotated[int, within(1, 10_000)] = 1
+    cell_m: CellSide | list[CellSide] | None = None  # with a tuple of them msgspec 0.22 crashes
+    missing: list[float] | None = None
     value: str = "elevation"
     unit: str = "m"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "missing", lambda value: value is None or len(value) <= 16, "at most 16 numbers")
+        require(
+            self,
+            "cell_m",
+            lambda value: not isinstance(value, list) or len(value) == 2,
+            "a width in m, or [width, height]",
+        )
 
 
 class SurveySettings(Settings, frozen=True):

@@ -28,6 +28,7 @@ class Ground:
         cells: Cells along the longer side.
         clearance_m: How far to keep from the regions, by each axis.
         anchors: Places (k, 2) that must be free, by their path in the settings.
+        at: Path of what blocks it, for messages.
 
     Raises:
         ConfigError: If nothing is left, an anchor is blocked, or regions have too many corners to plan around.
@@ -49,6 +50,7 @@ class Ground:
         cells: int = 128,
         clearance_m: float = 0.0,
         anchors: Mapping[str, Float[np.ndarray, " 2"]] | None = None,
+        at: str = "$.no_go",
     ) -> None:
         self.low, self.high, self.regions = low, high, tuple(regions)
         size = high - low
@@ -61,17 +63,17 @@ class Ground:
                 (west, south), (east, north) = low, high
                 got = f"got region {number + 1} of {len(regions)} beside the map"
                 wanted = f"some of it in x {west:g} to {east:g} m, y {south:g} to {north:g} m"
-                raise ConfigError(f"{got}; wanted {wanted}", at="$.no_go")
+                raise ConfigError(f"{got}; wanted {wanted}", at=at)
             blocked |= touched
         self.blocked = blocked
         if blocked.all():
-            raise ConfigError("got regions that cover the whole map; wanted some room to drive", at="$.no_go")
+            raise ConfigError("got no-go regions all over the map; wanted some room to drive", at=at)
         parts = np.asarray(label(~blocked)[0])  # from 1; 0 where blocked
         kept = [int(np.bincount(parts.ravel())[1:].argmax()) + 1]
         if anchors:
-            for at, place in anchors.items():
+            for name, place in anchors.items():
                 if not self.is_free(place[None])[0]:
-                    raise ConfigError(f"got {place.tolist()} in a no-go region, or too near to one", at=at)
+                    raise ConfigError(f"got {place.tolist()} in a no-go region, or too near to one", at=name)
             column, row = self._cells_of(np.array(list(anchors.values()))).T
             kept = parts[row, column].tolist()
         self.parts: Int[np.ndarray, "rows columns"] = np.where(np.isin(parts, kept), parts, 0)

@@ -13,12 +13,13 @@ from matplotlib.path import Path as Outline
 
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
-from swarmbo_envs.fields.geotiff import read_geotiff
 from swarmbo_envs.fields.projection import LocalProjection
+from swarmbo_envs.fields.raster_file import Raster, read_array, read_geotiff
 
 Pair = tuple[float, float]
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
+_MOST_RINGS = 300  # around the cells of a raster: in pictures nobody tells more apart
 
 
 class CornersSettings(Settings, frozen=True):
@@ -105,6 +106,16 @@ class Region:
     rings: Sequence[Float[np.ndarray, "k 2"]]
     marked: Bool[np.ndarray, "rows columns"] | None = None
     edges: Edges = (0.0, 0.0, 0.0, 0.0)
+
+    @classmethod
+    def of_cells(cls, marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> "Region":
+        """The marked cells of a raster.
+
+        Args:
+            marked: The first row in the south.
+            edges: West, south, east and north edge, m.
+        """
+        return cls(_outlines(marked, edges), marked, edges)
 
     def touched(
         self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
@@ -270,42 +281,42 @@ def _of_raster(
     is_tiff = path.lower().endswith((".tif", ".tiff"))
     if not is_tiff and not path.lower().endswith(".npy"):
         raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
-    values, masked, told = _read_tiff(settings, at) if is_tiff else _read_array(path, f"{at}.raster")
-    marked = values if values.dtype.kind == "b" else masked
+    raster = _read_tiff(settings, at) if is_tiff else read_array(path, f"{at}.raster")
+    values, told = raster.values, raster.edges if raster.is_placed else None
+    marked = values if values.dtype.kind == "b" else raster.masked
     if values.dtype.kind == "f":
         marked = marked | np.isnan(values)
     if settings.nodata is not None:
         marked = marked | (values == settings.nodata)
     edges = settings.extent or told or (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
-    marked = np.ascontiguousarray(marked[::-1])  # south row first
-    return Region(_outlines(marked, edges), marked, edges)
+    return Region.of_cells(np.ascontiguousarray(marked[::-1]), edges)  # south row first
 
 
-def _read_array(path: str, at: str) -> tuple[np.ndarray, np.ndarray, Edges | None]:
-    """Values, which of them the file says are none, and its edges, of which an array says nothing."""
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a .npy array", at=at) from None
-    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "buif" or not values.size:
-        raise ConfigError(f"got {path!r}; wanted one array of rows and columns, of booleans or numbers", at=at)
-    return values, np.zeros(values.shape, dtype=bool), None
-
-
-def _read_tiff(settings: RasterSettings, at: str) -> tuple[np.ndarray, np.ndarray, Edges | None]:
-    """The same of the first band of a GeoTIFF."""
+def _read_tiff(settings: RasterSettings, at: str) -> Raster:
+    """The first band of a GeoTIFF, whose edges are those of the map's where no extent is given."""
     tiff = read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
     if settings.extent is None and tiff.is_placed and (tiff.in_degrees or not tiff.is_north_up):
         got = "in degrees" if tiff.in_degrees else "that is turned"
         raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
-    return tiff.values, tiff.masked, tiff.edges if tiff.is_placed else None
+    return tiff
 
 
 def _outlines(marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> list[Float[np.ndarray, "k 2"]]:
-    """Lines around the marked cells of a raster, half a cell within them at their corners."""
+    """Lines around the marked cells of a raster, half a cell within them at their corners.
+
+    They are for pictures: of a raster in many pieces blocks of cells are marked, until the pieces are not too many.
+    """
     west, south, east, north = edges
     rows, columns = marked.shape
-    xs = west + (np.arange(-1, columns + 1) + 0.5) * (east - west) / columns
-    ys = south + (np.arange(-1, rows + 1) + 0.5) * (north - south) / rows
-    lines = contourpy.contour_generator(xs, ys, np.pad(marked, 1).astype(float)).lines(0.5)
-    return [np.asarray(line) for line in lines]
+    dx, dy = (east - west) / columns, (north - south) / rows
+    block = 1
+    while True:
+        n_rows, n_columns = marked.shape
+        xs = west + (np.arange(-1, n_columns + 1) + 0.5) * dx * block
+        ys = south + (np.arange(-1, n_rows + 1) + 0.5) * dy * block
+        lines = contourpy.contour_generator(xs, ys, np.pad(marked, 1).astype(float)).lines(0.5)
+        if len(lines) <= _MOST_RINGS:
+            return [np.clip(np.asarray(line), [west, south], [east, north]) for line in lines]
+        block *= 2
+        even = np.pad(marked, ((0, n_rows % 2), (0, n_columns % 2)))
+        marked = even[::2, ::2] | even[1::2, ::2] | even[::2, 1::2] | even[1::2, 1::2]

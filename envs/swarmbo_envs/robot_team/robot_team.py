@@ -17,6 +17,7 @@ from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.radio import links_in_range
 from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.laid_out import laid_out
 from swarmbo_envs.robot_team.observation import observation_box, observe
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.snapshot import arrays_of, episode_of
@@ -64,8 +65,9 @@ site nearest to that place) |
       numbers, and no site is measured twice. If a robot can reach none, it drives towards the nearest and measures
       nothing. A site at which a measurement failed stays open. With ``interpolated`` the field between the sites is
       kriged; no two sites may then be nearer than a thousandth of the usual distance between neighbours.
-    * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), as
-      ``RasterFieldSettings`` says.
+    * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), or a ``.npy`` array
+      with the size of its cells, ``cell_m``, as ``RasterFieldSettings`` says. Cells without a value are no-go: robots
+      drive round them, as round the regions of version 1.
     * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
     * ``{survey = "oxford-ph", sites = "only" | "interpolated"}``: measurements that come with swarmbo, as of a CSV.
 
@@ -160,7 +162,7 @@ site nearest to that place) |
         }
         settings = convert(given, RobotTeamSettings)
         field_of_it = build_field(settings.field, settings.max_sites)
-        self._set_up(settings, field_of_it, Ground(field_of_it.low, field_of_it.high))
+        self._set_up(settings, *laid_out(field_of_it, {"starts": settings.starts}))
 
     def _set_up(self, settings: RobotTeamSettings, field: Field, ground: Ground) -> None:
         """Make the world: what every version does with its settings.

@@ -1,24 +1,19 @@
 """The robot team with what robots meet outside: regions that are no-go, batteries, currents, and one another."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
-from swarmbo.errors import ConfigError
 from swarmbo.settings import convert
-from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
-from swarmbo_envs.ground import Ground, read_regions
+from swarmbo_envs.ground import read_regions
+from swarmbo_envs.robot_team.laid_out import laid_out
 from swarmbo_envs.robot_team.robot_team import RobotTeam
 from swarmbo_envs.robot_team.settings import RobotTeamV1Settings
 
 if TYPE_CHECKING:
     from swarmbo_envs.robot_team.physics.scene import Scene
-
-_PLACES_FOR_MAXIMUM = 400  # along the longer side
 
 
 class RobotTeamV1(RobotTeam):
@@ -138,18 +133,10 @@ class RobotTeamV1(RobotTeam):
         }
         settings = convert(_plain(given), RobotTeamV1Settings)
         field = build_field(settings.field, settings.max_sites)
-        anchors = {
-            f"$.{name}[{n}]": np.array(place, dtype=float)
-            for name, places in (("starts", settings.starts), ("bases", settings.bases))
-            for n, place in enumerate(places or ())
-        }
-        for at, place in anchors.items():
-            if not ((place >= field.low) & (place <= field.high)).all():
-                raise ConfigError(f"got {place.tolist()}; wanted a place on the map", at=at)
         regions = read_regions(settings.no_go, field.low, field.high, field.projection)
         clearance = settings.clearance_m + (0.0 if settings.rovers is None else settings.rovers.rover_m)
-        ground = Ground(field.low, field.high, regions, settings.route_cells, clearance, anchors)
-        self._set_up(settings, _measurable(field, ground), ground)
+        anchors = {"starts": settings.starts, "bases": settings.bases}
+        self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))
 
     def scene(self, width: int, height: int) -> "Scene | None":
         """What draws it in three dimensions; None where no engine moves the robots.
@@ -171,32 +158,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def _measurable(field: Field, ground: Ground) -> Field:
-    """A field of which only what is free counts: its sites, the points of its truth, and its maximum."""
-    if ground.is_open:
-        return field
-    sites, points = (X[ground.part_of(X) > 0] for X in (field.sites, field.points))
-    if not len(sites):
-        raise ConfigError("got regions that leave no site to measure; wanted at least one", at="$.no_go")
-    points = points if len(points) else sites
-    best = field.argmax
-    if field.sites_only or not ground.part_of(best[None])[0]:
-        best = sites[field.value(sites).argmax()] if field.sites_only else _highest(field, ground, sites)
-    maximum, minimum = float(field.value(best[None])[0]), float(field.value(sites).min())
-    return replace(field, sites=sites, points=points, maximum=maximum, argmax=best, minimum=minimum)
-
-
-def _highest(field: Field, ground: Ground, sites: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " 2"]:
-    """The best free place of a lattice over the map, then of ever finer ones about the best so far."""
-    best, half = (field.low + field.high) / 2, (field.high - field.low) / 2
-    found = sites[field.value(sites).argmax()]
-    steps = np.linspace(-1.0, 1.0, _PLACES_FOR_MAXIMUM + 1)
-    for _ in range(3):
-        offsets = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
-        places = np.clip(best + offsets * half, field.low, field.high)
-        places = np.vstack([found, places[ground.part_of(places) > 0]])
-        found = best = places[field.value(places).argmax()]
-        half, steps = half * 4 / _PLACES_FOR_MAXIMUM, np.linspace(-1.0, 1.0, 41)
-    return found

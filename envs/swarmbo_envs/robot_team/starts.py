@@ -17,7 +17,7 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
         field: What is measured; if only at sites, every start moves to the nearest free one.
 
     Raises:
-        ConfigError: If a start lies outside the map, two are equal, or there are more robots than sites to start at.
+        ConfigError: If two starts are equal, or there are more robots than sites to start at.
     """
     if (settings.starts is None or field.sites_only) and settings.robots > len(field.sites):
         raise ConfigError(f"got {settings.robots}; wanted at most one per site: {len(field.sites)}", at="$.robots")
@@ -30,12 +30,6 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
         return None
     starts = np.array(settings.starts, dtype=float)
     for i, start in enumerate(starts):
-        if not ((start >= field.low) & (start <= field.high)).all():
-            raise ConfigError(
-                f"got {start.tolist()}; wanted a place on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
-                f"and y from {field.low[1]:g} to {field.high[1]:g} m",
-                at=f"$.starts[{i}]",
-            )
         if (start == starts[:i]).all(axis=1).any():
             raise ConfigError(f"got {start.tolist()} twice; wanted different places", at=f"$.starts[{i}]")
     return nearest_free_sites(starts, field.sites) if field.sites_only else starts

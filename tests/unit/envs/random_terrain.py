@@ -1,10 +1,14 @@
 """Random worlds for robots, and what must hold in each: checked by code that shares none with the worlds."""
 
-from itertools import pairwise
+import json
+import tempfile
+from itertools import count, pairwise
+from pathlib import Path
 
 import numpy as np
 from hypothesis import reject, strategies as st
-from matplotlib.path import Path
+from matplotlib.path import Path as Outline
+from scipy.ndimage import gaussian_filter
 from scipy.spatial import KDTree
 
 from swarmbo.errors import ConfigError
@@ -14,35 +18,98 @@ FIELD = {"elevation": "jacksboro", "window": [0, 0, 10, 11]}
 SIZE = robot_team_v1.parallel_env(field=FIELD).field.high
 
 
+_FOLDER, _NUMBER = tempfile.TemporaryDirectory(), count()
+
+
+def _file(ending):
+    return str(Path(_FOLDER.name) / f"{next(_NUMBER)}{ending}")
+
+
 @st.composite
 def _stars(draw):
-    """A polygon about a centre, with corners at random distances."""
-    x, y = draw(st.floats(0.1, 0.9)) * SIZE[0], draw(st.floats(0.1, 0.9)) * SIZE[1]
+    """A polygon about a centre, with corners at random distances, so with hollows; perhaps a GeoJSON with a hole."""
+    middle = np.array([draw(st.floats(0.1, 0.9)), draw(st.floats(0.1, 0.9))]) * SIZE
     radii = draw(st.lists(st.floats(20.0, 180.0), min_size=3, max_size=8))
     turns = np.arange(len(radii)) * 2 * np.pi / len(radii) + draw(st.floats(0.0, 3.0))
-    corners = np.array([x, y]) + np.array(radii)[:, None] * np.column_stack([np.cos(turns), np.sin(turns)])
-    return {"corners": corners.tolist()}
+    out = np.array(radii)[:, None] * np.column_stack([np.cos(turns), np.sin(turns)])
+    if draw(st.integers(0, 3)):
+        return {"corners": (middle + out).tolist()}
+    rings = [(middle + share * out).tolist() for share in (1.0, 0.6)]
+    path = _file(".geojson")
+    Path(path).write_text(json.dumps({"type": "Polygon", "coordinates": [[*ring, ring[0]] for ring in rings]}))
+    return {"geojson": path}
+
+
+@st.composite
+def _walls(draw):
+    """A wall from edge to edge with one gap in it, which may be too narrow."""
+    x, gap = draw(st.floats(0.2, 0.8)) * SIZE[0], draw(st.floats(0.1, 0.9)) * SIZE[1]
+    half, thick = draw(st.floats(10.0, 80.0)), draw(st.floats(5.0, 40.0))
+    ends = [(-10.0, gap - half), (gap + half, SIZE[1] + 10.0)]
+    walls = [[[x, south], [x + thick, south], [x + thick, north], [x, north]] for south, north in ends if south < north]
+    return [{"corners": wall} for wall in walls if min(corner[1] for corner in wall) < SIZE[1]]
+
+
+@st.composite
+def _rasters(draw):
+    """Blobs of cells that are no-go."""
+    noise = np.random.default_rng(draw(st.integers(0, 10**6))).standard_normal((31, 28))
+    noise = gaussian_filter(noise, draw(st.sampled_from([0.5, 2.0])))
+    path = _file(".npy")
+    np.save(path, noise > np.quantile(noise, draw(st.sampled_from([0.75, 0.9, 0.98]))))
+    return {"raster": path}
 
 
 @st.composite
 def terrains(draw):
     """Arguments of a world; some of them are refused, as there is no room."""
     robots = draw(st.integers(1, 4))
-    each = st.lists(st.floats(2.0, 12.0), min_size=robots, max_size=robots)
+
+    def each(numbers):
+        return st.lists(numbers, min_size=robots, max_size=robots)
+
+    no_go = draw(st.lists(_stars(), max_size=4) | _walls() | _rasters().map(lambda raster: [raster]))
+    places = st.tuples(*(st.floats(0.0, float(length)) for length in SIZE))
+    beside = [corner for table in no_go for corner in table.get("corners", ())]  # where it is tight
+    if beside:
+        places = places | st.builds(
+            lambda corner, off: tuple(np.clip(np.array(corner) + off, 0.0, SIZE).tolist()),
+            st.sampled_from(beside),
+            st.tuples(*[st.floats(-25.0, 25.0)] * 2),
+        )
+    battery = draw(st.none() | st.sampled_from([80.0, 200.0, 500.0]) | each(st.sampled_from([60.0, 120.0, 400.0])))
+    homes = draw(st.sampled_from(["starts", "bases", "one base", "anywhere", "anywhere", "anywhere"]))
+    named = {"starts": "starts", "bases": "bases", "one base": "bases"}.get(homes)
+    where = {named: draw(each(places))[: 1 if homes == "one base" else robots]} if named else {}
     return {
         "field": FIELD,
         "max_sites": 120,
         "robots": robots,
-        "no_go": draw(st.lists(_stars(), max_size=4)),
+        "no_go": no_go,
         "route_cells": draw(st.sampled_from([24, 48, 64])),
-        "speed_m_s": draw(each),
-        "turn_rate_rad_s": draw(st.sampled_from([0.1, 0.5, 3.0])),
+        "clearance_m": draw(st.sampled_from([0.0, 0.0, 6.0])),
+        "speed_m_s": draw(each(st.floats(2.0, 12.0))),
+        "turn_rate_rad_s": draw(st.sampled_from([0.1, 0.5, 3.0]) | each(st.sampled_from([0.05, 0.3, 2.0]))),
         "round_time_s": draw(st.sampled_from([20.0, 60.0])),
-        "battery_s": draw(st.none() | st.sampled_from([80.0, 200.0, 500.0])),
-        "separation_m": draw(st.sampled_from([0.0, 5.0, 60.0])),
+        "battery_s": battery,
+        "separation_m": 0.0 if homes == "one base" else draw(st.sampled_from([0.0, 5.0, 60.0])),
+        "samples_per_leg": draw(st.sampled_from([0, 0, 3])),
         "wind": draw(st.sampled_from([(0.0, 0.0), (1.0, 0.5), (-1.5, 0.3)])),
         "max_cycles": 5,
+        **where,
     }
+
+
+def _holds(table, places):
+    """Which places lie in what a table says is no-go."""
+    if "raster" in table:
+        cells = np.load(table["raster"])[::-1]  # the first row of the file is the northern one
+        column, row = np.minimum(
+            (places / SIZE * cells.shape[::-1]).astype(int).T, np.array(cells.shape[::-1])[:, None] - 1
+        )
+        return cells[np.maximum(row, 0), np.maximum(column, 0)]
+    rings = [table["corners"]] if "corners" in table else json.loads(Path(table["geojson"]).read_text())["coordinates"]
+    return np.logical_xor.reduce([Outline(ring).contains_points(places) for ring in rings])
 
 
 class Witness:
@@ -61,7 +128,6 @@ class Witness:
             reject()
         self.arguments = arguments
         self._world = self.env._world
-        self._outlines = [Path(region["corners"]) for region in arguments["no_go"]]
         self._driven = {}
         self._is_engine = self._world.settings.rovers is not None
         kept = self._world._kept_apart
@@ -81,6 +147,7 @@ class Witness:
         self._check_no_go(ends)
         self._check_separation(before, [info["path"] for info in told[4].values()])
         self._check_batteries(batteries, told[4])
+        self._check_samples(told[4])
         return told
 
     def _check_no_go(self, ends):
@@ -90,10 +157,15 @@ class Witness:
             shares = np.linspace(0.0, 1.0, 200)[:, None]
             pieces = [a + shares * (b - a) for a, b in pairwise(driven)]
             places = np.concatenate([*pieces, episode.poses[robot, None, :2]])
-            for outline in self._outlines:
-                inside = outline.contains_points(places)
+            for table in self.arguments["no_go"]:
+                inside = _holds(table, places)
                 assert not inside.any(), (robot, places[inside][:3])
             assert ((places >= -1e-6) & (places <= SIZE + 1e-6)).all()
+
+    def _check_samples(self, infos):
+        for info in infos.values():
+            for sample in info.get("on_the_way", ()):  # on what was driven, and so in no region
+                assert KDTree(_dense(info["path"])).query(sample["location"])[0] <= 0.1 * max(1.0, info["distance"])
 
     def _check_separation(self, before, told_paths):
         least = self.arguments["separation_m"]
@@ -121,7 +193,8 @@ class Witness:
                 length = self._world.mover.off_m
                 is_home = np.hypot(*(episode.poses[robot, :2] - episode.bases[robot])) <= length
             assert info["battery"] > 0.0 or is_home
-            assert info["battery"] == (1.0 if is_home else episode.batteries[robot] / self.arguments["battery_s"])
+            full = np.broadcast_to(self.arguments["battery_s"], len(infos))[robot]
+            assert info["battery"] == (1.0 if is_home else episode.batteries[robot] / full)
             speed = self.arguments["speed_m_s"][robot] + np.hypot(*self.arguments["wind"])
             if not is_home and not self._is_engine:
                 assert before[robot] - episode.batteries[robot] >= info["distance"] / speed - 1e-6

@@ -1,14 +1,17 @@
 """Rasters as fields: where their cells lie on Earth, against formulas that share nothing with the projection."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from swarmbo.errors import ConfigError, MissingPackageError
-from swarmbo_envs import robot_team_v0, robot_team_v1
+from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
+from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
+from swarmbo_envs.ground import Region
 
 rasterio = pytest.importorskip("rasterio")
+pytestmark = pytest.mark.filterwarnings("ignore:.*have no value and are no-go:swarmbo.errors.DataWarning")
 MEAN_RADIUS_M = 6_371_008.8
 
 
@@ -82,10 +85,8 @@ def test_what_is_refused(tiff, monkeypatch):
 
     with pytest.raises(ConfigError, match=r"\$\.field\.raster: got .* \(no CRS\); wanted one: `gdal_edit"):
         make(tiff(values, 8.0, 47.0, 0.01, crs=None))
-    holes = values.copy()
-    holes[1, 2] = -1
-    with pytest.raises(ConfigError, match="1 cells without a value"):
-        make(tiff(holes, 8.0, 47.0, 0.01, nodata=-1))
+    with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got cells of 10.0 m for a GeoTIFF; wanted none"):
+        robot_team_v0.parallel_env(field={"raster": tiff(values, 8.0, 47.0, 0.01), "cell_m": 10.0})
     with pytest.raises(ConfigError, match=r"got band 2 of .*; wanted one from 1 to 1"):
         make(tiff(values, 8.0, 47.0, 0.01), band=2)
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -103,3 +104,112 @@ def test_a_state_is_of_the_data_and_not_of_the_path(tiff):
     same.set_state(one.get_state())
     with pytest.raises(ValueError, match="another world"):
         other.set_state(one.get_state())
+
+
+def bay(rows=40, columns=50):
+    """Heights that rise to the north-east, with a bay of cells without any that reaches in from the west."""
+    values = np.add.outer(np.arange(rows)[::-1], np.arange(columns)).astype(float)
+    values[12:25, :30] = np.nan
+    values[30, 40] = np.nan  # and a hole of one cell
+    return values
+
+
+def between_known(values, cell, places):
+    """Whether the four cells about each place of a map that begins at the middle of the south-west one have values."""
+    rows = values[::-1]
+    x, y = places.T / cell
+    column, row = (
+        np.minimum(np.floor(x), rows.shape[1] - 2).astype(int),
+        np.minimum(np.floor(y), len(rows) - 2).astype(int),
+    )
+    return np.isfinite([rows[row + i, column + j] for i in (0, 1) for j in (0, 1)]).all(axis=0)
+
+
+@pytest.mark.parametrize("kind", ["array", "metres", "mark"])
+@pytest.mark.parametrize("version", [robot_team_v0, robot_team_v1])
+def test_nobody_goes_where_a_raster_has_no_data_nor_is_judged_by_it(tiff, tmp_path, kind, version):
+    values = bay()
+    if kind == "array":
+        np.save(tmp_path / "bay.npy", values)
+        field = {"raster": str(tmp_path / "bay.npy"), "cell_m": 20.0}
+    else:  # by the file's own mark, or by one that it does not name
+        named = {"nodata": -7.0} if kind == "metres" else {}
+        holes = np.where(np.isnan(values), named.get("nodata", -9999.0), values)
+        field = {"raster": tiff(holes, 500_000, 5_200_000, 20.0, "EPSG:32632", **named)}
+    with pytest.warns(DataWarning, match=r"\$\.field\.raster: 391 of 2,000 cells of .* have no value and are no-go"):
+        env = version.parallel_env(field=field, robots=2, noise_std=0.0, max_cycles=6)
+    _, infos = env.reset(seed=1)
+    truth, generator = env.ground_truth(), np.random.default_rng(0)
+    for known in (env.sites(), truth.points, truth.argmax[None]):
+        assert between_known(values, 20.0, known).all()
+    anywhere = generator.uniform(0, env.field.high, (4000, 2))
+    known = between_known(values, 20.0, anywhere)
+    assert env.ground.is_free(anywhere[known]).mean() > 0.9  # no more is lost than cells of the map at the shore
+    assert env.no_go()
+    assert env.field.maximum == pytest.approx(39 + 49, abs=3)
+    while env.agents:
+        actions = {agent: generator.uniform(0, env.field.high) for agent in env.agents}
+        _, _, _, _, infos = env.step(actions)
+        for robot, info in enumerate(infos.values()):
+            assert between_known(values, 20.0, info["location"][None]).all()
+            trail = env._current().trails[robot]
+            along = np.concatenate([a + np.linspace(0, 1, 50)[:, None] * (b - a) for a, b in pairwise(trail)])
+            assert between_known(values, 20.0, along).all()
+            x, y = info["location"] / 20.0
+            assert info["measurement"] == pytest.approx(x + y, abs=1e-4)  # a plane, wherever it is known
+
+
+def test_gaps_of_a_projected_raster_are_kept_out_of(tiff):
+    """Of four cells about a place, looked up where it lies on Earth, all have values."""
+    values, west, north, cell = bay(), 24.0, 60.4, 0.01
+    raster = tiff(np.where(np.isnan(values), -1.0, values), west, north, cell, nodata=-1.0)
+    env = robot_team_v1.parallel_env(field={"raster": raster})
+    sites = env.sites()
+    lon, lat = env.field.projection.degrees(sites).T
+    own = np.column_stack([lon - west - cell / 2, lat - (north - 39.5 * cell)])
+    assert len(sites) > 8000
+    assert between_known(values, cell, own).all()
+
+
+def test_which_numbers_stand_for_nothing_may_be_stated(tmp_path):
+    values = np.add.outer(np.arange(20.0), np.arange(20.0))
+    values[3, 3], values[9, 9] = -99.0, 1e30
+    np.save(tmp_path / "a.npy", values)
+    field = {"raster": str(tmp_path / "a.npy"), "cell_m": [20.0, 10.0]}
+    with pytest.warns(DataWarning, match=r"2 of 400 cells .*: 1 with -99; 1 with 1e\+30 \(missing = \[\] takes all"):
+        assert robot_team_v0.parallel_env(field=field).field.high.tolist() == [380.0, 190.0]
+    with pytest.warns(DataWarning, match="1 of 400 cells .*: 1 with 1e"):
+        env = robot_team_v0.parallel_env(field={**field, "missing": [1e30]})
+    assert env.ground_truth().values.min() < -30.0  # the site nearest to the cell with -99
+    assert robot_team_v0.parallel_env(field={**field, "missing": []}).ground.is_open
+
+
+def test_rasters_without_room_are_refused(tmp_path):
+    path = str(tmp_path / "a.npy")
+    np.save(path, np.where(np.eye(6, dtype=bool), 1.0, np.nan))
+    with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got .*, an array, .*; wanted their width in m"):
+        robot_team_v0.parallel_env(field={"raster": path})
+    with pytest.raises(
+        ConfigError, match=r"\$\.field\.raster: got .* 6 with a value; wanted at least 2 x 2 neighbours"
+    ):
+        robot_team_v0.parallel_env(field={"raster": path, "cell_m": 5.0})
+    speckled = np.ones((300, 300))
+    speckled[::3, ::3] = np.nan
+    np.save(path, speckled)
+    with pytest.raises(ConfigError, match=r"\$\.field: got no-go regions all over the map"):
+        robot_team_v0.parallel_env(field={"raster": path, "cell_m": 5.0})
+    np.save(path, bay())
+    with pytest.raises(ConfigError, match=r"\$\.starts\[0\]: got \[100.0, 400.0\] in a no-go region"):
+        robot_team_v0.parallel_env(field={"raster": path, "cell_m": 20.0}, robots=1, starts=[[100.0, 400.0]])
+    with pytest.raises(ConfigError, match=r"\$\.field\.raster: got .* with cells that have no value; wanted none here"):
+        sensor_field_v0.parallel_env(field={"raster": path, "cell_m": 20.0})
+
+
+def test_a_raster_in_a_thousand_pieces_is_drawn_in_few():
+    marked = np.random.default_rng(0).random((400, 300)) < 0.1
+    rings = Region.of_cells(marked, (0.0, 0.0, 300.0, 400.0)).rings
+    assert 0 < len(rings) <= 300
+    one = np.zeros((40, 30), dtype=bool)
+    one[10:20, 5:15] = True
+    (ring,) = Region.of_cells(one, (0.0, 0.0, 300.0, 400.0)).rings
+    np.testing.assert_allclose([ring.min(axis=0), ring.max(axis=0)], [[50.0, 100.0], [150.0, 200.0]])

@@ -1,4 +1,4 @@
-"""What a GeoTIFF holds: values, which of them are none, and where they lie."""
+"""What files of rasters hold: values, which of them are none, and where they lie."""
 
 import warnings
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ _MOST_PIXELS = 10**8
 
 
 @dataclass(frozen=True, eq=False)
-class GeoTIFF:
-    """One band of a file.
+class Raster:
+    """One band of a GeoTIFF, or an array.
 
     Args:
         values: One per cell, the first row in the north where the raster is north up.
@@ -39,7 +39,7 @@ class GeoTIFF:
         return self.crs is not None and bool(self.crs.is_geographic)
 
 
-def read_geotiff(path: str, what: str, at: str, band: int = 1) -> GeoTIFF:
+def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
     """Read one band of a GeoTIFF.
 
     Args:
@@ -63,7 +63,7 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> GeoTIFF:
                 if band > file.count:
                     raise ConfigError(f"got band {band} of {path!r}; wanted one from 1 to {file.count}", at=at)
                 bounds, transform = file.bounds, file.transform
-                return GeoTIFF(
+                return Raster(
                     values=file.read(band),
                     masked=file.read_masks(band) == 0,
                     edges=(bounds.left, bounds.bottom, bounds.right, bounds.top),
@@ -73,3 +73,25 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> GeoTIFF:
                 )
     except rasterio.errors.RasterioError as error:
         raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF", at=at) from None
+
+
+def read_array(path: str, at: str) -> Raster:
+    """Read a ``.npy`` array of rows and columns, which says nothing of where it lies.
+
+    Args:
+        path: Of the file.
+        at: Path of the settings, for messages.
+
+    Raises:
+        ConfigError: If it cannot be read, is too large, or is no array of rows and columns of numbers.
+    """
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a .npy array", at=at) from None
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "buif" or not values.size:
+        raise ConfigError(f"got {path!r}; wanted one array of rows and columns, of booleans or numbers", at=at)
+    if values.size > _MOST_PIXELS:
+        raise ConfigError(f"got {values.shape[1]} x {values.shape[0]} cells; wanted at most {_MOST_PIXELS:,}", at=at)
+    nowhere, nothing = (0.0, 0.0, 0.0, 0.0), np.zeros(values.shape, dtype=bool)
+    return Raster(values, nothing, nowhere, is_placed=False, is_north_up=True, crs=None)
