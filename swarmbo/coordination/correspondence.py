@@ -2,15 +2,22 @@
 
 Bundles are numbered. Each carries the entries that are new since the other acknowledged them, the newest state of each
 entry alone, and which bundles of the other have come. So nothing depends on which of them arrive, or in which order.
+
+Which of the last bundles came also says how much a link loses. Who has nothing to say speaks so often that of what it
+says within the other's patience some comes, and the other waits longer where even a bundle in each tick is too few: so
+silence means that an agent is gone, on links that lose much, too.
 """
 
+import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from swarmbo.coordination.messages import Bundle, Key, News
 
 _RETRY = 1  # ticks until an entry is told again, if it was not acknowledged
 _NOTED = 32  # bundles before the newest one of which an acknowledgement says whether they came
+_FEWEST = 3  # bundles within the patience of the other, on links that lose none
+_UNLIKELY = 1e-4  # that of so many bundles none comes: then the other is gone
 
 
 class Entry(NamedTuple):
@@ -24,16 +31,16 @@ class Correspondence:
     """One agent's side of what it and another tell each other.
 
     Args:
-        heartbeat: Ticks after which something is said even if there is nothing to say.
-        number: Of the next bundle, larger than those of any before.
+        patience: Ticks, >= 1, after which one who says nothing counts as silent, on links that lose nothing.
 
     Attributes:
+        number: Of the next bundle.
         last_heard: The tick at which something last came; None before.
     """
 
-    def __init__(self, heartbeat: int, number: int = 0) -> None:
-        self.number, self.last_heard = number, None
-        self._heartbeat = heartbeat
+    def __init__(self, patience: int) -> None:
+        self.number, self.last_heard = 0, None
+        self._patience, self._needed = patience, _FEWEST
         self._entries: dict[Key, Entry] = {}
         self._known: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
         self._under_way: dict[Key, tuple[int, int]] = {}  # what was sent last: version, and when
@@ -55,6 +62,7 @@ class Correspondence:
     def hear(self, bundle: Bundle, now: int) -> None:
         """Take note of a bundle of the other: that it has come, and what it acknowledges."""
         self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
+        self._needed = _needed(bundle.heard, bundle.before)
         ahead = bundle.number - self._newest
         if ahead > 0:
             self._before = ((self._before << ahead) | (1 << (ahead - 1) if self._newest >= 0 else 0)) & (
@@ -70,7 +78,7 @@ class Correspondence:
     def bundle(self, now: int) -> Bundle | None:
         """What there is to say at a tick; None: nothing."""
         due = {key: entry for key, entry in self._entries.items() if self._is_due(key, entry, now)}
-        is_time = self._last_sent is None or now - self._last_sent >= self._heartbeat
+        is_time = self._last_sent is None or now - self._last_sent >= self._pause(self._needed)
         if not (due or self._owes_answer or is_time):
             return None
         number, self.number = self.number, self.number + 1
@@ -81,11 +89,35 @@ class Correspondence:
         versions = tuple(entry.version for entry in due.values())
         return Bundle(number, self._newest, self._before, versions, tuple(entry.message for entry in due.values()))
 
+    def is_silent(self, now: int) -> bool:
+        """Whether nothing has come for so long that the other is taken to be gone."""
+        needed = _needed(self._newest, self._before)
+        heard = 0 if self.last_heard is None else self.last_heard
+        return now - heard > max(self._patience, needed * self._pause(needed))
+
+    def _pause(self, needed: int) -> int:
+        """Ticks between bundles that say nothing new, where so many are needed for one to come."""
+        return max(1, self._patience // needed)
+
+    def state(self) -> list[Any]:
+        """What to go on with; not what the other has acknowledged, which is told again."""
+        return [self.number, self.last_heard, self._newest, self._before]
+
+    def load_state(self, plain: list[Any]) -> None:
+        """Go on with it."""
+        self.number, self.last_heard, self._newest, self._before = plain
+
     def _is_due(self, key: Key, entry: Entry, now: int) -> bool:
         if self._known.get(key, -1) >= entry.version:
             return False
         version, sent = self._under_way.get(key, (-1, 0))
         return version < entry.version or now - sent >= _RETRY
+
+
+def _needed(newest: int, before: int) -> int:
+    """How many bundles it takes until one comes, all but surely, by which of the last ones have."""
+    sent, came = min(newest, _NOTED) + 1, before.bit_count() + 1
+    return _FEWEST if came >= sent else max(_FEWEST, math.ceil(math.log(_UNLIKELY) / math.log1p(-came / sent)))
 
 
 def _acknowledged(newest: int, before: int) -> Iterator[int]:

@@ -33,7 +33,8 @@ class Correspondent(ABC):
         name: Its name, as in the graph.
         decision: Number of the decision, 0 to 2^32 - 1.
         others: With whom it exchanges bundles.
-        patience: Ticks, >= 1, after which another one that says nothing counts as silent.
+        patience: Ticks, >= 1, after which another one that says nothing counts as silent; more where links lose so much
+            that nothing may come for as long.
 
     Attributes:
         dropped: How many messages were of no use: broken, of another decision, or said by whom they are none of.
@@ -43,8 +44,7 @@ class Correspondent(ABC):
         if not 0 <= decision < 2**32:
             raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
         self.name, self.decision, self.dropped = name, decision, 0
-        self._patience, self._heartbeat = patience, max(1, patience // 3)
-        self._others = {other: Correspondence(self._heartbeat) for other in others if other != name}
+        self._others = {other: Correspondence(patience) for other in others if other != name}
         self._versions: dict[Key, int] = {}
         self._now = self._turn = 0
 
@@ -66,7 +66,7 @@ class Correspondent(ABC):
 
     @property
     def unheard(self) -> tuple[str, ...]:
-        """Of whom it has heard nothing for longer than its patience."""
+        """Of whom it has heard nothing for so long that they are taken to be gone."""
         return tuple(other for other in self._others if self._is_silent(other))
 
     @abstractmethod
@@ -99,10 +99,7 @@ class Correspondent(ABC):
                 self.dropped += 1
 
     def _is_silent(self, agent: str) -> bool:
-        if agent not in self._others:
-            return False
-        heard = self._others[agent].last_heard
-        return self._now - (0 if heard is None else heard) > self._patience
+        return agent in self._others and self._others[agent].is_silent(self._now)
 
     def _posted(self) -> list[Envelope]:
         """What there is to say to all others."""
@@ -114,14 +111,14 @@ class Correspondent(ABC):
         return out
 
     def _correspondence_state(self) -> dict[str, Any]:
-        """What it has to remember of others; not what they have acknowledged, which is told again."""
+        """What it has to remember of others."""
         return {
             "name": self.name,
             "decision": self.decision,
             "now": self._now,
             "turn": self._turn,
             "versions": [[list(key), version] for key, version in self._versions.items()],
-            "others": {name: [other.number, other.last_heard] for name, other in self._others.items()},
+            "others": {name: other.state() for name, other in self._others.items()},
         }
 
     def _load_correspondence(self, plain: dict[str, Any]) -> None:
@@ -135,6 +132,5 @@ class Correspondent(ABC):
             raise ConfigError(f"got {got}; wanted that of {self.name!r} in decision {self.decision}")
         self._now, self._turn = plain["now"], plain["turn"]
         self._versions = {tuple(key): version for key, version in plain["versions"]}
-        for name, (number, last_heard) in plain["others"].items():
-            self._others[name] = Correspondence(self._heartbeat, number)
-            self._others[name].last_heard = last_heard
+        for name, other in plain["others"].items():
+            self._others[name].load_state(other)

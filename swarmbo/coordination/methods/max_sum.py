@@ -59,7 +59,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             then nothing is proved, and ``rounds``, ``tolerance`` and ``repairs`` are of no account.
         deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
             like the following.
-        patience: Ticks, >= 1, after which an agent that says nothing is taken to do nothing.
+        patience: Ticks, >= 1, after which an agent that says nothing is taken to do nothing; more where links lose so
+            much that a bundle in each of them might not come.
         threshold: Messages that change by no more than this share of their spread are not sent again, >= 0.
 
     Example:

@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -11,6 +12,7 @@ import swarmbo as sb
 from swarmbo.coordination.asynchronous import Punctual, Terms
 from swarmbo.coordination.by_deadline import agree_by_deadline
 from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.correspondence import Correspondence
 from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Label
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.graph import FactorGraph
@@ -311,6 +313,32 @@ def test_state_written_down_and_loaded_goes_on_alike():
         return {x: value for agent in agents.values() for x, value in agent.word().items()}
 
     assert run(7) == run(13) == run(17) == run(None)
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+def test_who_lives_far_behind_links_that_lose_is_heard_of_and_who_is_dead_is_named(hops):
+    graph = FactorGraph.from_scopes({"f": ["x", "y"]}, variable_owners={"x": "a", "y": "b"}, owners={"f": "a"})
+    names = ["a", *(f"relay{n}" for n in range(hops - 1)), "b"]
+    tables, links = {"f": np.zeros((2, 2))}, nx.path_graph(names, nx.Graph)
+    method = sb.MaxSum(mode="asynchronous", deadline=60)
+
+    def silent(faults: Faults, seed: int) -> tuple[str, ...]:
+        transport = faults.open(names, links, seed=seed)
+        return agree_by_deadline(method, graph, tables, transport).said.report.links.silent
+
+    assert [silent(Faults(loss=0.3), seed) for seed in range(15)] == [()] * 15
+    gone = Faults(loss=0.3, deaths=(Event(agent="b", round=0, step=2),))
+    assert [silent(gone, seed) for seed in range(3)] == [("b",)] * 3
+
+
+def test_who_has_nothing_to_say_speaks_more_often_where_links_lose():
+    def spoken(heard: int, before: int) -> int:
+        one = Correspondence(patience=6)
+        one.hear(Bundle(0, heard, before, (), ()), now=0)
+        return sum(one.bundle(now) is not None for now in range(12))
+
+    assert spoken(heard=32, before=2**32 - 1) == spoken(heard=-1, before=0) == 12 / 2
+    assert spoken(heard=32, before=0x55555555) == 12
 
 
 def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
