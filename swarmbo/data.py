@@ -49,11 +49,12 @@ class News:
         return tuple(reading for reading in self.on_the_way if reading.agent == agent)
 
     def of(self, channels: Collection[str]) -> "News":
-        """Without outcomes of other channels; where they were made stays."""
+        """Without outcomes of other channels, nor what their agents measured besides; where they were made stays."""
         return replace(
             self,
             factors={channel: y for channel, y in self.factors.items() if channel in channels},
             noise={channel: std for channel, std in self.noise.items() if channel in channels},
+            on_the_way=tuple(reading for reading in self.on_the_way if reading.agent in channels),
         )
 
 

@@ -70,8 +70,7 @@ class FieldLearner:
     @classmethod
     def empty(cls, setup: Setup, own: str | None = None) -> "FieldLearner":
         """One that knows nothing yet."""
-        problem = setup.problem
-        return cls(setup, empty_belief(setup.belief, problem.box, problem.agents, setup.seed, own), own=own)
+        return cls(setup, empty_belief(setup, own), own=own)
 
     def copied(self) -> "FieldLearner":
         """One that learns without this one: beliefs that are agents' own learn in place."""
@@ -250,12 +249,11 @@ class FieldLearner:
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FieldLearner":
         """The learner, of the same setup, that ``to_state`` wrote down."""
-        setup, problem = self.setup, self.setup.problem
         own = {name.removeprefix("belief/"): array for name, array in arrays.items() if name.startswith("belief/")}
         state = {"json": plain["belief"], "arrays": own}
         return replace(
             self,
-            belief=saved_belief(setup.belief, problem.box, problem.agents, setup.seed, state, self.own),
+            belief=saved_belief(self.setup, state, self.own),
             positions={agent: np.array(position) for agent, position in plain["positions"].items()},
             starts={agent: np.array(start) for agent, start in plain["starts"].items()},
         )

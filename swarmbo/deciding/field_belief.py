@@ -11,15 +11,14 @@ from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
 from swarmbo.data import News, Reading
-from swarmbo.deciding.setup import FieldBelief
+from swarmbo.deciding.setup import Carrying, Setup
 from swarmbo.deciding.sharing import reading_traffic
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.registry.own_code import not_wanted
 from swarmbo.rng import stream
-from swarmbo.spaces import Domain
-from swarmbo.transport import Routes
+from swarmbo.transport import InProcess, Routes
 
 TeamBelief = ExactGP | FusedBelief
 
@@ -29,38 +28,39 @@ _OFFERED = [
 ]
 
 
-def empty_belief(
-    settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int, own: str | None = None
-) -> TeamBelief:
+def empty_belief(setup: Setup, own: str | None = None) -> TeamBelief:
     """What a team believes before any data.
 
     Args:
-        settings: Of the belief.
-        domain: The box of places.
-        agents: All of them.
-        seed: Of all.
+        setup: What it is made of.
         own: Of beliefs that are agents' own, whose is at hand; None: those of all.
     """
+    settings, domain = setup.belief, setup.problem.box
     if isinstance(settings, FusedSettings):
-        return FusedBelief(settings, domain, agents, seed, None if own is None else [own])
+        return FusedBelief(settings, domain, setup.problem.agents, setup.seed, *_told_by(setup, own))
     if isinstance(settings, ExactGPSettings):
         return ExactGP.create(settings, domain)
     return _checked(settings.prior(domain), settings, "prior")
 
 
-def saved_belief(
-    settings: FieldBelief, domain: Domain, agents: Sequence[str], seed: int, state: Mapping[str, Any], own: str | None
-) -> TeamBelief:
+def saved_belief(setup: Setup, state: Mapping[str, Any], own: str | None) -> TeamBelief:
     """What a team, or the agent whose own belief is at hand, believed when ``state_dict`` was written.
 
     Raises:
         StateVersionError: If another version wrote it.
     """
+    settings, domain = setup.belief, setup.problem.box
     if isinstance(settings, FusedSettings):
-        return FusedBelief.from_state_dict(settings, domain, agents, seed, state, None if own is None else [own])
+        agents = setup.problem.agents
+        return FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *_told_by(setup, own))
     if isinstance(settings, ExactGPSettings):
         return ExactGP.from_state_dict(settings, domain, state)
     return _checked(settings.restored(domain, state), settings, "restored")
+
+
+def _told_by(setup: Setup, own: str | None) -> tuple[Sequence[str] | None, Carrying]:
+    """Whose beliefs are at hand, and what carries what they say: of an agent by itself real links, with real faults."""
+    return (None, setup.transport) if own is None else ([own], InProcess())
 
 
 def _checked(belief: Any, settings: object, method: str) -> ExactGP:
@@ -106,7 +106,7 @@ def with_news(
             if lost:
                 dead[agent] = np.array(lost)
         talking = belief.at(asked)
-        sharing = talking.learn(own, links, dead, known)
+        sharing = talking.learn(own, links, dead, known, now)
         return talking.at(now), sharing
     sharing = reading_traffic(news, problem, Routes(problem.agents, links))
     if not good:

@@ -17,7 +17,7 @@ from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
 from swarmbo.errors import StateVersionError
 from swarmbo.logbook import Logbook
-from swarmbo.records import Query, SolveReport, Traffic
+from swarmbo.records import LinkReport, Query, SolveReport, Traffic
 from swarmbo.worlds import World
 
 STATE_VERSION = 6  # 6: rounds by that name
@@ -72,6 +72,14 @@ class Held(OneAtATime):
         if isinstance(self._learner, FieldLearner):
             return self._learner.belief
         raise AttributeError("what a team believes of a function is its model's: team.model.belief")
+
+    @property
+    def sharing_links(self) -> LinkReport | None:
+        """How links with faults fared when agents with beliefs of their own last talked; None where there are none."""
+        learner = self._learner
+        if isinstance(learner, FieldLearner) and isinstance(learner.belief, FusedBelief):
+            return learner.belief.fared
+        return None
 
     @property
     def model(self) -> Model:

@@ -12,6 +12,7 @@ from swarmbo.metrics.traffic import (
     agreement_traffic as agreement_traffic,
     links_of as links_of,
     links_over_rounds as links_over_rounds,
+    sharing_links_of as sharing_links_of,
     sharing_traffic as sharing_traffic,
 )
 from swarmbo.metrics.travel import distance_travelled as distance_travelled

@@ -1,6 +1,6 @@
 """Traffic: what crossed the links to agree, and to share measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
 
@@ -23,9 +23,21 @@ def links_of(record: RoundRecord) -> LinkReport | None:
     return links if isinstance(links, LinkReport) else None
 
 
-def links_over_rounds(records: Sequence[RoundRecord]) -> LinkReport | None:
-    """The same over all rounds: counts are added up, and agents named that fared so in any of them."""
-    reports = [report for record in records if (report := links_of(record)) is not None]
+def sharing_links_of(record: RoundRecord) -> LinkReport | None:
+    """How links fared while agents told one another what they measured in a round; None where none has faults."""
+    return record.sharing_links if isinstance(record.sharing_links, LinkReport) else None
+
+
+def links_over_rounds(
+    records: Sequence[RoundRecord], of: Callable[[RoundRecord], LinkReport | None] = links_of
+) -> LinkReport | None:
+    """The same over all rounds: counts are added up, and agents named that fared so in any of them.
+
+    Args:
+        records: The rounds.
+        of: Of what: agreements, or with ``sharing_links_of`` sharing.
+    """
+    reports = [report for record in records if (report := of(record)) is not None]
     if not reports:
         return None
     edges: dict[str, EdgeTraffic] = {}

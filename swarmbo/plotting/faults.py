@@ -2,59 +2,65 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from swarmbo.metrics import links_of
+from swarmbo.metrics import links_of, sharing_links_of
 from swarmbo.plotting import style
-from swarmbo.records import EdgeTraffic, NetworkRecord, RoundRecord
+from swarmbo.records import EdgeTraffic, LinkReport, NetworkRecord, RoundRecord
 
+For = Literal["agree", "share"]
+_OF: Mapping[For, Callable[[RoundRecord], LinkReport | None]] = {"agree": links_of, "share": sharing_links_of}
+_ABREAST = 4  # panels in a row
 Counts = Mapping[str, tuple[str, Sequence[float]]]  # by label: a colour, and a number for each round
 
 
-def plot_fates(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw what became of the messages to agree, over links with faults, against rounds.
+def plot_fates(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> Axes:
+    """Draw what became of the messages to agree, or to share, over links with faults, against rounds.
 
     Args:
         ax: Where to draw.
         records: The rounds.
+        to: What the messages are for.
 
     Returns:
         The axes.
     """
-    edges = [EdgeTraffic() if (links := links_of(record)) is None else links.total for record in records]
+    edges = [EdgeTraffic() if (links := _OF[to](record)) is None else links.total for record in records]
     total = sum(edges, EdgeTraffic())
     counts = {
         "arrived": (style.BLUE, [edge.arrived for edge in edges]),
         "lost": (style.VERMILLION, [edge.lost for edge in edges]),
     }
     _stacked(ax, [record.round for record in records], counts)
-    ax.set_title(f"Messages to agree: {total.lost / max(1, total.messages):.0%} lost")
+    ax.set_title(f"Messages to {to}: {total.lost / max(1, total.messages):.0%} lost")
     ax.set_ylabel("messages per round")
     return ax
 
 
-def plot_age(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+def plot_age(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> Axes:
     """Draw how old news were when they arrived: in the mean, and on the quickest and the slowest edge.
 
     Args:
         ax: Where to draw.
         records: The rounds; those in which nothing arrived have no age.
+        to: What the messages are for.
 
     Returns:
         The axes.
     """
-    reports = [(record.round, links) for record in records if (links := links_of(record)) is not None]
+    reports = [(record.round, links) for record in records if (links := _OF[to](record)) is not None]
     known = [(number, links) for number, links in reports if links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
     ages = [[edge.age for edge in links.edges.values() if edge.arrived] for _, links in known]
     spread = [min(own) for own in ages], [max(own) for own in ages]
     ax.fill_between(rounds, *spread, color=style.SKY, alpha=0.35, linewidth=0.0, label="quickest to slowest edge")
     ax.plot(rounds, mean, color=style.BLUE, marker="o", markersize=3.0, label="mean")
-    ax.set_title("Age of news on arrival")
+    ax.set_title("Age of news on arrival" if to == "agree" else "Age of measurements on arrival")
     ax.set_ylabel("steps of the links' clock")
     _of_rounds(ax, [record.round for record in records], max([*spread[1], 1.0]))
     ax.legend(loc="upper left", ncols=2)
@@ -117,11 +123,12 @@ def faults_figure(records: Sequence[RoundRecord], network: Sequence[NetworkRecor
         The figure; None where nothing can go wrong that is not measured: no links with faults, no network, no failure.
     """
     panels: list[Callable[[Axes], Axes]] = []
-    reports = [links for record in records if (links := links_of(record)) is not None]
-    if any(links.total.messages for links in reports):
-        panels.append(partial(plot_fates, records=records))
-    if any(links.total.arrived for links in reports):
-        panels.append(partial(plot_age, records=records))
+    for to, of in _OF.items():
+        totals = [links.total for record in records if (links := of(record)) is not None]
+        if any(total.messages for total in totals):
+            panels.append(partial(plot_fates, records=records, to=to))
+        if any(total.arrived for total in totals):
+            panels.append(partial(plot_age, records=records, to=to))
     if _failures(records):
         panels.append(partial(plot_failures, records=records))
     if network:
@@ -129,9 +136,14 @@ def faults_figure(records: Sequence[RoundRecord], network: Sequence[NetworkRecor
     if not panels:
         return None
     with style.applied():
-        figure = style.new_figure(max(4.8, 4.4 * len(panels)), 3.7)
-        for ax, plot in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        rows = 1 if len(panels) <= _ABREAST else 2
+        columns = -(-len(panels) // rows)
+        figure = style.new_figure(max(4.8, 4.4 * columns), 3.7 * rows)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for ax, plot in zip(axes, panels, strict=False):
             plot(ax)
+        for ax in axes[len(panels) :]:
+            ax.remove()
     return figure
 
 

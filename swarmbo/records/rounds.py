@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import astuple
 
 from swarmbo.records.solve_report import SolveReport
-from swarmbo.records.traffic import Traffic
+from swarmbo.records.traffic import LinkReport, Traffic
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):
@@ -203,6 +203,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
         query: Id of the query that asked for them; None in round 0.
         report: How the agents agreed; None in round 0.
         sharing: Traffic of passing this round's measurements to the other agents.
+        sharing_links: How links fared meanwhile; left out where none has faults, or a base station passes them on.
         best: The largest measurement so far and where; None while every measurement failed.
         recommendation: The belief's maximum after this round; None while there is no data.
         hyperparameters: The belief's, enough to rebuild it from the samples up to here.
@@ -228,6 +229,7 @@ class RoundRecord(msgspec.Struct, frozen=True):
     joint: Evaluation | None = None
     source: dict[str, Any] | None = None
     failure: str | None = None
+    sharing_links: LinkReport | UnsetType = UNSET
 
     @property
     def evaluations(self) -> list[Evaluation]:

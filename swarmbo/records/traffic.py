@@ -52,7 +52,7 @@ class EdgeTraffic(msgspec.Struct, frozen=True):
 
 
 class LinkReport(msgspec.Struct, frozen=True):
-    """How links fared while agents agreed over a transport with faults, or until a deadline.
+    """How links fared while agents talked over a transport with faults, or agreed until a deadline.
 
     Args:
         ticks: Steps of the clock that it took, in each of which a message crosses one link or more.

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 from jaxtyping import Float
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.metrics import score_round
-from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample
+from swarmbo.records import Evaluation, GroundTruth, LinkReport, Recommendation, RoundRecord, Sample
 from swarmbo.runs.joint_recording import evaluation_of, noise_std_of
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld, Infos, Report
@@ -29,7 +29,12 @@ def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRe
     """
     measured = [agent for agent in team.agents if Report.of(infos.get(agent, {})).is_placed]
     samples = [_sample(agent, infos[agent], None, None, (None, None)) for agent in measured]
-    return _complete(None, team, truth, RoundRecord(round=0, samples=samples, sharing=team.last_sharing))
+    record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=_sharing_links(team))
+    return _complete(None, team, truth, record)
+
+
+def _sharing_links(team: Team) -> LinkReport | UnsetType:
+    return UNSET if team.sharing_links is None else team.sharing_links
 
 
 def record_round(
@@ -63,6 +68,7 @@ def record_round(
         query=None if team.last_query is None else team.last_query.id,
         report=team.last_report,
         sharing=team.last_sharing,
+        sharing_links=_sharing_links(team),
         links=links,
         joint=evaluation_of(team, infos),
         source=next((source for info in infos.values() if (source := Report.of(info).source) is not None), None),

@@ -70,13 +70,15 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
 
 def _link_rows(summary: Summary) -> list[tuple[str, str]]:
     """How links fared, where they may have faults, or agents act at a deadline."""
-    links = summary.links
+    links, rows, lost = summary.links, list[tuple[str, str]](), list[str]()
+    for what, own in (("agree", links), ("share", summary.sharing_links)):
+        if isinstance(own, LinkReport) and (total := own.total).messages:
+            age = "" if math.isnan(total.age) else f", the others {total.age:.2g} ticks under way"
+            lost.append(f"{total.lost / total.messages:.0%} of those to {what}{age}")
+    if lost:
+        rows.append(("messages lost", "; ".join(lost)))
     if not isinstance(links, LinkReport):
-        return []
-    total, rows = links.total, list[tuple[str, str]]()
-    if total.messages:
-        age = "" if math.isnan(total.age) else f", the others {total.age:.2g} ticks under way"
-        rows.append(("messages lost", f"{total.lost / total.messages:.0%} of those to agree{age}"))
+        return rows
     again = f"; {_size(links.repeated)} were to repeat and to acknowledge" if links.repeated else ""
     rows.append(("time to agree", f"{links.ticks:,} ticks{again}"))
     if links.silent:

@@ -15,6 +15,7 @@ from swarmbo.metrics import (
     distance_travelled,
     links_over_rounds,
     mean_regret,
+    sharing_links_of,
     sharing_traffic,
     total_cost,
 )
@@ -75,6 +76,7 @@ class Summary(msgspec.Struct, frozen=True):
             simple ways end, by name and by what it is.
         links: How links fared in all agreements; left out where none has faults and nobody has a deadline.
         blocked: Rounds in which agents that wait for one another waited for one that is gone.
+        sharing_links: How links fared while agents told one another what they measured; left out as of rounds.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Summary(msgspec.Struct, frozen=True):
     worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
     links: LinkReport | UnsetType = UNSET
     blocked: int | UnsetType = UNSET
+    sharing_links: LinkReport | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
         """The closing table, for notebooks."""
@@ -135,7 +138,7 @@ def summarise(
     late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
     told = [value for value in late if value is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
-    links = links_over_rounds(records)
+    links, sharing_links = links_over_rounds(records), links_over_rounds(records, sharing_links_of)
     blocked = sum(record.report is not None and record.report.status == "blocked" for record in records)
     return Summary(
         name=scenario.name,
@@ -172,6 +175,7 @@ def summarise(
         failed_rounds=sum(record.failure is not None for record in records),
         links=UNSET if links is None else links,
         blocked=UNSET if links is None else blocked,
+        sharing_links=UNSET if sharing_links is None else sharing_links,
         metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import numpy as np
 
 from swarmbo.registry import FIELD, FUNCTION, kind
@@ -129,6 +130,22 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
     def present(self, agents: Sequence[str], round: int, step: float = 0) -> tuple[str, ...]:
         """Those that are there."""
         return tuple(agent for agent in agents if self.is_present(agent, round, step))
+
+    def after(self, round: int, agents: Iterable[str]) -> "Faults":
+        """What befalls messages between a round's agreement and the next: cuts of steps of agreements are over, and who
+        died in the round is gone from the start.
+
+        Args:
+            round: Which.
+            agents: All of them.
+
+        Example:
+            >>> Faults(deaths=(Event("a", round=3, step=7),)).after(3, ["a", "b"]).deaths
+            (Event(agent='a', round=0, step=0),)
+        """
+        cuts = tuple(Cut(parts=cut.parts) for cut in self.cuts if cut.steps is None and cut.holds(round, 0))
+        gone = tuple(Event(agent, 0) for agent in agents if not self.is_present(agent, round, math.inf))
+        return msgspec.structs.replace(self, cuts=cuts, deaths=gone, joins=())
 
     def open(
         self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, seed: int | None = None, round: int = 0

@@ -215,3 +215,74 @@ def test_agents_that_know_the_same_have_one_belief_and_it_is_that_of_each(method
         later = views.at(3.0).condition_on_pending(PLACES[:2])
         assert len({id(view) for view in later.by_agent.values()}) == len({id(v) for v in views.by_agent.values()})
     assert {1, 3} <= shared if method in ("summaries", "readings") else shared == {3}
+
+
+def over(transport, method="readings", rounds=4, **settings):
+    """A team that talks over links with faults, after some rounds, and how links fared in each."""
+    belief = FusedSettings(method=method, n_features=20, prior=ExactGPSettings(restarts=0), **settings)
+    box = {"low": [0.0, 0.0], "high": [100.0, 50.0]}
+    playing = sb.Team.for_field(AGENTS, **box, belief=belief, transport=transport, coordination=BY_DEADLINE, seed=1)
+    fared = []
+    for _ in range(rounds):
+        play(playing, 1)
+        fared.append(playing.sharing_links)
+        assert fared[-1].total.messages == playing.last_sharing.messages
+        assert fared[-1].total.bytes == playing.last_sharing.bytes
+    return playing, fared
+
+
+BY_DEADLINE = sb.MaxSum(mode="asynchronous", deadline=6)
+
+
+def heard(playing, agent):
+    """Of whom an agent has how many readings."""
+    return playing.belief.agents[agent].reached
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"loss": 0.4, "delay": 3, "duplicate": 0.3, "reorder": 0.5},
+        {"bandwidth": 300, "delay": 2, "deaths": [{"agent": "b", "round": 2, "step": 1}]},
+    ],
+)
+def test_what_agents_tell_one_another_meets_the_faults_of_the_teams_transport(method, faults):
+    playing, fared = over({"kind": "faulty", **faults}, method, rounds=3)
+    edges = [edge for links in fared for edge in links.edges.values()]
+    assert sum(edge.steps for edge in edges) > sum(edge.arrived for edge in edges)  # news take longer than a step
+    if "loss" in faults:
+        lost = sum(edge.lost for edge in edges) / sum(edge.messages for edge in edges)
+        assert 0.2 < lost < 0.6
+    else:
+        assert [links.silent for links in fared] == [(), ("b",), ("b",)]
+        assert not any(edge.startswith("b>") for links in fared[1:] for edge in links.edges)
+        assert not any(edge.arrived for edge in (fared[1].edges["a>b"], fared[2].edges["c>b"]))
+    total = sum(len(playing.belief.agents[name].y) for name in AGENTS)
+    for agent in playing.belief.agents.values():
+        assert sum(agent.reached.values()) <= total + 1e-6  # what comes twice is one piece of news
+
+
+def test_news_behind_a_cut_are_late_and_all_the_newer_when_it_is_over():
+    cut = {"parts": [["c"]], "rounds": [2, 3]}
+    playing, _ = over({"kind": "faulty", "cuts": [cut]}, rounds=3)
+    assert heard(playing, "a") == {"a": 3, "b": 3, "c": 1}
+    assert heard(playing, "c") == {"a": 1, "b": 1, "c": 3}
+    again = sb.Team.from_state_dict(playing.state_dict())
+    play(again, 1)
+    assert heard(again, "a") == heard(again, "c") == {"a": 4, "b": 4, "c": 4}
+    of_agreements, _ = over({"kind": "faulty", "cuts": [cut | {"steps": [0, 2]}]}, rounds=3)
+    assert heard(of_agreements, "a") == {"a": 3, "b": 3, "c": 3}
+
+
+def test_what_the_transport_loses_and_what_the_belief_does_add_up():
+    (alone, fared), (both, again) = (
+        over({"kind": "faulty", "loss": loss}, steps=1, loss=own) for loss, own in ((0.5, 0.0), (0.375, 0.2))
+    )
+    assert fared == again
+    counts = [sum(heard(alone, agent).values()) for agent in AGENTS]
+    assert counts == [sum(heard(both, agent).values()) for agent in AGENTS]
+    assert 4 * 3 < sum(counts) < 3 * 4 * 3  # each has its own, and not all
+    plain = team("readings")
+    play(plain, 1)
+    assert plain.sharing_links is None

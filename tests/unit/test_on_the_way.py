@@ -18,6 +18,7 @@ from swarmbo.worlds import Report
 from swarmbo_envs import robot_team_v1
 
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}
+BY_DEADLINE = sb.MaxSum(mode="asynchronous", deadline=6)
 WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}
 
 
@@ -154,6 +155,18 @@ def test_what_is_told_on_the_way_is_counted():
             assert records[1].sharing.bytes == pytest.approx(2 * own, abs=4)
     assert messages[0] == messages[4]
     assert bytes_by_way[4] > 3 * bytes_by_way[0]
+
+
+@pytest.mark.parametrize("kind", ["exact", "fused"])
+def test_what_the_dead_measure_on_the_way_nobody_hears_of(kind):
+    env = make()
+    dead = {"kind": "faulty", "deaths": [{"agent": "robot_1", "round": 2, "step": 99}]}  # when all have agreed
+    team = sb.Team.for_env(env, belief={"kind": kind}, transport=dead, coordination=BY_DEADLINE, seed=0)
+    records = played(env, team)
+    measured = [sum(len(s.along) for s in record.samples if s.agent == "robot_1") for record in records]
+    assert measured[1] == measured[2] == 2
+    told = np.isfinite(team.history.factors).sum(axis=0)
+    assert told[1] == 1 + 1 + measured[1]
 
 
 @pytest.mark.parametrize("kind", ["exact", "fused"])

@@ -1,11 +1,13 @@
 """The beliefs of a team of which each agent has one of its own."""
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding
@@ -25,15 +27,16 @@ from swarmbo.belief.gp.spatial import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
 from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
-from swarmbo.records import Traffic
+from swarmbo.records import EdgeTraffic, LinkReport, Traffic
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
-from swarmbo.transport import Faults, FaultyTransport
+from swarmbo.transport import Faults, FaultyTransport, InProcess
 
 if TYPE_CHECKING:
     import networkx as nx
 
 _VERSION = 2
+_FAULTLESS = InProcess()
 _AGENTS: dict[FusionMethod, type[FusedView]] = {
     "summaries": SummaryFlooding,
     "consensus": PushSum,
@@ -75,9 +78,11 @@ class FusedBelief:
         agents: Names, at least one, none twice.
         seed: Of the basis, the fits and the losses.
         held: Whose beliefs are at hand; None: those of all.
+        transport: What carries what they say; with faults these befall it, besides what the settings lose.
 
     Attributes:
         agents: Those at hand, by name.
+        fared: How links with faults did when they last talked; None: the transport has none.
         due: What those at hand have to say, and did not because others are elsewhere.
 
     Raises:
@@ -97,6 +102,7 @@ class FusedBelief:
         agents: Sequence[str],
         seed: int,
         held: Sequence[str] | None = None,
+        transport: InProcess | Faults = _FAULTLESS,
     ) -> None:
         if not agents or len(set(agents)) != len(agents):
             raise ConfigError(f"got {list(agents)}; wanted at least one agent, no name twice", at="$.agents")
@@ -104,6 +110,8 @@ class FusedBelief:
         self.domain = domain
         self.seed = seed
         self.names = tuple(agents)
+        self.fared: LinkReport | None = None
+        self._transport = transport
         at_hand = self.names if held is None else tuple(held)
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
         self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in at_hand}
@@ -119,6 +127,7 @@ class FusedBelief:
         links: "nx.Graph[str] | None",
         failed: Mapping[str, Any] | None = None,
         noise_variance: Mapping[str, ArrayLike | float] | None = None,
+        round: int = 0,
     ) -> Traffic:
         """Give agents their new readings, and let all talk over the links; not those of which some are elsewhere.
 
@@ -127,6 +136,7 @@ class FusedBelief:
             links: Who hears whom; None means everyone. A message goes to neighbours only.
             failed: By agent: points (n, d) where its measurements failed.
             noise_variance: By agent: as in ``give``, where it is known.
+            round: The present one, which faults of the transport may depend on.
 
         Returns:
             What was sent; nothing yet where agents are elsewhere, and what is to be said is ``due``.
@@ -155,18 +165,38 @@ class FusedBelief:
             self.failures[name].meet(met)
         self._occasions += 1
         talks = tuple(
-            Talk(agents, self._medium(purposes, links), self.settings.steps)
+            Talk(agents, self._medium(purposes, links, round), self.settings.steps)
             for purposes, agents in ((("sharing",), self.agents), (("sharing", "failures"), self.failures))
         )
         if not self.has_all:
             self.due = talks
             return Traffic()
-        return sum((exchange(agents.values(), medium, steps) for agents, medium, steps in talks), Traffic())
+        sent = sum((exchange(agents.values(), medium, steps) for agents, medium, steps in talks), Traffic())
+        self.fared = self._fared([talk.medium for talk in talks], round)
+        return sent
 
-    def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None") -> FaultyTransport:
+    def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:
         """What loses some of what is said; what a link loses does not depend on what others carry."""
-        lost = int(stream(self.seed, *purposes, occasion=self._occasions).integers(2**63))
-        return Faults(loss=self.settings.loss, seed=lost).open(self.names, links)
+        drawn = int(stream(self.seed, *purposes, occasion=self._occasions).integers(2**63))
+        faults = Faults(loss=self.settings.loss, seed=drawn)
+        if isinstance(self._transport, Faults):
+            survives = (1.0 - self.settings.loss) * (1.0 - self._transport.loss)
+            faults = replace(self._transport.after(round, self.names), loss=1.0 - survives)
+            return faults.open(self.names, links, seed=drawn, round=round)
+        return faults.open(self.names, links)
+
+    def _fared(self, media: Sequence[FaultyTransport], round: int) -> LinkReport | None:
+        """How links fared in all talks of an occasion."""
+        if not isinstance(self._transport, Faults):
+            return None
+        edges: dict[str, EdgeTraffic] = {}
+        for medium in media:
+            for (sender, recipient), edge in medium.edges.items():
+                name = f"{sender}>{recipient}"
+                edges[name] = edges.get(name, EdgeTraffic()) + edge
+        present = self._transport.present(self.names, round, math.inf)
+        silent = tuple(name for name in self.names if name not in present)
+        return LinkReport(ticks=sum(medium.now for medium in media), silent=silent, edges=edges)
 
     @property
     def has_all(self) -> bool:
@@ -326,6 +356,7 @@ class FusedBelief:
         seed: int,
         state: Mapping[str, Any],
         held: Sequence[str] | None = None,
+        transport: InProcess | Faults = _FAULTLESS,
     ) -> "FusedBelief":
         """The beliefs that ``state_dict`` wrote down; they go on exactly as those that were saved.
 
@@ -335,7 +366,7 @@ class FusedBelief:
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")
-        fused = cls(settings, domain, agents, seed, held)
+        fused = cls(settings, domain, agents, seed, held, transport)
         if list(plain["agents"]) != list(fused.agents):
             raise StateVersionError(f"belief state: got agents {list(plain['agents'])}; wanted {list(fused.agents)}")
         fused._waits, fused._occasions = dict(plain["waits"]), plain["occasions"]

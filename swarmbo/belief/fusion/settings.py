@@ -23,7 +23,8 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
         n_features: Size of the basis, an even number from 2 to 2048; a message holds about half its square of numbers.
             ``readings`` and ``experts`` need none.
         steps: Synchronous steps, >= 1, in which neighbours speak after each round of measurements.
-        loss: Share, from 0 to below 1, of these messages that a link loses; each direction on its own.
+        loss: Share, from 0 to below 1, of these messages that a link loses; each direction on its own. Faults of the
+            team's transport befall them besides.
         growth: Hyper-parameters are fitted and proposed when readings have grown by this factor, > 1. With a proposal
             all summaries that were told before are void, so it should not come too often.
         prior: Kernel and priors of hyper-parameters, and the effort of a fit. ``refit_every`` is of no meaning here.

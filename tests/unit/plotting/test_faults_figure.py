@@ -1,5 +1,6 @@
 """What went wrong over time is drawn as it was recorded, a panel for each kind that there was."""
 
+import msgspec
 import pytest
 from matplotlib.figure import Figure
 
@@ -91,6 +92,16 @@ def test_there_is_a_panel_for_each_kind_that_there_was():
     alone = faults_figure([RoundRecord(0, [])], NETWORK)
     assert [ax.get_title(loc="left") for ax in alone.axes] == ["The fleet's network: 1 restart"]
     assert len(faults_figure(RECORDS, NETWORK).axes) == 4
+
+
+def test_what_became_of_news_is_drawn_beside_what_became_of_messages_to_agree():
+    told = LinkReport(ticks=4, edges={"a>b": SLOW})
+    records = [msgspec.structs.replace(record, sharing_links=told) for record in RECORDS]
+    figure = faults_figure(records, NETWORK)
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert titles[2:4] == ["Messages to share: 50% lost", "Age of measurements on arrival"]
+    assert len(titles) == 6
+    assert list(figure.axes[3].lines[0].get_ydata()) == [6.0] * 4
 
 
 @pytest.mark.parametrize("plot", [plot_fates, plot_age, plot_failures])
