@@ -1,7 +1,13 @@
-"""Back and forth in lanes."""
+"""Back and forth in lanes, cut where nothing can be measured."""
+
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+from scipy.spatial import cKDTree
 
 from swarmbo.acquisition import Acquisition, Decision, Situation
 from swarmbo.errors import ConfigError
@@ -10,13 +16,27 @@ from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 
+_CLOSED = 1.5  # mean gaps between sites, farther than which from any of them nothing can be measured
+_CELLS = 900  # of the map, over which ways round what is closed are looked for
+_JUDGED = 400  # places of a strip by which the number of lanes is chosen
+_COARSE = 1.03  # reaches count as powers of it, so that sweeps stay what they are from round to round
+
+Lane = tuple[float, float, float]  # x, and from which to which y
+
 
 @kind("coordination", FIELD)
 class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
     """Boustrophedon sweep: the map is cut into one strip per agent, each swept in lanes over the planned rounds.
 
-    Lanes are spaced like the measurements along them, so that the sweep covers evenly. Each round an agent goes to
-    the reachable place nearest to its way-point of that round. Needs two dimensions and a known number of rounds.
+    Of the numbers of lanes, and the corners to begin at, an agent takes those with which it gets nearest to all of its
+    strip in the rounds that it has, in mean square, measurements on the way included. Measurements are spaced evenly
+    from its start on, no farther than it gets in a round, which is how far the farthest of its candidates is. Each
+    round it goes to the reachable place nearest to where the sweep has it by then.
+
+    Where ``sites`` have gaps lanes are cut. Parts of lanes side by side make cells, which are swept one after the
+    other, the nearest one first, and on the way to the next agents go round what is closed (boustrophedon cellular
+    decomposition, Choset and Pignon 1997). Strips then have equally many sites. Needs two dimensions and a known number
+    of rounds.
 
     Example:
         >>> import swarmbo as sb
@@ -25,13 +45,12 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
         >>> sweep = [team.ask().points for _ in range(4)]
         >>> all(points["a"][0] < 0.5 < points["b"][0] for points in sweep)  # a strip for each
         True
-        >>> heights = [float(points["a"][1]) for points in sweep]
-        >>> heights == sorted(heights)  # one lane, from south to north
-        True
+        >>> [points["a"].round(1).tolist() for points in sweep][0]  # from the south-west on
+        [0.1, 0.1]
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Follow the way-points; the acquisition is not looked at."""
+        """Follow the sweep; the acquisition is not looked at."""
         if situation.domain.n_dims != 2:
             raise ConfigError(
                 f"a lawn-mower sweep needs 2 coordinates, got {situation.domain.n_dims}; choose another kind",
@@ -39,14 +58,22 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
             )
         if situation.horizon is None:
             raise ConfigError("a lawn-mower sweep needs the number of rounds; give `rounds`", at="$.rounds")
-        strips = strip_of_agents(situation)
+        strips, ground = strip_of_agents(situation), ground_of(situation.domain, situation.sites)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
-            path = sweep_path(
-                situation.domain, strips[agent], len(strips), situation.horizon, situation.starts.get(agent)
-            )
-            target = path[min(situation.round, len(path)) - 1]
-            places = situation.candidates[agent]
+            places, reach, stops = situation.candidates[agent], np.inf, 0
+            if (here := situation.positions.get(agent)) is not None:
+                off = np.linalg.norm(places - here, axis=1)
+                farthest = places[int(off.argmax())][None]
+                way = situation.way(agent, farthest)
+                reach = _COARSE ** np.round(np.log(max(float(off.max()), 1e-9)) / np.log(_COARSE))
+                stops = 0 if way is None else int((~np.isnan(way[0, :, 0])).sum())
+            start = situation.starts.get(agent)
+            begun = None if start is None else (float(start[0]), float(start[1]))
+            plan = sweep(ground, strips[agent], len(strips), situation.horizon, begun, reach, stops)
+            target = plan[min(situation.round, len(plan)) - 1]
+            if here is not None and np.isfinite(reach):
+                target = ground.ahead(here, target, reach)
             points[agent] = places[int(np.linalg.norm(places - target, axis=1).argmin())]
         return Decision(points, SolveReport(status="not_needed"))
 
@@ -61,31 +88,222 @@ def strip_of_agents(situation: Situation) -> dict[str, int]:
     return {agent: strip for strip, agent in enumerate(sorted(team, key=lambda agent: (start_x(agent), agent)))}
 
 
-def sweep_path(
-    domain: Domain, strip: int, n_strips: int, n_points: int, start: Float[np.ndarray, " 2"] | None
-) -> Float[np.ndarray, "n_points 2"]:
-    """Way-points of one strip, evenly spaced along its lanes, beginning at the corner nearest to the start.
+def ground_of(domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> "SweptGround":
+    """Where there is something to measure; of the same sites the same ground."""
+    given = None if sites is None or not len(sites) else np.ascontiguousarray(sites, dtype=float).tobytes()
+    return _ground(domain.low.tobytes(), domain.high.tobytes(), given)
+
+
+@lru_cache(maxsize=4)  # a world's sites are the same in every round
+def _ground(low: bytes, high: bytes, sites: bytes | None) -> "SweptGround":
+    domain = Domain(np.frombuffer(low), np.frombuffer(high))
+    return SweptGround(domain, None if sites is None else np.frombuffer(sites).reshape(-1, 2))
+
+
+class SweptGround:
+    """Where there is something to measure, and ways round where there is not.
 
     Args:
         domain: The map.
+        sites: Every place that can be measured; None: anything on it.
+    """
+
+    def __init__(self, domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> None:
+        self.low, self.side, self.sites = domain.low, domain.high - domain.low, sites
+        self._near = None if sites is None else cKDTree(sites)
+        self._gap = _CLOSED * float(np.sqrt(self.side.prod() / len(sites))) if sites is not None else np.inf
+
+    def is_open(self, places: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
+        """Whether something can be measured near places."""
+        if self._near is None:
+            return np.ones(len(places), dtype=bool)
+        return np.asarray(self._near.query(places)[0]) <= self._gap
+
+    def strip(self, number: int, of: int) -> tuple[float, float]:
+        """The west and the east of a strip; strips have equally many sites, or are equally wide where anything is."""
+        shares = np.array([number, number + 1]) / of
+        edges = self.low[0] + self.side[0] * shares
+        if self.sites is not None:
+            inner = np.quantile(self.sites[:, 0], shares)
+            edges = np.where((shares > 0.0) & (shares < 1.0), inner, edges)
+        return float(edges[0]), float(edges[1])
+
+    def runs(self, x: float, low: float, high: float) -> list[Lane]:
+        """The parts of a lane along which something can be measured."""
+        step = min(self._gap / 2.0, (high - low) / 8.0) or 1.0
+        y = np.linspace(low, high, int(np.ceil((high - low) / step)) + 1)
+        shut = np.flatnonzero(~self.is_open(np.column_stack([np.full(len(y), x), y])))
+        ends = [-1, *shut.tolist(), len(y)]
+        return [(x, float(y[a + 1]), float(y[b - 1])) for a, b in pairwise(ends) if b - a > 1]
+
+    def way(self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "k 2"] | None:
+        """Where a way bends, both ends included; None where there is none. Straight where nothing is closed."""
+        straight = np.array([start, end])
+        if self.sees(straight[:1], straight[1:])[0]:
+            return straight
+        nodes, _, near = self._grid
+        length, before = self._lengths(start)
+        on, found = int(near.query(end)[1]), list[np.ndarray]()
+        if not np.isfinite(length[on]):
+            return None
+        while on >= 0:
+            found.append(nodes[on])
+            on = int(before[on])
+        return np.array([start, *found[::-1], end])
+
+    def how_far(self, start: Float[np.ndarray, " 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, " m"]:
+        """Lengths of ways, about; infinite where there is none."""
+        straight = np.linalg.norm(ends - start, axis=1)
+        seen = self.sees(np.broadcast_to(start, ends.shape), ends)
+        return (
+            straight if seen.all() else np.where(seen, straight, self._lengths(start)[0][self._grid[2].query(ends)[1]])
+        )
+
+    def _lengths(self, start: Float[np.ndarray, " 2"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+        """How far it is to each cell, and which one is before it on the way; -9999 of the first."""
+        _, graph, near = self._grid
+        length, before = dijkstra(graph, indices=np.array([near.query(start)[1]]), return_predecessors=True)
+        return length[0], before[0]
+
+    def ahead(
+        self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"], reach: float
+    ) -> Float[np.ndarray, " 2"]:
+        """Where to go in this round to get somewhere: there, or as far as it can on a way round what is closed."""
+        way = self.way(start, end)
+        if way is None or len(way) == 2:
+            return end
+        return _at(way, np.array([min(reach, _along(way)[-1])]))[0]
+
+    def sees(self, starts: Float[np.ndarray, "m 2"], ends: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
+        """Whether nothing is closed between places."""
+        if self._near is None:
+            return np.ones(len(starts), dtype=bool)
+        longest = float(np.linalg.norm(ends - starts, axis=1).max())
+        shares = np.linspace(0.0, 1.0, int(np.ceil(2.0 * longest / self._gap)) + 1)
+        between = starts[:, None] + shares[:, None] * (ends - starts)[:, None]
+        return np.asarray(self.is_open(between.reshape(-1, 2)).reshape(len(starts), -1).all(axis=1))
+
+    @cached_property
+    def _grid(self) -> tuple[Float[np.ndarray, "n 2"], csr_array, cKDTree]:
+        """Middles of cells where something can be measured, and how far neighbours are that see each other."""
+        counts = np.maximum(1, np.round(self.side * np.sqrt(_CELLS / self.side.prod()))).astype(int)
+        axes = [low + side * (np.arange(n) + 0.5) / n for low, side, n in zip(self.low, self.side, counts, strict=True)]
+        nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+        nodes = nodes[self.is_open(nodes)]
+        near = cKDTree(nodes)
+        one, other = near.query_pairs(1.01 * float(np.hypot(*(self.side / counts))), output_type="ndarray").T
+        seen = self.sees(nodes[one], nodes[other])
+        one, other = one[seen], other[seen]
+        lengths = np.linalg.norm(nodes[one] - nodes[other], axis=1)
+        both = (np.append(one, other), np.append(other, one))
+        return nodes, csr_array((np.append(lengths, lengths), both), shape=(len(nodes), len(nodes))), near
+
+
+@lru_cache(maxsize=64)  # it is the same in every round
+def sweep(
+    ground: SweptGround,
+    strip: int,
+    n_strips: int,
+    rounds: int,
+    start: tuple[float, float] | None = None,
+    reach: float = np.inf,
+    stops: int = 0,
+) -> Float[np.ndarray, "rounds 2"]:
+    """Where an agent is to be at the end of each round.
+
+    Args:
+        ground: Where there is something to measure.
         strip: Which strip, from 0 in the west.
         n_strips: How many there are.
-        n_points: Way-points wanted, >= 1.
-        start: Where the agent begins; None for the south-western corner.
+        rounds: How many, >= 1.
+        start: Where the agent was before the first; None: its first measurement is the first of the sweep.
+        reach: How far it gets in a round, > 0.
+        stops: How often it measures on its way in a round.
     """
-    width, height = (domain.high - domain.low) / (n_strips, 1)
-    west = domain.low[0] + strip * width
-    spacing = np.sqrt(width * height / n_points)
-    n_lanes = max(1, round(width / spacing))
-    lanes = west + width * (np.arange(n_lanes) + 0.5) / n_lanes
-    margin = min(spacing, height) / 2
-    ends = np.array([domain.low[1] + margin, domain.high[1] - margin])
-    if start is not None:
-        if abs(start[0] - lanes[-1]) < abs(start[0] - lanes[0]):
-            lanes = lanes[::-1]
-        if abs(start[1] - ends[1]) < abs(start[1] - ends[0]):
-            ends = ends[::-1]
-    corners = np.array([(x, y) for n, x in enumerate(lanes) for y in (ends if n % 2 == 0 else ends[::-1])])
-    along = np.concatenate([[0.0], np.linalg.norm(np.diff(corners, axis=0), axis=1).cumsum()])
-    at = np.linspace(0.0, along[-1], n_points)
-    return np.column_stack([np.interp(at, along, corners[:, axis]) for axis in range(2)])
+    west, east = ground.strip(strip, n_strips)
+    judged, n_steps = _judged(ground, west, east), rounds - (start is None)
+    shares = np.arange(1, stops + 1)[:, None, None] / (stops + 1)
+    even = np.sqrt(rounds * (1 + stops) * (east - west) / ground.side[1])  # lanes as far apart as measurements on them
+    plans = list[tuple[float, Float[np.ndarray, "r 2"]]]()
+    for n_lanes in range(1, int(2.0 * even) + 2):
+        for entry in range(1 if start is None else 4):
+            path = _path(ground, (west, east), n_lanes, start, entry)
+            step = min(float(_along(path)[-1]) / max(n_steps, 1), reach)
+            ends = _at(path, step * np.arange(n_steps + 1))
+            between = ends[:-1] + shares * np.diff(ends, axis=0)
+            off = cKDTree(np.vstack([ends, *between])).query(judged)[0]
+            plans.append((float(np.square(off).mean()), ends[-rounds:]))
+    return min(plans, key=lambda plan: plan[0])[1]
+
+
+def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, "j 2"]:
+    """Places all over a strip."""
+    if ground.sites is not None:
+        own = ground.sites[(ground.sites[:, 0] >= west) & (ground.sites[:, 0] <= east)]
+        own = own if len(own) else ground.sites
+        return own[:: max(1, len(own) // _JUDGED)]
+    n = int(np.sqrt(_JUDGED))
+    share = (np.arange(n) + 0.5) / n
+    x, y = np.meshgrid(west + (east - west) * share, ground.low[1] + ground.side[1] * share)
+    return np.column_stack([x.ravel(), y.ravel()])
+
+
+def _path(
+    ground: SweptGround, strip: tuple[float, float], n_lanes: int, start: tuple[float, float] | None, entry: int
+) -> Float[np.ndarray, "k 2"]:
+    """Where the path through all lanes of a strip bends, from the start on: cell by cell, the nearest one first.
+
+    The first cell may be entered by any corner: ``entry`` is 0 for the nearest, to 3 for the farthest.
+    """
+    (west, east), height = strip, float(ground.side[1])
+    gap = (east - west) / n_lanes
+    margin = min(gap, height) / 2.0
+    low, high = float(ground.low[1]) + margin, float(ground.low[1]) + height - margin
+    cells = _cells([ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_lanes)])
+    path = [np.array([west, ground.low[1]] if start is None else start)]
+    while cells:
+        corners = np.array([[(lane[0], y) for lane in (cell[0], cell[-1]) for y in lane[1:]] for cell in cells])
+        far = ground.how_far(path[-1], corners.reshape(-1, 2))
+        nearest = int(far.argmin())
+        if len(path) == 1:
+            own = 4 * (nearest // 4)
+            nearest = own + int(np.argsort(far[own : own + 4], kind="stable")[entry])
+        way = ground.way(path[-1], corners.reshape(-1, 2)[nearest])
+        if way is None or not np.isfinite(far[nearest]):
+            break  # an agent does not get to what is left
+        number, corner = divmod(nearest, 4)
+        cell = cells.pop(number)
+        path += [*way[1:]]
+        upwards = corner % 2 == 0
+        for x, south, north in cell if corner < 2 else cell[::-1]:
+            path += [np.array([x, y]) for y in ((south, north) if upwards else (north, south))]
+            upwards = not upwards
+    return np.array(path[1:] if start is None and len(path) > 1 else path)
+
+
+def _cells(lanes: list[list[Lane]]) -> list[list[Lane]]:
+    """Parts of lanes, put together: one goes on where the next lane has just one part beside it, and that no other."""
+    cells, going = list[list[Lane]](), list[list[Lane]]()
+    for runs in lanes:
+        beside = [[cell for cell in going if cell[-1][1] <= run[2] and run[1] <= cell[-1][2]] for run in runs]
+        now = list[list[Lane]]()
+        for run, own in zip(runs, beside, strict=True):
+            if len(own) == 1 and sum(any(cell is own[0] for cell in others) for others in beside) == 1:
+                own[0].append(run)
+                now.append(own[0])
+            else:
+                now.append([run])
+                cells.append(now[-1])
+        going = now
+    return cells
+
+
+def _along(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    """How far it is to each bend."""
+    return np.append(0.0, np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum())
+
+
+def _at(path: Float[np.ndarray, "k 2"], lengths: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
+    """Where a path is after some lengths; its end from there on."""
+    along = _along(path)
+    return np.column_stack([np.interp(lengths, along, path[:, axis]) for axis in range(2)])

@@ -7,7 +7,7 @@ import pytest
 
 from swarmbo.acquisition import DBGPUCB, Situation
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
-from swarmbo.baselines.lawn_mower import sweep_path
+from swarmbo.baselines.lawn_mower import SweptGround, ground_of, sweep
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
@@ -81,20 +81,71 @@ def test_lawn_mower_strips_go_from_west_to_east_by_start_and_are_swept_in_full()
 
 
 @pytest.mark.parametrize("n_points", [1, 2, 7, 50])
-def test_sweep_path_stays_in_its_strip_and_is_evenly_spaced(n_points):
-    path = sweep_path(DOMAIN, 1, 4, n_points, np.array([49.0, 60.0]))
-    assert path.shape == (n_points, 2)
-    assert (path[:, 0] >= 25.0).all()
-    assert (path[:, 0] <= 50.0).all()
-    assert (path[:, 1] >= 0.0).all()
-    assert (path[:, 1] <= 60.0).all()
-    steps = np.abs(np.diff(path, axis=0)).sum(axis=1)  # along the lanes and the turns between them
+def test_a_sweep_stays_in_its_strip_and_is_evenly_spaced(n_points):
+    plan = sweep(ground_of(DOMAIN, None), 1, 4, n_points)
+    assert plan.shape == (n_points, 2)
+    assert (plan >= [25.0, 0.0]).all()
+    assert (plan <= [50.0, 60.0]).all()
+    steps = np.abs(np.diff(plan, axis=0)).sum(axis=1)  # along the lanes and the turns between them
     if n_points > 10:  # shorter only where a step cuts a turn
         assert (steps <= np.median(steps) + 1e-9).all()
         assert np.isclose(steps, np.median(steps)).mean() > 0.8
     if n_points > 1:
-        assert path[0, 1] > 30.0  # begins near the start: (49, 60) is at the upper edge
-        assert path[0, 0] >= 37.5  # and to the east
+        assert plan[0, 1] < 30.0  # begins in the south where nobody knows where the agent is
+
+
+def test_a_sweep_begins_at_its_start_and_goes_no_farther_than_it_gets():
+    for start, reach in [((49.0, 60.0), 5.0), ((90.0, 3.0), 9.0), ((30.0, 30.0), 2.0)]:
+        plan = np.array([start, *sweep(ground_of(DOMAIN, None), 1, 4, 25, start, reach)])
+        steps = np.linalg.norm(np.diff(plan, axis=0), axis=1)
+        assert steps.max() <= reach + 1e-9
+        assert np.median(steps) > 0.9 * min(reach, 8.0)
+    assert (sweep(ground_of(DOMAIN, None), 1, 4, 25, (30.0, 55.0), 2.0)[-1] < [50.0, 40.0]).all()  # where more is left
+
+
+def test_who_measures_on_its_way_sweeps_more_lanes():
+    ground, start = ground_of(Domain(np.zeros(2), np.array([60.0, 60.0])), None), (1.0, 1.0)
+    turns = [len(np.unique(sweep(ground, 0, 1, 40, start, 30.0, stops)[:, 0].round(6))) for stops in (0, 4)]
+    assert turns[1] > turns[0]
+
+
+PLACES = [(x, y) for x in np.linspace(1, 99, 50) for y in np.linspace(1, 59, 30)]
+SHORE = np.array([(x, y) for x, y in PLACES if not (30 < x < 70 and 10 < y < 50)])
+
+
+def test_lanes_are_cut_and_swept_in_cells_on_either_side_of_what_is_closed():
+    """Every open place is near the sweep, no lane crosses the lake, and ways round it are as long as they are."""
+    ground = ground_of(DOMAIN, SHORE)
+    assert len(ground.runs(50.0, 3.0, 57.0)) == 2
+    assert len(ground.runs(10.0, 3.0, 57.0)) == 1
+    across = ground.how_far(np.array([25.0, 30.0]), np.array([[75.0, 30.0], [25.0, 50.0]]))
+    around = 2 * np.hypot(5.0, 20.0) + 40.0
+    assert around * 0.9 < across[0] < around * 1.15
+    assert across[1] == pytest.approx(20.0)
+    plan = np.array([(5.0, 5.0), *sweep(ground, 0, 1, 120, (5.0, 5.0), 9.0)])
+    assert np.linalg.norm(SHORE[:, None] - plan, axis=-1).min(axis=1).max() < 9.0
+    assert ground.sees(plan[:-1], plan[1:]).mean() > 0.95
+
+
+def test_a_lawn_mower_gets_round_a_wall_and_covers_what_is_behind_it():
+    """Agents drive where they see; one that went for the nearest place would stand at the wall."""
+    wall = np.array([(x, y) for x, y in SHORE if not (28 < x < 34 and y < 52)])
+    ground, place, start = SweptGround(DOMAIN, wall), np.array([5.0, 5.0]), np.array([5.0, 5.0])
+    seen = [place]
+    for round_ in range(1, 61):
+        near = wall[np.linalg.norm(wall - place, axis=1) <= 12.0]
+        near = near[ground.sees(np.broadcast_to(place, near.shape), near)]
+        now = dataclasses.replace(
+            situation({"robot_0": near}, horizon=60, round_number=round_),
+            agents=("robot_0",),
+            positions={"robot_0": place},
+            starts={"robot_0": start},
+            sites=wall,
+        )
+        place = LawnMower().decide(now, DBGPUCB()).points["robot_0"]
+        seen.append(place)
+    off = np.linalg.norm(wall[:, None] - np.array(seen), axis=-1).min(axis=1)
+    assert (off < 12.0).mean() > 0.97
 
 
 def test_lawn_mower_strips_stay_when_an_agent_leaves():
