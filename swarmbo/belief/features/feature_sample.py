@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.gp.path_sample import PriorDraw
+from swarmbo.belief.gp.path_sample import PriorDraw, StackedDraws
 from swarmbo.graph import FactorGraph, FactorStack
 
 
@@ -28,17 +28,18 @@ class FeatureSample:
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Each factor's drawn function, physical; coordinates of the unit cube."""
-        drawn = [self.draws[factor].value(X) for factor, X in zip(stack.factors, U, strict=True)]
-        return self._column(self.constants, stack) + self._column(self.scales, stack) * np.array(drawn)
+        return self._column(self.constants, stack) + self._column(self.scales, stack) * self._of(stack).value(U)
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Values and gradients by coordinates of the unit cube."""
-        parts = [self.draws[factor].value_and_gradient(X) for factor, X in zip(stack.factors, U, strict=True)]
-        values, slopes = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+        values, slopes = self._of(stack).value_and_gradient(U)
         scales = self._column(self.scales, stack)
         return self._column(self.constants, stack) + scales * values, scales[..., None] * slopes
+
+    def _of(self, stack: FactorStack) -> StackedDraws:
+        return StackedDraws([self.draws[factor] for factor in stack.factors])
 
     def _column(self, numbers: Mapping[str, float], stack: FactorStack) -> Float[np.ndarray, "g 1"]:
         return np.array([numbers[factor] for factor in stack.factors])[:, None]

@@ -231,7 +231,7 @@ class CompiledLogPosterior(StackedLogPosterior):
         z: Float[np.ndarray, "g t"],
         known_noise: Float[np.ndarray, "g t"],
     ) -> None:
-        super().__init__(priors, kernel, U, z, np.ascontiguousarray(known_noise))
+        super().__init__(priors, kernel, U, np.ascontiguousarray(z), np.ascontiguousarray(known_noise))
         self._code, self._Ut = CODES[kernel], np.ascontiguousarray(np.swapaxes(U, 1, 2))
         q, a = priors[0].n_lengthscales, U.shape[2]
         lengths = np.ones((a, 1)) if priors[0].is_shared else np.eye(a)

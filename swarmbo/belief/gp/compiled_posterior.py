@@ -6,13 +6,14 @@ once, its share of L⁻ᵀ v.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
 
+from swarmbo.belief.gp.local_posterior import Wanted
 from swarmbo.belief.gp.triangular_steps import POINTS, ROWS, many_rows, one_row
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
@@ -21,7 +22,7 @@ _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _CODES = types.Array(types.int64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
 _MANY, _BYTES = _unsigned(ROWS), _unsigned(8)
-_MEAN, _VARIANCE, _GRADIENT = range(3)  # what is wanted: each includes those before
+_MEAN, _SLOPE, _VARIANCE, _GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
 
 
 def _read(n_dims: int) -> Any:
@@ -80,7 +81,7 @@ def predict(
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
     Args:
-        wanted: ``_MEAN``, ``_VARIANCE`` or ``_GRADIENT``; only what is wanted is put into the last four.
+        wanted: ``_MEAN``, ``_SLOPE``, ``_VARIANCE`` or ``_GRADIENT``; only what is wanted is put into the last four.
         kernels: Codes, see ``swarmbo.kernels.compiled``.
         counts: How many observations each factor has; what lies beyond is padding.
         U: Points of the unit cube.
@@ -133,15 +134,19 @@ def predict(
             mean[f, start : start + n_points] = pulls[0, :n_points]
             if wanted == _MEAN:
                 continue
-            _solved(inverse[min(f, len(inverse) - 1)], T, K, squares, W, wanted == _GRADIENT)
+            if wanted == _SLOPE:
+                W[:T] = 0.0
+            else:
+                _solved(inverse[min(f, len(inverse) - 1)], T, K, squares, W, wanted == _GRADIENT)
             if is_contrast:
                 one[:] = 0.0
                 for d in range(a):
                     one += (x[d] - v[d]) ** 2
                 radial(kernel, one, outputs[f], near_one, slope_one)
-            for p in range(n_points):
-                prior = 2.0 * (outputs[f] - near_one[p]) if is_contrast else outputs[f]
-                var[f, start + p] = max(prior - squares[p], 0.0)
+            if wanted != _SLOPE:
+                for p in range(n_points):
+                    prior = 2.0 * (outputs[f] - near_one[p]) if is_contrast else outputs[f]
+                    var[f, start + p] = max(prior - squares[p], 0.0)
             if wanted == _VARIANCE:
                 continue
             for d in range(a):
@@ -168,7 +173,7 @@ def predicted(
     weights: Float[np.ndarray, "g T"],
     alpha: Float[np.ndarray, "g T"],
     inverse: Float[np.ndarray, "_ T T"],
-    wanted: Literal["mean", "variance", "gradient"],
+    wanted: Wanted,
 ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"], Float[np.ndarray, "g m a"]]:
     """Mean, variance and their gradients, as ``predict`` has them; what is not wanted is zero.
 
@@ -183,12 +188,12 @@ def predicted(
         weights: Of correlations.
         alpha: Of the mean.
         inverse: L⁻¹.
-        wanted: Each includes those before.
+        wanted: ``slope``: the mean and its gradient; ``gradient``: all.
     """
     (g, m, a), whole = U.shape, np.ascontiguousarray
     mean, var, dmean, dvar = np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a))
     predict(
-        {"mean": _MEAN, "variance": _VARIANCE, "gradient": _GRADIENT}[wanted],
+        {"mean": _MEAN, "slope": _SLOPE, "variance": _VARIANCE, "gradient": _GRADIENT}[wanted],
         np.array([CODES[kernel] for kernel in kernels]), counts, whole(U),
         np.zeros((g, a)) if reference is None else whole(reference[:, 0]), reference is not None,
         whole(Zt), whole(lengths), whole(outputs), whole(weights), whole(alpha), whole(inverse),

@@ -23,6 +23,7 @@ from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.hyperparameters import is_compiled
 from swarmbo.kernels import KernelName, correlation, correlation_and_slope, is_cusped
 
+Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
 _ENTRIES = 2**13  # covariances worked on at once: a dozen arrays of that size fit into a core's own cache
 
 
@@ -168,11 +169,37 @@ class StackPosterior:
         dvar = 2.0 * self._scales[..., None] ** 2 * (own - self.pull(at, v @ self._inverse))
         return Marginals(mean, var, self._scales[..., None] * dmean, dvar)
 
+    def weighted(
+        self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Covariances with the observations, times other weights than the mean's, and their gradients; standardised.
+
+        Args:
+            U: Points of the unit cube.
+            alpha: The weights.
+            gradient: Whether gradients are wanted; else they are 0.
+        """
+        if self._is_compiled:
+            from swarmbo.belief.gp.compiled_posterior import predicted  # late: numba is slow to load
+
+            told, _, pulled, _ = predicted(
+                self._names, self._counts, U, None, self._Zt, self._lengths[:, 0], self._outputs[:, 0],
+                self._weights[:, 0], alpha, self._inverse, "slope" if gradient else "mean",
+            )  # fmt: skip
+            return told, pulled
+        parts = list[np.ndarray](), list[np.ndarray]()
+        for row, own in self.by_cache(U.shape[1]):
+            at = own.cross_and_slopes(U[row]) if gradient else None
+            k = own.cross(U[row]) if at is None else at.k
+            parts[0].append((k @ alpha[row][:, :, None])[..., 0])
+            parts[1].append(np.zeros_like(U[row]) if at is None else own.pull(at, alpha[row][:, None, :]))
+        return np.concatenate(parts[0]), np.concatenate(parts[1])
+
     def _compiled(
         self,
         U: Float[np.ndarray, "g m a"],
         reference: Float[np.ndarray, "g 1 a"] | None,
-        wanted: Literal["mean", "variance", "gradient"],
+        wanted: Wanted,
     ) -> Marginals:
         """What is wanted of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
         from swarmbo.belief.gp.compiled_posterior import predicted  # late: numba is slow to load

@@ -10,14 +10,15 @@ the factors together: an agent that owns factor i draws p_i alone, tells the oth
 per observation), and everybody solves the same system. Source: Wilson et al. 2020, eq. 9, for a sum of processes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled
 from swarmbo.belief.gp.local_posterior import StackPosterior
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.kernels import spectral_frequencies
@@ -69,6 +70,57 @@ def _waves(phase: Float[np.ndarray, "m D"]) -> tuple[np.ndarray, np.ndarray]:
     return np.sin(turned), np.cos(turned)
 
 
+@dataclass(frozen=True, eq=False)
+class StackedDraws:
+    """Prior draws of some factors of equal size, evaluated together.
+
+    Args:
+        draws: One a factor.
+        is_compiled: Whether in compiled code; see ``swarmbo.belief.gp.hyperparameters.is_compiled``.
+    """
+
+    draws: Sequence[PriorDraw]
+    is_compiled: bool = False
+
+    def value(
+        self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, "g m"]:
+        """Values, standardised; now, or in the rounds given."""
+        if self.is_compiled:
+            return self._compiled(U, rounds, gradient=False)[0]
+        return np.array([draw.value(X, rounds) for draw, X in zip(self.draws, U, strict=True)])
+
+    def value_and_gradient(
+        self, U: Float[np.ndarray, "g m a"]
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values and gradients, standardised."""
+        if self.is_compiled:
+            return self._compiled(U, None, gradient=True)
+        parts = [draw.value_and_gradient(X) for draw, X in zip(self.draws, U, strict=True)]
+        return np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+
+    def _compiled(
+        self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None, *, gradient: bool
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        from swarmbo.belief.gp.compiled_draw import put_waves  # late: numba is slow to load
+
+        X = U
+        if self.draws[0].pulses is not None:  # the round is one more coordinate
+            when = np.full(U.shape[1], self.draws[0].now) if rounds is None else rounds
+            X = np.concatenate([U, np.broadcast_to(when[:, None], (*U.shape[:2], 1))], axis=2)
+        value, slope = np.empty(U.shape[:2]), np.zeros(U.shape)
+        put_waves(gradient, np.ascontiguousarray(X), *self._waves, value, slope)
+        return value, slope
+
+    @cached_property
+    def _waves(self) -> tuple[Float[np.ndarray, "g c D"], Float[np.ndarray, "g 2 D"]]:
+        by_coordinate = [
+            np.vstack([draw.frequencies.T, *([] if draw.pulses is None else [draw.pulses])]) for draw in self.draws
+        ]
+        weights = [(draw.sine_weights, draw.cosine_weights) for draw in self.draws]
+        return np.array(by_coordinate), np.array(weights)
+
+
 class PathSample:
     """A joint draw of all factors from their posterior. Made by ``AdditiveGP.sample``.
 
@@ -89,7 +141,7 @@ class PathSample:
         self.graph = graph
         self._conditioned, self._draws, self._alpha = conditioned, dict(draws), alpha
         self._index = {factor: i for i, factor in enumerate(graph.factors)}
-        self._prepared: dict[tuple[str, ...], StackPosterior] = {}
+        self._prepared: dict[tuple[str, ...], tuple[StackPosterior, StackedDraws]] = {}
 
     def of(self, factors: Iterable[str]) -> "PathSample":
         """The drawn functions of some factors only."""
@@ -97,31 +149,23 @@ class PathSample:
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Each factor's drawn function, physical; coordinates of the unit cube."""
-        own, alpha = self._prepare(stack)
-        drawn = np.array([self._draws[factor].value(X) for factor, X in zip(stack.factors, U, strict=True)])
-        told = [part.cross(U[row]) @ np.swapaxes(alpha[row], 1, 2) for row, part in own.by_cache(U.shape[1])]
-        return own.constants + own.scales * (drawn + np.concatenate(told)[..., 0])
+        own, draws, alpha = self._prepare(stack)
+        return own.constants + own.scales * (draws.value(U) + own.weighted(U, alpha)[0])
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Values and gradients by coordinates of the unit cube."""
-        own, alpha = self._prepare(stack)
-        told, pulled = list[np.ndarray](), list[np.ndarray]()
-        for row, some in own.by_cache(U.shape[1]):
-            at = some.cross_and_slopes(U[row])
-            told.append(at.k @ np.swapaxes(alpha[row], 1, 2))
-            pulled.append(some.pull(at, alpha[row]))
-        parts = [self._draws[factor].value_and_gradient(X) for factor, X in zip(stack.factors, U, strict=True)]
-        drawn, ddrawn = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
-        values = own.constants + own.scales * (drawn + np.concatenate(told)[..., 0])
-        return values, own.scales[..., None] * (ddrawn + np.concatenate(pulled))
+        own, draws, alpha = self._prepare(stack)
+        (drawn, ddrawn), (told, pulled) = draws.value_and_gradient(U), own.weighted(U, alpha, gradient=True)
+        return own.constants + own.scales * (drawn + told), own.scales[..., None] * (ddrawn + pulled)
 
-    def _prepare(self, stack: FactorStack) -> tuple[StackPosterior, Float[np.ndarray, "g 1 T"]]:
+    def _prepare(self, stack: FactorStack) -> tuple[StackPosterior, "StackedDraws", Float[np.ndarray, "g T"]]:
         index = [self._index[factor] for factor in stack.factors]
         if stack.factors not in self._prepared:
-            self._prepared[stack.factors] = StackPosterior(self._conditioned, index)
-        return self._prepared[stack.factors], self._alpha[index][:, None, :]
+            draws = StackedDraws([self._draws[f] for f in stack.factors], is_compiled(self._conditioned.hyper.kernels))
+            self._prepared[stack.factors] = StackPosterior(self._conditioned, index), draws
+        return *self._prepared[stack.factors], self._alpha[index]
 
 
 def draw_prior(
@@ -156,9 +200,9 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
         draw: From ``draw_prior``.
     """
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
-    if conditioned.is_coupled:
-        return np.where(conditioned.seen[factor], draw.value(conditioned.points[factor], rounds), 0.0)
-    return draw.value(conditioned.points[factor][: len(rounds)], rounds)
+    points = conditioned.points[factor][: len(rounds)]
+    (values,) = StackedDraws([draw], is_compiled(conditioned.hyper.kernels)).value(points[None], rounds)
+    return np.where(conditioned.seen[factor], values, 0.0) if conditioned.is_coupled else values
 
 
 def path_weights(

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
 _RECOMBINES = MaxSum(rounds=20)
+_MANY = 128  # factors of a part, from which on nobody climbs further than the others will let it stay
+_STILL = 1e-3  # sides of the box by which variables of such a part move, as a root mean square, once it is polished
 
 
 class Residuals(NamedTuple):
@@ -104,7 +106,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         rounds: At most, 1 to 10 000.
         starts: Runs side by side, >= 1.
         screened: Random joint points looked at for starts, >= 0.
-        inner_steps: Gradient steps of a factor in a round, >= 1.
+        inner_steps: Gradient steps of a factor in a round, >= 1; in parts of 128 factors and more half as many, rounded
+            up, and what is polished is left once its variables move by no more than a thousandth of the box.
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
         penalty: eta at first, > 0, in units of the spread of a part's values over the squared spread of its box. The
             spread is that over the random points looked at for starts, and over no fewer than 16.
@@ -218,7 +221,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         if n_values > 1:
             joined = yield from _recombined(view, pool[order[:n_values]])
             best = np.concatenate([best, joined[None]])
-        best, values, before = yield from polish(view, best, self.polish_steps)
+        still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5} if _is_large(view) else {}
+        best, values, before = yield from polish(view, best, self.polish_steps, **still)
         winner = int(values.argmax())
         is_polished = self.polish_steps > 0 and before.max() > -np.inf
         gain = float(values[winner] - before.max()) if is_polished else None
@@ -297,6 +301,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     ) -> list[Climbed]:
         """Every factor climbs its augmented Lagrangian, with steps as long as in the round before."""
         out: list[Climbed] = []
+        n_steps = (self.inner_steps + 1) // 2 if _is_large(view) else self.inner_steps
         rows = zip(view.stacks, known, X, U, view.take(Z), weights, received, steps, strict=True)
         for stack, function, x, u, z, weight, got, step in rows:
 
@@ -308,9 +313,14 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 return value - 0.5 * (weight * gap**2).sum(axis=-1), gradient - weight * gap
 
             low, high = view.box(stack)
-            out.append(ascend(lagrangian, x, low, high, self.inner_steps, first_step=step))
+            out.append(ascend(lagrangian, x, low, high, n_steps, first_step=step))
             function.keep(out[-1].X)
         return out
+
+
+def _is_large(view: BoxView) -> bool:
+    """Whether a part has so many factors that its rounds are cut short: everybody knows how many there are."""
+    return len(view.part.graph.factors) >= _MANY
 
 
 def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[Float[np.ndarray, "g m"], ...]:

@@ -1,6 +1,6 @@
 """Consensus ADMM: it finds the maximum of concave sums, says how it ended, and agents do the same."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import networkx as nx
 import numpy as np
@@ -520,3 +520,30 @@ def test_a_round_begins_with_what_is_known_of_where_the_last_one_ended(coupling)
     method.maximise(Counted.on_box(CHAIN, seed=3, coupling=coupling))
     in_rounds = [U for U in asked if U.shape[1] == method.starts]  # the points at the end are others
     assert len(in_rounds) == (rounds * (1 + steps) if coupling else 1 + rounds * steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted(Sum):
+    """Says how often it was asked for slopes."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def value_and_gradient(self, stack, U, received):
+        self.asked.append(len(stack.factors))
+        return super().value_and_gradient(stack, U, received)
+
+
+def test_climbs_are_half_as_long_in_parts_of_128_factors_and_more() -> None:
+    few = {"starts": 1, "screened": 0, "recombination_entries": 0, "polish_steps": 0, "tolerance": 1e-12}
+    for n_factors, n_steps in ((127, 3), (128, 2)):
+        functions = Counted.on_box({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n_factors)})
+        ADMM(rounds=2, inner_steps=3, **few).maximise(functions)
+        # the second round begins where the first one ended; what comes out is looked at once more
+        assert functions.asked == [n_factors] * (1 + 2 * n_steps + 1)
+
+
+def test_large_parts_come_to_the_maximiser_too() -> None:
+    functions = Sum.on_box({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(128)}, seed=3)
+    best = maximiser_of(functions)
+    agreement = ADMM(rounds=300, starts=1, screened=0, recombination_entries=0).maximise(functions)
+    np.testing.assert_allclose(agreement.point, best, atol=3e-3)

@@ -1,7 +1,13 @@
+"""Draws of all factors at once, in NumPy and in compiled code: all claims are about both."""
+
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP
+from swarmbo.belief.gp import hyperparameters
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.gp.path_sample import PathSample, draw_prior, path_weights, told
 from swarmbo.graph import FactorGraph, stacks_of
 
@@ -9,7 +15,14 @@ GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
 PLACES = np.array([[0.1, 0.4, 0.8], [0.7, 0.2, 0.3], [0.5, 0.9, 0.5]])
 
 
-def belief_of(way, t=6, noise_variance=0.05, seed=0):
+@pytest.fixture(scope="module", params=[10**9, 1], ids=["numpy", "compiled"], autouse=True)
+def _how(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hyperparameters, "COMPILED_FROM", request.param)
+        yield
+
+
+def belief_of(way, t=6, noise_variance=0.05, seed=0, time=None):
     rng = np.random.default_rng(seed)
     belief = AdditiveGP(
         GRAPH,
@@ -19,6 +32,7 @@ def belief_of(way, t=6, noise_variance=0.05, seed=0):
         noise_variance=noise_variance,
         mean=5.0,
         outcomes="per-factor" if way == "per-factor" else "total",
+        time=time,
     )
     X, totals, factors = rng.random((t, 3)), rng.normal(size=t) + 5.0, rng.normal(size=(t, 3))
     if way == "total":
@@ -28,7 +42,11 @@ def belief_of(way, t=6, noise_variance=0.05, seed=0):
     else:
         factors[::2], totals[1::3] = np.nan, np.nan
     return belief.update(
-        X, totals=totals, factors=factors, noise_variance=np.where(np.arange(len(X)) % 2, 0.01, np.nan)
+        X,
+        totals=totals,
+        factors=factors,
+        noise_variance=np.where(np.arange(len(X)) % 2, 0.01, np.nan),
+        rounds=None if time is None else np.arange(len(X)),
     )
 
 
@@ -175,3 +193,22 @@ def test_without_data_draws_are_of_the_prior():
     draws = np.array([values_at(belief.sample(streams(s), np.random.default_rng(s), 32), PLACES) for s in range(3000)])
     np.testing.assert_allclose(draws.mean(axis=0), 2.0, atol=0.15)
     np.testing.assert_allclose(draws.std(axis=0), np.array([[1.0], [2.0], [0.5]]) * np.ones(3), rtol=0.1)
+
+
+@pytest.mark.parametrize("fades", [False, True])
+@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
+def test_compiled_code_draws_what_numpy_does(way, fades, monkeypatch):
+    """NumPy takes sines in single precision."""
+    points = np.random.default_rng(5).random((9, 3))
+
+    def everything(compiled_from):
+        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", compiled_from)
+        belief = belief_of(way, time=TimeCorrelation("matern32", 8.0) if fades else None)
+        sample = belief.sample(streams(1), np.random.default_rng(2))
+        for stack in stacks_of(GRAPH):
+            yield sample.value(stack, stack.take(points))
+            yield from sample.value_and_gradient(stack, stack.take(points))
+
+    for plain, compiled in zip(list(everything(10**9)), list(everything(1)), strict=True):
+        assert not np.array_equal(plain, compiled)  # nothing was compared with itself
+        np.testing.assert_allclose(compiled, plain, rtol=0.0, atol=2e-5)
