@@ -269,7 +269,7 @@ class FaultyTransport(InProcessTransport):
         return max(0, math.ceil(free - self.now - 1e-9) - 1)
 
     def _carries(self, link: tuple[str, str]) -> bool:
-        survives = self._draw("loss", link) >= self.faults.loss
+        survives = not self.faults.loss or self._draw("loss", link) >= self.faults.loss
         if self._mortal and (self.is_gone(link[0]) or self.is_gone(link[1])):
             return False
         if self._cut is not None and self._cut.parts_links(link):

@@ -78,7 +78,7 @@ class Routes:
         self._require_known(recipient)
         if sender == recipient:
             return (sender,)
-        if self._heard is None:
+        if self._heard is None or self._heard.links(sender, recipient):
             return (sender, recipient)
         if recipient not in self._towards:
             self._towards[recipient] = self._heard.towards(recipient)
@@ -114,6 +114,11 @@ class _Heard:
         self._nodes: list[Any] = sorted(links, key=lambda node: (type(node).__name__, node))
         self._number = {node: n for n, node in enumerate(self._nodes)}
         self._hears = [sum(1 << self._number[other] for other in links[node]) for node in self._nodes]
+
+    def links(self, node: Any, other: Any) -> bool:
+        """Whether one link joins two nodes."""
+        here, there = self._number.get(node), self._number.get(other)
+        return here is not None and there is not None and bool(self._hears[here] >> there & 1)
 
     def towards(self, start: Any) -> dict[Any, Any]:
         """For every node that reaches ``start``, the next one on its way there; nearer ones first."""

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.acquisition.territory import divide
-from swarmbo_envs import robot_team_v0
+from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 
 def test_default_round_after_100_measurements(benchmark: Any) -> None:
@@ -67,6 +67,29 @@ def test_a_round_by_the_number_of_measurements(benchmark: Any, measurements: int
         seconds["fits"] = team.belief.needs_fit
         actions = benchmark.pedantic(timed, args=("ask", team.act, step[0], step[4]), rounds=1)
     assert len(actions) == 16
+
+
+@pytest.mark.parametrize("sensors", [100, 200, 400])
+def test_a_round_of_beliefs_of_their_own_by_the_number_of_sensors(benchmark: Any, sensors: int) -> None:
+    """The second decision, and what sensors then tell one another; ``extra_info`` has this process's own seconds."""
+    field = {"gp": {"size_m": [4000.0, 4000.0], "lengthscale_m": 400.0, "seed": 0}}
+    reach = 500.0 * np.sqrt(300 / sensors)  # about as many neighbours, however many sensors there are
+    env = sensor_field_v0.parallel_env(sensors=sensors, field=field, noise_std=0.2, radio_range_m=float(reach))
+    belief, seconds = sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0)), dict[str, float]()
+    team = sb.Team.for_env(env, seed=0, belief=belief, acquisition=sb.Information(candidates=12))
+    observations, infos = env.reset(seed=0)
+    with threadpool_limits(1, user_api="blas"):
+        step = env.step(team.act(observations, infos))
+        team.observe(*step)
+        started = time.process_time()
+        actions = benchmark.pedantic(team.act, args=(step[0], step[4]), rounds=1)
+        seconds["ask"] = round(time.process_time() - started, 3)
+        step = env.step(actions)
+        started = time.process_time()
+        team.observe(*step)
+        seconds["tell"] = round(time.process_time() - started, 3)
+    benchmark.extra_info |= seconds
+    assert len(actions) == sensors
 
 
 @pytest.mark.parametrize("robots", [64, 256])

@@ -34,7 +34,7 @@ class CommitteeFlooding(ReadingFlooding):
         return None
 
     def _made(self) -> CommitteeGP:
-        experts = {author: self._exact(Readings.of(log)) for author, log in sorted(self._logs.items())}
+        experts = {author: self._exact(Readings.of(log.rows)) for author, log in sorted(self._logs.items())}
         own = experts.get(self.name, self._exact(Readings.of(np.zeros((0, self.n_columns + 2)))))
         return CommitteeGP(
             domain=self.domain,

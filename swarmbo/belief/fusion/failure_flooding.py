@@ -31,7 +31,7 @@ class FailureFlooding(ReadingFlooding):
     @property
     def is_finished(self) -> bool:
         """Whether it knows of no failure, or its neighbours know of all that it knows of."""
-        return not self._has() or super().is_finished
+        return not self._has or super().is_finished
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        return super()._bodies() if self._has() else ()
+        return super()._bodies() if self._has else ()

@@ -17,7 +17,7 @@ from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope
 
-_VERSION = 3  # 3: noise by reading
+_VERSION = 4  # 4: of neighbours only where they differ
 
 
 class _Note(msgspec.Struct, array_like=True):

@@ -23,10 +23,10 @@ class _Body(msgspec.Struct, array_like=True):
 
 
 class _Peer(msgspec.Struct):
-    """What is known of a neighbour."""
+    """What is known of a neighbour: in size what it has to be told, however much both know."""
 
-    has: dict[str, int] = {}  # as far as it is known
-    told: dict[str, tuple[int, int]] = {}  # what it was sent, and in which step
+    differs: dict[str, int] = {}  # how many readings it has, as far as is known, of whom it has more or less than this
+    told: dict[str, tuple[int, int]] = {}  # of these what it was sent, and in which step
     step: int = 0
     asked: int | None = None  # step of the last greeting, or word of a proposal; None: it is time for one
     is_known: bool = False  # whether it has said all that it has
@@ -58,13 +58,17 @@ class Gossip(FusedView):
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
         self.patience = require_at_least_one("patience", patience)
+        self._has: dict[str, int] = {}  # how many readings of which agent it knows of; changed by ``_holds`` only
         self._peers: dict[str, _Peer] = {}
+        self._reached: dict[str, float] | None = None
         super().__init__(name, domain, proposal, neighbours)
 
     @property
     def reached(self) -> dict[str, float]:
         """How many readings of which agent its belief holds."""
-        return {agent: float(count) for agent, count in sorted(self._has().items()) if count}
+        if self._reached is None:
+            self._reached = {agent: float(count) for agent, count in sorted(self._has.items()) if count}
+        return self._reached.copy()
 
     @property
     def knowledge(self) -> Hashable:
@@ -89,19 +93,25 @@ class Gossip(FusedView):
                 self._forget(self._peer(name))
 
     @abstractmethod
-    def _has(self) -> dict[str, int]:
-        """How many readings of which agent it knows of."""
-
-    @abstractmethod
     def _entry(self, author: str, has: int) -> bytes:
         """What to tell somebody who knows of the author's first ``has`` readings."""
 
     @abstractmethod
     def _file(self, author: str, number: int, content: bytes) -> None:
-        """Take an entry; one that says nothing new, or leaves a gap, is passed over."""
+        """Take an entry that says something new; one that leaves a gap is passed over."""
+
+    def _holds(self, author: str, count: int) -> None:
+        """Note that it knows of so many of an author's readings now."""
+        before = self._has.get(author, 0)
+        self._has[author], self._reached = count, None
+        for peer in self._peers.values():
+            if peer.differs.setdefault(author, before) == count:
+                del peer.differs[author]
 
     def _peer(self, name: str) -> _Peer:
-        return self._peers.setdefault(name, _Peer())
+        if name not in self._peers:
+            self._peers[name] = _Peer(differs=dict.fromkeys(self._has, 0))
+        return self._peers[name]
 
     def _forget(self, peer: _Peer) -> None:
         """Greet a neighbour anew."""
@@ -109,13 +119,14 @@ class Gossip(FusedView):
 
     def _lacks(self, peer: _Peer) -> list[str]:
         """Authors of whom a neighbour has less; before it is known, only oneself is sure to be news."""
-        news = [author for author, count in self._has().items() if count > peer.has.get(author, 0)]
-        return news if peer.is_known else [author for author in news if author == self.name]
+        known = peer.differs if peer.is_known else {self.name} & peer.differs.keys()
+        return [author for author in known if self._has.get(author, 0) > peer.differs[author]]
 
     def _has_adopted(self) -> None:
+        self._has, self._reached = {}, None
         for peer in self._peers.values():
             self._forget(peer)
-            peer.has, peer.owed = {}, []
+            peer.differs, peer.owed = {}, []
 
     def _must_answer(self, neighbour: str) -> None:
         self._peer(neighbour).is_owed = True
@@ -128,19 +139,27 @@ class Gossip(FusedView):
                 f"agent {self.name!r}: got {self.n_readings} readings of its own, and {sender!r} knows of {own}; "
                 "wanted the state it had (load_state_dict), or a new name"
             )
+        leaves_a_gap = False
         for author, (number, content) in said.entries.items():
-            self._file(author, number, content)
+            if number > self._has.get(author, 0):
+                self._file(author, number, content)
+                leaves_a_gap = leaves_a_gap or number > self._has.get(author, 0)
         if said.asks:  # unless both greet each other at once
             peer.is_owed_all = peer.is_owed_all or peer.is_known or not peer.is_greeted
-        peer.has = told if said.is_whole else peer.has | told
+        if said.is_whole:
+            told = dict.fromkeys([*self._has, *peer.differs], 0) | told
+        for author, count in told.items():
+            if count != self._has.get(author, 0):
+                peer.differs[author] = count
+            elif peer.differs.pop(author, None) is not None:
+                peer.told.pop(author, None)
         peer.is_known = peer.is_known or said.is_whole
-        peer.owed = list(dict.fromkeys([*peer.owed, *said.entries]))
-        has = self._has()
-        if any(number > has.get(author, 0) for author, (number, _) in said.entries.items()):
-            self._forget(peer)  # there was a gap: the neighbour takes this agent for one that knows more
+        peer.owed += said.entries
+        if leaves_a_gap:
+            self._forget(peer)  # the neighbour takes this agent for one that knows more
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        has = self._has()
+        has = self._has
         for neighbour in self.neighbours:
             peer = self._peer(neighbour)
             peer.step += 1
@@ -150,8 +169,8 @@ class Gossip(FusedView):
             if not (asks or news or peer.owed or peer.is_owed or peer.is_owed_all):
                 continue
             is_whole = peer.is_owed_all or not peer.is_known
+            entries = {author: (has[author], self._entry(author, peer.differs[author])) for author in news}
             confirmed = has if is_whole else {author: has.get(author, 0) for author in peer.owed}
-            entries = {author: (has[author], self._entry(author, peer.has.get(author, 0))) for author in news}
             confirmed = {author: count for author, count in confirmed.items() if author not in entries}
             peer.told |= {author: (has[author], peer.step) for author in news}
             peer.owed, peer.is_owed, peer.is_owed_all = [], False, False
@@ -164,7 +183,8 @@ class Gossip(FusedView):
         return count > told or peer.step - step > self.patience
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"peers": msgspec.to_builtins(self._peers)}, {}
+        return {"has": dict(self._has), "peers": msgspec.to_builtins(self._peers)}, {}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        self._has, self._reached = dict(plain["has"]), None
         self._peers = msgspec.convert(plain["peers"], dict[str, _Peer])

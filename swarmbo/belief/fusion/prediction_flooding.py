@@ -78,7 +78,7 @@ class PredictionFlooding(Gossip):
         with_time = proposal.hyperparameters.time is not None
         self.places = checked_points(places, domain.n_dims + with_time)
         self.product: Product = product
-        self._told: dict[str, tuple[int, Float[np.ndarray, "2 m"]]] = {}
+        self._told: dict[str, Float[np.ndarray, "2 m"]] = {}
         super().__init__(name, domain, proposal, neighbours, patience)
 
     @property
@@ -95,24 +95,22 @@ class PredictionFlooding(Gossip):
         if not self._told:
             m = len(self.places)
             return PredictionTable(self.places, np.full(m, prior_mean), np.full(m, prior_variance))
-        told = np.array([self._told[author][1] for author in sorted(self._told)])
+        told = np.array([self._told[author] for author in sorted(self._told)])
         means, variances = told[:, 0], told[:, 1]
         if self.product == "generalised-product":
             return PredictionTable(self.places, *generalised_product(means, variances, prior_variance))
         return PredictionTable(self.places, *robust_committee(means, variances, prior_mean, prior_variance))
 
-    def _has(self) -> dict[str, int]:
-        return {author: number for author, (number, _) in self._told.items()}
-
     def _entry(self, author: str, has: int) -> bytes:
-        return packed_bytes(self._told[author][1].ravel())
+        return packed_bytes(self._told[author].ravel())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        if number > self._has().get(author, 0):
-            self._told[author] = number, unpacked_bytes(content).reshape(2, -1)
+        self._told[author] = unpacked_bytes(content).reshape(2, -1)
+        self._holds(author, number)
 
     def _has_measured(self, n_new: int) -> None:
-        self._told[self.name] = self.n_readings, np.array(self.own_belief.posterior(self.places))
+        self._told[self.name] = np.array(self.own_belief.posterior(self.places))
+        self._holds(self.name, self.n_readings)
 
     def _has_adopted(self) -> None:
         super()._has_adopted()
@@ -122,9 +120,8 @@ class PredictionFlooding(Gossip):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         plain, arrays = super()._state()
-        told = {f"told/{author}": table.copy() for author, (_, table) in self._told.items()}
-        return plain | {"told": self._has()}, arrays | told
+        return plain, arrays | {f"told/{author}": table.copy() for author, table in self._told.items()}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         super()._restore(plain, arrays)
-        self._told = {author: (number, arrays[f"told/{author}"]) for author, number in plain["told"].items()}
+        self._told = {author: arrays[f"told/{author}"] for author in self._has}

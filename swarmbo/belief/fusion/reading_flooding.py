@@ -1,7 +1,9 @@
 """Flooding of raw readings: what every other way to fuse has to be measured against."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from jaxtyping import Float
@@ -27,6 +29,63 @@ class Readings(NamedTuple):
     def of(cls, rows: Float[np.ndarray, "n c"]) -> "Readings":
         """Those of a log, one a row."""
         return cls(rows[:, :-2], rows[:, -2], rows[:, -1])
+
+
+class _Log:
+    """What one author has measured, a reading a row. It never changes: a longer one is another.
+
+    Agents of one process that were told the same have one in common, whose entries are made once.
+
+    Args:
+        rows: Points, outcomes and noise variances (n, c).
+    """
+
+    def __init__(self, rows: Float[np.ndarray, "n c"]) -> None:
+        self.rows = rows
+        self._entries: dict[int, bytes] = {}
+        self._longer: WeakValueDictionary[tuple[int, bytes], _Log] = WeakValueDictionary()
+
+    def __deepcopy__(self, memo: object) -> "_Log":
+        return self
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def entry(self, has: int) -> bytes:
+        """What to tell somebody who knows of the first ``has`` readings."""
+        if has not in self._entries:
+            self._entries[has] = _packed(self.rows[has:])
+        return self._entries[has]
+
+    def after(self, number: int, content: bytes) -> "_Log":
+        """The log that an entry makes of it, which then has ``number`` readings; itself where that leaves a gap."""
+        longer = self._longer.get((number, content))
+        if longer is None:
+            rows = _unpacked(content, self.rows.shape[1])
+            first = number - len(rows)
+            if not first <= len(self) < number:
+                return self
+            longer = self._longer[number, content] = _Log(np.concatenate([self.rows, rows[len(self) - first :]]))
+        return longer
+
+
+def _packed(rows: Float[np.ndarray, "n c"]) -> bytes:
+    if np.isnan(rows[:, -1]).all():
+        return packed_bytes(rows[:, :-1].ravel())
+    return packed_bytes(rows.ravel()) + _WITH_NOISE
+
+
+def _unpacked(content: bytes, n_columns: int) -> Float[np.ndarray, "n c"]:
+    if content.endswith(_WITH_NOISE) and len(content) % 8:
+        return unpacked_bytes(content[:-1]).reshape(-1, n_columns)
+    rows = unpacked_bytes(content).reshape(-1, n_columns - 1)
+    return np.column_stack([rows, np.full(len(rows), np.nan)])
+
+
+@cache
+def _empty(n_columns: int) -> _Log:
+    """The log of an author of whom nothing is known."""
+    return _Log(np.zeros((0, n_columns)))
 
 
 class ReadingFlooding(Gossip):
@@ -55,7 +114,7 @@ class ReadingFlooding(Gossip):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
-        self._logs: dict[str, Float[np.ndarray, "n c"]] = {}
+        self._logs: dict[str, _Log] = {}
         self._belief: Any = None
         super().__init__(name, domain, proposal, neighbours, patience)
 
@@ -73,35 +132,22 @@ class ReadingFlooding(Gossip):
     @property
     def known(self) -> Readings:
         """All readings that have reached it, its own among them."""
-        rows = [self._logs[author] for author in sorted(self._logs)]  # one order everywhere
+        rows = [self._logs[author].rows for author in sorted(self._logs)]  # one order everywhere
         return Readings.of(np.concatenate([np.zeros((0, self.n_columns + 2)), *rows]))
 
-    def _has(self) -> dict[str, int]:
-        return {author: len(log) for author, log in self._logs.items()}
-
     def _entry(self, author: str, has: int) -> bytes:
-        rows = self._logs[author][has:]
-        if np.isnan(rows[:, -1]).all():
-            return packed_bytes(rows[:, :-1].ravel())
-        return packed_bytes(rows.ravel()) + _WITH_NOISE
+        return self._logs[author].entry(has)
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        if content.endswith(_WITH_NOISE) and len(content) % 8:
-            rows = unpacked_bytes(content[:-1]).reshape(-1, self.n_columns + 2)
-        else:
-            rows = unpacked_bytes(content).reshape(-1, self.n_columns + 1)
-            rows = np.column_stack([rows, np.full(len(rows), np.nan)])
-        known, first = len(self._logs.get(author, ())), number - len(rows)
-        if first <= known < number:
-            self._append(author, rows[known - first :])
-
-    def _append(self, author: str, rows: Float[np.ndarray, "n c"]) -> None:
-        self._logs[author] = np.concatenate([self._logs[author], rows]) if author in self._logs else rows
-        self._belief = None
+        before = self._logs.get(author) or _empty(self.n_columns + 2)
+        log = before.after(number, content)
+        if log is not before:
+            self._logs[author], self._belief = log, None
+            self._holds(author, number)
 
     def _has_measured(self, n_new: int) -> None:
-        rows = slice(self.n_readings - n_new, None)
-        self._append(self.name, np.column_stack([self.X[rows], self.y[rows], self.noise[rows]]))
+        new = slice(self.n_readings - n_new, None)
+        self._file(self.name, self.n_readings, _packed(np.column_stack([self.X[new], self.y[new], self.noise[new]])))
 
     def _has_adopted(self) -> None:
         for peer in self._peers.values():
@@ -110,10 +156,13 @@ class ReadingFlooding(Gossip):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         plain, arrays = super()._state()
-        logs = {f"log/{author}": log.copy() for author, log in self._logs.items()}
-        return plain | {"authors": list(self._logs)}, arrays | logs
+        rows = [self._logs[author].rows for author in self._has]
+        return plain, arrays | {"readings": np.concatenate([np.zeros((0, self.n_columns + 2)), *rows])}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         super()._restore(plain, arrays)
-        self._logs = {author: arrays[f"log/{author}"] for author in plain["authors"]}
+        rows = np.split(arrays["readings"], np.cumsum(list(self._has.values()))[:-1])
+        nothing = _empty(self.n_columns + 2)
+        told = zip(self._has.items(), rows, strict=False)  # of nobody there is one part, without rows
+        self._logs = {author: nothing.after(count, _packed(log)) for (author, count), log in told}
         self._belief = None

@@ -35,7 +35,7 @@ class SummaryFlooding(Gossip):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
-        self._summaries: dict[str, tuple[int, Information]] = {}
+        self._summaries: dict[str, Information] = {}
         super().__init__(name, domain, proposal, neighbours, patience)
 
     @property
@@ -43,7 +43,7 @@ class SummaryFlooding(Gossip):
         """What it believes by what has reached it."""
         total = Information.none(self.proposal.n_features)
         for author in sorted(self._summaries):  # one order everywhere: equal knowledge gives equal beliefs to the bit
-            total = total + self._summaries[author][1]
+            total = total + self._summaries[author]
         return FeatureGP(
             domain=self.domain,
             hyperparameters=self.proposal.hyperparameters,
@@ -51,34 +51,31 @@ class SummaryFlooding(Gossip):
             information=total,
         )
 
-    def _has(self) -> dict[str, int]:
-        return {author: number for author, (number, _) in self._summaries.items()}
-
     def _entry(self, author: str, has: int) -> bytes:
-        return packed_bytes(self._summaries[author][1].packed())
+        return packed_bytes(self._summaries[author].packed())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        if author not in self._summaries or number > self._summaries[author][0]:
-            self._summaries[author] = number, Information.unpacked(unpacked_bytes(content), self.proposal.n_features)
+        self._summaries[author] = Information.unpacked(unpacked_bytes(content), self.proposal.n_features)
+        self._holds(author, number)
 
     def _has_measured(self, n_new: int) -> None:
         new = self._information(slice(self.n_readings - n_new, None))
-        _, before = self._summaries.get(self.name, (0, Information.none(self.proposal.n_features)))
-        self._summaries[self.name] = self.n_readings, before + new
+        before = self._summaries.get(self.name, Information.none(self.proposal.n_features))
+        self._summaries[self.name] = before + new
+        self._holds(self.name, self.n_readings)
 
     def _has_adopted(self) -> None:
         super()._has_adopted()
-        self._summaries = {self.name: (self.n_readings, self._information())} if self.n_readings else {}
+        self._summaries = {}
+        if self.n_readings:
+            self._has_measured(self.n_readings)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         plain, arrays = super()._state()
-        packed = {f"summary/{author}": information.packed() for author, (_, information) in self._summaries.items()}
-        return plain | {"summaries": self._has()}, arrays | packed
+        packed = {f"summary/{author}": information.packed() for author, information in self._summaries.items()}
+        return plain, arrays | packed
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         super()._restore(plain, arrays)
         p = self.proposal.n_features
-        self._summaries = {
-            author: (number, Information.unpacked(arrays[f"summary/{author}"], p))
-            for author, number in plain["summaries"].items()
-        }
+        self._summaries = {author: Information.unpacked(arrays[f"summary/{author}"], p) for author in self._has}

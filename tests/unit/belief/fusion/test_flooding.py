@@ -184,6 +184,18 @@ def test_a_saved_agent_goes_on_to_the_bit(kind, names):
         np.testing.assert_array_equal(agents[name].belief.posterior(PLACES), fresh[name].belief.posterior(PLACES))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_kept_of_neighbours_does_not_grow_with_those_whom_all_have_heard_of(kind):
+    sizes = []
+    for n in (4, 12):
+        names = [f"s{k:02d}" for k in range(n)]
+        agents = team(kind, names)
+        exchange(agents.values(), InProcess().open(names, links_of(names)), steps=40)
+        assert len(agents["s01"].reached) == n
+        sizes.append(len(json.dumps(agents["s01"].state_dict()["json"]["peers"])))
+    assert sizes[0] == sizes[1]
+
+
 def test_readings_cost_what_they_hold_and_summaries_what_the_basis_holds(names):
     bytes_of = {}
     for kind in KINDS:
