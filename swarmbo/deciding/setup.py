@@ -26,6 +26,7 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
+from swarmbo.kernels import load_kernels, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
@@ -211,7 +212,10 @@ def part(slot: Slot, given: object, team: Team) -> Any:
         role.require(own, name, f"{at}.kind")
         return make(own, name, {key: value for key, value in table.items() if key != "kind"}, at)
     if role is None or isinstance(given, str | Mapping) or is_kind(given):
-        return settings_of(slot, given, at, team)
+        known = settings_of(slot, given, at, team)
+        if slot == "belief":
+            load_kernels(known)
+        return known
     if isinstance(given, type):
         wanted = f"a kind's name, its settings, or an instance of {role.in_words}"
         raise ConfigError(f"got the class {given.__name__}; wanted {wanted}", at=at)
@@ -292,6 +296,12 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
         ConfigError: If the state's part is of a user's own, and not trusted, or the state has its name only.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
+    if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
+        raise ConfigError(
+            f"got the kernel {unloaded[0]!r}, code that swarmbo does not bring; wanted the belief again, belief=…, or "
+            "trust=True, which loads it",
+            at="$.belief",
+        )
     for slot in SLOTS:
         table = settings.get(slot)
         name = table.get("kind") if isinstance(table, Mapping) else table

@@ -8,8 +8,11 @@ from swarmbo.kernels.registry import (
     KernelName as KernelName,
     is_cusped as is_cusped,
     kernel_names as kernel_names,
+    load_kernels as load_kernels,
+    named_kernels as named_kernels,
     register_kernel as register_kernel,
     require_kernel as require_kernel,
+    unloaded_kernels as unloaded_kernels,
 )
 from swarmbo.kernels.spectral import (
     FourierDraw as FourierDraw,

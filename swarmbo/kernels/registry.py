@@ -1,16 +1,19 @@
-"""Kernels of a user's own, by name."""
+"""Kernels of a user's own, by name: registered, or named as ``"module:Class"`` and loaded where that is trusted."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
+from swarmbo.registry.own_code import is_own, load_class, make
 from swarmbo.settings import require
 
-KernelName = str  # one of KERNEL_NAMES, or a name that was registered
+KernelName = str  # one of KERNEL_NAMES, a name that was registered, or "module:Class"
 KERNEL_NAMES: tuple[KernelName, ...] = ("matern12", "matern32", "matern52", "rbf")
 
 Radial = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
@@ -82,8 +85,61 @@ def own_kernel(name: KernelName) -> OwnKernel:
         ConfigError: If there is none.
     """
     if name not in _OWN:
-        raise ConfigError(f"got {name!r}; wanted {_wanted(name)}", at="$.kernel")
+        wanted = "it trusted: --trust (trust=True), which loads it" if is_own(name) else _wanted(name)
+        raise ConfigError(f"got {name!r}; wanted {wanted}", at="$.kernel")
     return _OWN[name]
+
+
+def named_kernels(belief: Any, at: str = "$.belief") -> dict[str, str]:
+    """The kernels that a belief names as code of a user's own, by the path of the name; nothing is loaded.
+
+    Args:
+        belief: Its settings, or its table; of a kind of a user's own nothing is looked at.
+        at: Path of the table.
+
+    Example:
+        >>> named_kernels({"kind": "exact", "kernel": "my_kernels:Wave", "time": {"kernel": "rbf"}})
+        {'$.belief.kernel': 'my_kernels:Wave'}
+    """
+    table = msgspec.to_builtins(belief) if isinstance(belief, msgspec.Struct) else belief
+    if not isinstance(table, Mapping) or is_own(table.get("kind")):
+        return {}
+    return dict(_named(table, at))
+
+
+def unloaded_kernels(belief: Any) -> list[str]:
+    """Those of them that were not loaded in this process."""
+    return [name for name in named_kernels(belief).values() if name not in _OWN]
+
+
+def load_kernels(belief: Any) -> None:
+    """Load and register the kernels of a user's own that a belief names; only where its code is trusted.
+
+    What a name stands for is made without settings, and has ``correlation(r)``, ``slope(r)`` and, where functions are
+    drawn, ``frequencies(rng, k, d)``, as ``register_kernel`` says.
+
+    Raises:
+        ConfigError: If one can't be loaded, or is no kernel.
+    """
+    for at, name in named_kernels(belief).items():
+        if name not in _OWN:
+            made = make(load_class(name, at), name, {}, at)
+            for method in ("correlation", "slope"):
+                if not callable(getattr(made, method, None)):
+                    raise ConfigError(f"got {name!r}, which has no {method}(r); wanted a kernel that has one", at=at)
+            functions = {"correlation": made.correlation, "slope": made.slope}
+            register_kernel(name, **functions, frequencies=getattr(made, "frequencies", None))
+
+
+def _named(value: Any, at: str) -> Iterator[tuple[str, str]]:
+    for key, part in value.items():
+        if isinstance(part, Mapping):
+            yield from _named(part, f"{at}.{key}")
+        elif key in ("kernel", "kernels"):
+            several = isinstance(part, list | tuple)
+            for i, name in enumerate(part if several else (part,)):
+                if is_own(name):
+                    yield f"{at}.{key}[{i}]" if several else f"{at}.{key}", name
 
 
 def kernel_names() -> tuple[KernelName, ...]:
@@ -105,7 +161,7 @@ def require_kernel(settings: object, field: str = "kernel") -> None:
     """
     value = getattr(settings, field)
     for name in value if isinstance(value, tuple) else (value,):
-        if name is not None and name not in kernel_names():
+        if name is not None and not is_own(name) and name not in kernel_names():
             require(settings, field, lambda _: False, _wanted(name))
 
 

@@ -13,6 +13,7 @@ from swarmbo.belief.fusion.settings import FusedSettings
 from swarmbo.boundary.values import said
 from swarmbo.errors import RunFolderError, SwarmboError
 from swarmbo.graph import FactorGraph
+from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import Formats, World
 from swarmbo.records import RoundRecord
 from swarmbo.runs.film import write_film, write_scene
@@ -116,7 +117,8 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
     try:
-        settings = prior if isinstance(prior, ExactGPSettings) else None
+        can_rebuild = not unloaded_kernels(prior)  # for a figure no code of a user's own is loaded
+        settings = prior if isinstance(prior, ExactGPSettings) and can_rebuild else None
         views = views_of(folder) if fused else None
         files = plotting.write_figures(records, world, settings, into, fused, views, formats, folder.network())
         film = write_film(folder, records, into / f"run.{formats.animation}") if world.variables else None

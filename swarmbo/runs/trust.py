@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
+from swarmbo.kernels import named_kernels
 from swarmbo.registry import SLOTS
 from swarmbo.registry.own_code import find_in, is_own, load, source_of
 
@@ -28,7 +29,7 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     keys = [("environment", "id"), *((slot, "kind") for slot in SLOTS)]
     there = {f"$.{table}.{key}": (tables.get(table), key) for table, key in keys}
     names = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
-    return {at: name for at, name in names.items() if is_own(name)}
+    return {at: name for at, name in names.items() if is_own(name)} | named_kernels(tables.get("belief"))
 
 
 def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> None:

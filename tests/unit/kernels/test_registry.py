@@ -1,5 +1,8 @@
 """Kernels of a user's own do what those that swarmbo brings do."""
 
+import sys
+from types import ModuleType
+
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -152,6 +155,20 @@ def test_what_is_no_kernel_is_refused(name, functions, words):
     with np.errstate(all="ignore"), pytest.raises(ConfigError, match=words):
         register_kernel(name, **({"correlation": rq, "slope": rq_slope} | functions))
     assert registry.kernel_names() == registry.KERNEL_NAMES
+
+
+def test_a_state_loads_no_kernel_unless_it_is_trusted_or_given_again(monkeypatch):
+    table = {"kind": "additive", "kernel": "own_kernels:Cusp"}
+    cusp = {"correlation": lambda _, r: np.exp(-r), "slope": lambda _, r: correlation_slope("matern12", r)}
+    module = ModuleType("own_kernels")
+    module.Cusp = type("Cusp", (), cusp)
+    monkeypatch.setitem(sys.modules, "own_kernels", module)
+    state = sb.Team(GRAPH, BOUNDS, belief=table).state_dict()
+    registry._OWN.clear()
+    with pytest.raises(ConfigError, match="got the kernel 'own_kernels:Cusp', code that swarmbo does not bring"):
+        sb.Team.from_state_dict(state)
+    again = [sb.Team.from_state_dict(state, belief=table), sb.Team.from_state_dict(state, trust=True)]
+    assert again[0].ask().point == again[1].ask().point
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from swarmbo.cli import app
 from swarmbo.compare import compare
 from swarmbo.errors import ConfigError, OwnCodeError, RunFolderError
+from swarmbo.kernels import registry
 from swarmbo.runs import RunFolder, check, load, plan, resume, run, sweep
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import estimate
@@ -47,6 +48,19 @@ class Common:
 
     def learn(self, situation, acquisition, previous):
         return acquisition.learn(situation, self.settings, previous)
+
+
+class Cusp:
+    def correlation(self, r):
+        return sb.kernels.correlation("matern12", r)
+
+    def slope(self, r):
+        return sb.kernels.correlation_slope("matern12", r)
+
+
+class Slopeless:
+    def correlation(self, r):
+        return 1.0 / (1.0 + r**2)
 """
 WORLDS = """
 from swarmbo_envs import robot_team_v0
@@ -74,6 +88,7 @@ def beside(tmp_path, monkeypatch):
     other.mkdir()
     monkeypatch.chdir(other)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(registry, "_OWN", {})
     (folder / "own_methods.py").write_text(METHODS)
     (folder / "own_helper.py").write_text("import swarmbo as sb\ndef report(): return sb.SolveReport('not_needed')\n")
     (folder / "own_worlds.py").write_text(WORLDS)
@@ -191,6 +206,28 @@ def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path):
     assert (tmp_path / "own" / "rounds.jsonl").read_bytes() == whole
 
 
+@pytest.mark.parametrize("world", ["swarmbo/robot_team-v0", "swarmbo/function-v0"])
+def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(beside, tmp_path, world):
+    def log(kernel):
+        write(beside, f"belief.kernel = '{kernel}'", world=world)
+        run(load(beside / "s.toml", trust=True), out := tmp_path / kernel[-4:], trust=True)
+        lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
+        return out, [[line["samples"], line["joint"], line["recommendation"]] for line in lines]
+
+    out, mine = log("own_methods:Cusp")
+    assert mine == log("matern12")[1]
+    assert "own_methods:Cusp" in RunFolder.open(out).versions()
+    registry._OWN.clear()
+    (out / "summary.json").unlink()
+    words = r"\$\.belief\.kernel: got 'own_methods:Cusp', code that swarmbo does not bring; wanted --trust"
+    for attempt in (lambda: resume(out), lambda: load(out / "scenario.toml")):
+        with pytest.raises(ConfigError, match=words):
+            attempt()
+    assert CliRunner().invoke(app, ["plot", str(out)]).exit_code == 0
+    assert not registry._OWN  # for figures nothing is loaded, and they draw no map
+    assert resume(out, trust=True).rounds == 2
+
+
 def test_changed_code_is_told_from_the_code_of_a_run(beside, tmp_path):
     trials = plan(beside / "s.toml", 1, out=beside / "runs", trust=True)
     (done,) = sweep(trials)
@@ -250,6 +287,7 @@ def test_what_own_code_raises_is_one_line_with_module_class_and_method(beside, t
         ("acquisition.kind = 'own_methods:Half'", "", "wanted your subclass of swarmbo.ChainAcquisition with worth"),
         ("coordination = {kind = 'own_methods:First', skp = 1}", "", "unknown key 'skp'; did you mean 'skip'"),
         ("coordination = {kind = 'own_methods:First', skip = 1000000}", "", "wanted an integer up to 100000"),
+        ("belief.kernel = 'own_methods:Slopeless'", "", r"kernel: got .*Slopeless', which has no slope\(r\); wanted"),
         ("", "own_worlds:nothing", "own_worlds:nothing returned 3; wanted a pettingzoo.ParallelEnv"),
         ("", "own_worlds:Stranger", "own_worlds:Stranger, which is .*wanted a class derived from pettingzoo"),
         ("", "os:system", "os:system, which is <built-in .*wanted a class derived from pettingzoo"),
