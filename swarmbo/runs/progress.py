@@ -48,7 +48,6 @@ class Progress(_Shown):
     def __init__(self, rounds: int, *, quiet: bool = False) -> None:
         self.rounds, self.quiet = rounds, quiet
         self._traffic = Traffic()
-        self._began: float | None = None
         self._display = _Display(rounds, "round", quiet=quiet)
 
     def show(self, record: RoundRecord, was_logged: bool) -> None:

@@ -9,12 +9,10 @@ import timeit
 import msgspec
 import numpy as np
 import pytest
-from scipy.linalg import solve_triangular
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, TimeAxis, TimeCorrelation
 from swarmbo.belief.gp.conditioning import condition
 from swarmbo.belief.gp.evidence import LogPosterior
-from swarmbo.belief.gp.grid_posterior import whiten
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.rng import stream
@@ -95,43 +93,6 @@ def test_log_posterior_with_gradient_against_finite_differences(benchmark):
     by_difference_s = 32 * seconds(lambda: log_posterior.evidence(prior.centre), number=20)
     benchmark(lambda: log_posterior(prior.centre))
     benchmark.extra_info["finite_differences_over_this"] = by_difference_s / benchmark.stats.stats.min
-
-
-@pytest.mark.parametrize("t", [200, 1000])
-def test_append_to_a_posterior_on_a_fixed_grid_against_memory_and_a_triangular_solve(benchmark, t):
-    n, G, rng = 12, 4096, stream(0, "benchmark")
-    graph = blocks(n, 2)
-    X, y = rng.uniform(size=(t + 1, 2 * n)), rng.normal(size=t + 1)
-    (stack,) = stacks_of(graph)
-    U = rng.uniform(size=(n, G, 2))
-    before = AdditiveGP(graph, noise_variance=1e-2).update(X[: t - 1], y[: t - 1])
-    belief = before.update(X[t - 1 : t], y[t - 1 : t])
-    grid = belief.on_grid(stack, U, before.on_grid(stack, U))  # its buffers have room
-    new = belief.update(X[t:], y[t:])
-    new.posterior(X[:1])
-
-    def unwrite():
-        for part in grid.whitened:
-            part.used = t
-
-    stream_s = sum(seconds(lambda V=part.array: np.max(V), number=1) for part in grid.whitened)
-    stream_s *= t / len(grid.whitened[0].array)
-    part, cross = belief._on_data.parts[0], np.zeros((t, G))
-    solve_s = n * seconds(lambda: solve_triangular(part.L, cross, lower=True, check_finite=False), number=1, repeat=2)
-    benchmark.pedantic(lambda: new.on_grid(stack, U, grid), setup=unwrite, rounds=9)
-    benchmark.extra_info["share_of_read_stream"] = stream_s / benchmark.stats.stats.min
-    benchmark.extra_info["triangular_solve_over_this"] = solve_s / benchmark.stats.stats.min
-
-
-@pytest.mark.parametrize("t", [200, 1000])
-def test_rebuild_of_a_posterior_on_a_grid_against_the_peak_of_matrix_products(benchmark, t):
-    rng = stream(0, "benchmark")
-    belief = AdditiveGP(blocks(1, 2), noise_variance=1e-2).update(rng.uniform(size=(t, 2)), rng.normal(size=t))
-    part, cross = belief._on_data.parts[0], rng.uniform(size=(4096, t))
-    A = rng.uniform(size=(2048, 2048))
-    peak = 2.0 * 2048**3 / seconds(lambda: A @ A, number=1, repeat=4)
-    benchmark(lambda: whiten(part, cross))
-    benchmark.extra_info["share_of_peak"] = 2.0 * t**2 * 4096 / benchmark.stats.stats.min / peak
 
 
 @pytest.mark.parametrize("t", [100, 1000])

@@ -234,25 +234,6 @@ class FeatureGP(FieldGP):
         A = solve_lower_transposed(self._root, cache.V)
         return cache.mean, mean_gradient, cache.var, 2.0 * cache.scale**2 * np.einsum("mdp,pm->md", slopes, A)
 
-    def joint_posterior_gradient(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m m d"]:
-        """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Entry [i, j, a] is d cov[i, j] / d X[i, a] with all other points at rest; [i, i] is the gradient of the
-            variance. In the square of the outcome's unit per physical unit of the coordinate.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        cache = self.posterior_cache(X)
-        gradient = np.einsum("idp,pj->ijd", self._slopes(X), solve_lower_transposed(self._root, cache.V))
-        every = np.arange(cache.mean.size)
-        gradient[every, every] *= 2.0  # both arguments move together, and the covariance is symmetric in them
-        return cache.scale**2 * gradient
-
     def _features(self, X: ArrayLike) -> Float[np.ndarray, "m p"]:
         return self.basis.features(self._to_unit(self._points(X)))
 

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.engine import ChannelGP
-from swarmbo.belief.gp.grid_posterior import GridPosterior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.local_posterior import Marginals, StackPosterior
 from swarmbo.belief.gp.path_sample import PathSample, draw_posterior
@@ -111,22 +110,6 @@ class AdditivePosterior(ChannelGP):
     ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference), for a joint reference point (n,) of the unit cube."""
         return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient)
-
-    def on_grid(
-        self, stack: FactorStack, U: Float[np.ndarray, "g G a"], previous: GridPosterior | None = None
-    ) -> GridPosterior:
-        """Posterior of each factor on a grid.
-
-        Args:
-            stack: Factors of equal size.
-            U: One grid each (g, G, a), in the unit cube.
-            previous: On the same grids, of the belief that this one is an update of: then only what came since is
-                worked in, in one pass over memory. Where more has changed it is not used.
-        """
-        index = tuple(self.graph.place_of[factor] for factor in stack.factors)
-        if previous is not None and previous.factors == index and np.array_equal(previous.U, U):
-            return previous.after(self._conditioned)
-        return GridPosterior.of(self._conditioned, index, U)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of one factor.

@@ -275,22 +275,6 @@ class ChannelGP(SpatialGP):
         dmean, dvar = cache.gradients()
         return cache.mean, self._per_physical(dmean, X), cache.var, self._per_physical(dvar, X)
 
-    def joint_posterior_gradient(self, X: ArrayLike) -> Float[np.ndarray, "m m d"]:
-        """Gradient of the joint covariance: how cov[i, j] changes when point i moves.
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Entry [i, j, a] is d cov[i, j] / d X[i, a] with all other points at rest; [i, i] is the gradient of the
-            variance. The derivative with respect to X[j] is entry [j, i], because cov is symmetric. In the square of
-            the outcome's unit per physical unit of the coordinate.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        return self._per_physical(self.posterior_cache(X).covariance_gradient(), X)
-
     def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:
         """Checked points, with their rounds where there is time, as outcomes of the channel."""
         m, n = len(points), self.domain.n_dims

@@ -4,7 +4,7 @@ A channel is a sum of latents. With L Lᵀ the covariance of the outcomes, k_i(u
 A = L⁻ᵀ V, its posterior has
 
     mean(u) = m + k(u)·alpha,                d mean = Σ_i dk_i(u)·alpha
-    cov(u, v) = k(u, v) - V(u)ᵀ V(v),        d cov  = Σ_i [dk_i(u, v) - dk_i(u) A(v)]      in its first point
+    cov(u, v) = k(u, v) - V(u)ᵀ V(v),        d var  = -2 Σ_i dk_i(u) A(u)
 
 Where outcomes leave the latents independent there is one such part for each, and the rows of their V are stacked.
 """
@@ -128,7 +128,8 @@ class JointPosterior:
         """Gradients of mean and variance (m, c) by the coordinates of the unit cube, and by time where it counts."""
         shape = (self.n_coordinates, len(self.mean))
         dmean, dvar = np.zeros(shape), np.zeros(shape)
-        back = self._solved()
+        parts = zip(self.factors, np.split(self.V, self.ends[:-1]), strict=True)
+        back = [solve_lower_transposed(L, np.asfortranarray(V)) for (L, _), V in parts]  # A of each part
         for term in self.terms:
             D = term.prior.gradient(term.at, term.data) * term.seen
             alpha = self.factors[term.part][1]
@@ -136,28 +137,6 @@ class JointPosterior:
             dmean[term.columns] += root * (D @ alpha)
             dvar[term.columns] -= 2.0 * root * np.einsum("jmn,nm->jm", D, back[term.part])
         return self.scale * dmean.T, self.scale**2 * dvar.T
-
-    def covariance_gradient(self) -> Float[np.ndarray, "m m c"]:
-        """Gradient of the joint covariance by the coordinates of the unit cube.
-
-        Returns:
-            Entry [i, j, a] is the derivative of cov[i, j] when coordinate a of point i moves and all other points stay.
-            On the diagonal point i is both arguments, so the entry is the gradient of the variance.
-        """
-        m = len(self.mean)
-        gradient, back = np.zeros((self.n_coordinates, m, m)), self._solved()
-        for term in self.terms:
-            D = term.prior.gradient(term.at, term.data) * term.seen
-            own = term.weight * term.prior.gradient(term.at, term.at)
-            gradient[term.columns] += own - np.sqrt(term.weight) * (D @ back[term.part])
-        every = np.arange(m)
-        gradient[:, every, every] *= 2.0  # both arguments move together, and the covariance is symmetric in them
-        return self.scale**2 * np.moveaxis(gradient, 0, -1)
-
-    def _solved(self) -> list[Float[np.ndarray, "r m"]]:
-        """A of each part."""
-        parts = np.split(self.V, self.ends[:-1])
-        return [solve_lower_transposed(L, np.asfortranarray(V)) for (L, _), V in zip(self.factors, parts, strict=True)]
 
 
 def _sum(parts: Sequence[Float[np.ndarray, "r c"]]) -> Float[np.ndarray, "r c"]:

@@ -213,9 +213,9 @@ class StackPosterior:
             return Marginals(scales * mean, scales**2 * var)
         return Marginals(scales * mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
-    def cross(self, U: Float[np.ndarray, "g m a"], first: int = 0) -> Float[np.ndarray, "g m T"]:
-        """Prior covariances of f_i(u) with the observations, standardised; without those before ``first``."""
-        r, weights = self._distances(U / self._lengths, first), self._weights[:, :, first:]
+    def cross(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m T"]:
+        """Prior covariances of f_i(u) with the observations, standardised."""
+        r, weights = self._distances(U / self._lengths), self._weights
         if self._names.count(self._names[0]) == len(self._names):
             return weights * correlation(self._names[0], r)
         return weights * np.array([correlation(name, part) for name, part in zip(self._names, r, strict=True)])
@@ -231,12 +231,12 @@ class StackPosterior:
         q = at.slopes * weights
         return (q @ self._Z - q.sum(axis=-1, keepdims=True) * at.X) / self._lengths
 
-    def _distances(self, X: Float[np.ndarray, "g m a"], first: int = 0) -> Float[np.ndarray, "g m T"]:
-        squares = (X @ self._Zt[:, :, first:]) * -2.0
+    def _distances(self, X: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m T"]:
+        squares = (X @ self._Zt) * -2.0
         squares += (X**2).sum(axis=-1)[..., None]
-        squares += self._Z_norms[:, :, first:]
+        squares += self._Z_norms
         for i in np.flatnonzero(self._cusped):  # a cusp shows what the expansion above loses to cancellation
-            squares[i] = ((X[i, :, None, :] - self._Z[i, None, first:, :]) ** 2).sum(axis=-1)
+            squares[i] = ((X[i, :, None, :] - self._Z[i, None, :, :]) ** 2).sum(axis=-1)
         return np.sqrt(np.maximum(squares, 0.0, out=squares), out=squares)
 
     def _radial_and_slope(self, r: Float[np.ndarray, "g ..."]) -> tuple[np.ndarray, np.ndarray]:

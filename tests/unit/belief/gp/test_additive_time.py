@@ -197,19 +197,6 @@ def test_pending_points_keep_their_moment_as_outcomes_do(way):
         belief.condition_on_pending(ahead[:2], [3.0])
 
 
-def test_a_grid_is_worked_out_anew_when_time_has_passed():
-    X, outcomes, rounds = data_of(10)
-    belief = belief_of(outcomes="per-factor").update(X, outcomes, rounds=rounds).at(12.0)
-    (stack, *_) = stacks_of(GRAPH)
-    U = np.random.default_rng(3).random((len(stack.factors), 20, stack.size))
-    before = belief.on_grid(stack, U)
-    later = belief.at(25.0).update(X[:2], outcomes[:2])
-    np.testing.assert_allclose(later.on_grid(stack, U, before).var, later.local(stack, U).var, atol=1e-10)
-    assert np.abs(later.on_grid(stack, U, before).mean - before.mean).max() > 0.1
-    same = belief.update(X[:2], outcomes[:2])
-    np.testing.assert_allclose(same.on_grid(stack, U, before).mean, same.local(stack, U).mean, atol=1e-10)
-
-
 @pytest.mark.parametrize("way", ["total", "per-factor"])
 def test_draws_have_the_posterior_of_their_moment(way):
     X, outcomes, rounds = data_of(9)

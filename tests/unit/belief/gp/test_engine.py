@@ -137,22 +137,7 @@ def test_a_field_is_a_sum_of_one(time):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
     for a, b in zip(field.joint_posterior(places), one.joint_posterior(places), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-7)
-    np.testing.assert_allclose(
-        field.joint_posterior_gradient(places), one.joint_posterior_gradient(places), rtol=1e-7, atol=1e-7
-    )
     np.testing.assert_allclose(field.posterior_mean(places), one.posterior_mean(places), rtol=1e-10)
-
-
-@pytest.mark.parametrize("way", ["total", "factors", "mixed"])
-def test_the_joint_covariance_of_a_sum_has_the_gradient_of_finite_differences(way):
-    belief, X = sum_of(way), np.random.default_rng(8).random((4, 3))
-    gradient = belief.joint_posterior_gradient(X)
-    for i in range(4):
-        for a in range(3):
-            step = np.zeros((4, 3))
-            step[i, a] = 1e-5
-            numeric = (belief.joint_posterior(X + step)[1] - belief.joint_posterior(X - step)[1])[i] / 2e-5
-            np.testing.assert_allclose(gradient[i, :, a], numeric, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("way", ["total", "factors", "mixed"])

@@ -136,22 +136,6 @@ def test_posterior_gradients_equal_finite_differences(name):
             np.testing.assert_allclose(gradient[:, j], numeric, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_joint_covariance_gradient_equals_finite_differences(name):
-    belief = belief_on(15, name)
-    X = random_points(5, seed=6)
-    gradient = belief.joint_posterior_gradient(X)
-    assert gradient.shape == (5, 5, 2)
-    for i in range(5):
-        for a in range(2):
-            step = np.zeros_like(X)
-            step[i, a] = 1e-5
-            numeric = (belief.joint_posterior(X + step)[1] - belief.joint_posterior(X - step)[1])[i] / 2e-5
-            np.testing.assert_allclose(gradient[i, :, a], numeric, rtol=1e-4, atol=1e-4)
-    _, _, _, var_gradient = belief.posterior_gradient(X)
-    np.testing.assert_allclose(gradient[np.arange(5), np.arange(5)], var_gradient, rtol=1e-9, atol=1e-9)
-
-
 def test_posterior_is_the_textbook_formula_in_physical_units():
     belief, h = belief_on(12), hyperparameters()
     X = random_points(3, seed=8)
@@ -348,7 +332,6 @@ def test_bad_points_are_refused_by_every_prediction():
         belief.posterior,
         belief.joint_posterior,
         belief.posterior_gradient,
-        belief.joint_posterior_gradient,
         belief.posterior_cache,
         belief.condition_on_pending,
     ):

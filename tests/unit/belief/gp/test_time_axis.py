@@ -116,7 +116,6 @@ def test_gradients_equal_finite_differences_in_space_and_time():
                 expected = approx_fprime(x, lambda at, part=part: belief.posterior(at[None])[part][0], 1e-5)
                 np.testing.assert_allclose(gradient[i], expected, rtol=2e-3, atol=2e-3)
                 assert value[i] == pytest.approx(belief.posterior(X[i : i + 1])[part][0], rel=1e-12)
-        assert belief.joint_posterior_gradient(X).shape == (4, 4, X.shape[1])
 
 
 def test_log_posterior_has_the_gradient_of_finite_differences_with_a_time_axis():
