@@ -1,5 +1,6 @@
 """What all worlds have in common: boxes of actions and observations, rounds of an episode, its state and its looks."""
 
+import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pettingzoo import ParallelEnv
 
 from swarmbo.errors import ConfigError
-from swarmbo.settings import convert
+from swarmbo.settings import Settings, convert
 from swarmbo_envs.actions import checked_actions
 from swarmbo_envs.episodes import WorldEpisode, seed_and_number
 from swarmbo_envs.saved_state import SavedState, to_state
@@ -51,10 +52,20 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         agents: Names of all agents.
     """
 
+    __signature__: ClassVar[inspect.Signature | None]
     _action_in_words: ClassVar[str]  # its coordinates, for messages: ``[x, y]``
     _states: ClassVar[tuple[str, int]]  # what ``get_state`` writes down, in words, and the version of its form
     _action_spaces: dict[str, gymnasium.spaces.Box]
     _observation_spaces: dict[str, gymnasium.spaces.Box]
+
+    def __init_subclass__(cls, arguments: type[Settings] | None = None) -> None:
+        """Note the settings that a world's arguments are: help shows them, with their defaults, which stand once."""
+        super().__init_subclass__()
+        if arguments is not None:
+            found = inspect.signature(arguments).parameters.values()
+            cls.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in found])
+        elif "__init__" in vars(cls):
+            cls.__signature__ = None  # one of its own
 
     def __init__(self, settings: SettingsKind, agents: list[str]) -> None:
         self.settings = settings
@@ -217,3 +228,12 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         if self._episode is None:
             raise ResetNeeded("call reset() first")
         return self._episode
+
+
+def plain(value: Any) -> Any:
+    """Numbers and arrays of numpy, however deep, as Python's own."""
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -18,7 +18,7 @@ from swarmbo_envs.functions.library import get
 from swarmbo_envs.functions.ownership import share_out
 from swarmbo_envs.functions.settings import FunctionSettings
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
 
 _N_TRUTH_POINTS = 1024
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
@@ -91,7 +91,7 @@ and that did not fail |
 
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
         name = function if isinstance(function, str) else function.name
-        s = convert({"function": name, **settings}, FunctionSettings)
+        s = convert(plain({"function": name, **settings}), FunctionSettings)
         if isinstance(function, AdditiveFunction):
             function = function.moved(s.function_seed) if s.moved else function
             self.function = function.rescaled(s.function_seed) if s.rescaled else function

@@ -1,7 +1,6 @@
 """The robot team as a PettingZoo environment."""
 
 import copy
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium
@@ -23,10 +22,10 @@ from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.snapshot import arrays_of, episode_of
 from swarmbo_envs.robot_team.world import World
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
 
 
-class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode]):
+class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings):
     """Robots drive over a map and measure a field; together they look for its maximum, or map it, or watch a level.
 
     Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names the place where it
@@ -122,45 +121,8 @@ site nearest to that place) |
     }
     _action_in_words, _states = "[x, y]", ("robot-team", 2)
 
-    def __init__(
-        self,
-        *,
-        robots: int = 4,
-        field: Mapping[str, Any] | None = None,
-        task: str = "peak",
-        level: float | None = None,
-        starts: Any = None,
-        speed_m_s: float = 5.0,
-        turn_rate_rad_s: float = 0.5,
-        round_time_s: float | None = None,
-        radio_range_m: float | None = None,
-        noise_std: float = 0.0,
-        failure_rate: float = 0.0,
-        travel_cost: float = 0.0,
-        max_cycles: int = 25,
-        max_sites: int = 16_384,
-        render_mode: str | None = None,
-        **unknown: Any,
-    ) -> None:
-        given = {
-            "robots": robots,
-            "field": field,
-            "task": task,
-            "level": level,
-            "starts": starts.tolist() if isinstance(starts, np.ndarray) else starts,
-            "speed_m_s": speed_m_s,
-            "turn_rate_rad_s": turn_rate_rad_s,
-            "round_time_s": round_time_s,
-            "radio_range_m": radio_range_m,
-            "noise_std": noise_std,
-            "failure_rate": failure_rate,
-            "travel_cost": travel_cost,
-            "max_cycles": max_cycles,
-            "max_sites": max_sites,
-            "render_mode": render_mode,
-            **unknown,  # refused with the names that are near
-        }
-        settings = convert(given, RobotTeamSettings)
+    def __init__(self, **arguments: Any) -> None:
+        settings = convert(plain(arguments), RobotTeamSettings)
         field_of_it = build_field(settings.field, settings.max_sites)
         self._set_up(settings, *laid_out(field_of_it, {"starts": settings.starts}))
 

@@ -1,9 +1,6 @@
 """The robot team with what robots meet outside: regions that are no-go, batteries, currents, and one another."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
 
 from swarmbo.settings import convert
 from swarmbo_envs.fields.landscape import build_field
@@ -11,12 +8,13 @@ from swarmbo_envs.ground import read_regions
 from swarmbo_envs.robot_team.laid_out import laid_out
 from swarmbo_envs.robot_team.robot_team import RobotTeam
 from swarmbo_envs.robot_team.settings import RobotTeamV1Settings
+from swarmbo_envs.simulated_world import plain
 
 if TYPE_CHECKING:
     from swarmbo_envs.robot_team.physics.scene import Scene
 
 
-class RobotTeamV1(RobotTeam):
+class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
     """A ``RobotTeam`` in a world like those that robots meet; without the arguments below it is one to the bit.
 
     **Regions that are no-go.** No robot is ever in one, nor on its way: the map is laid out in cells, those that a
@@ -103,35 +101,8 @@ class RobotTeamV1(RobotTeam):
 
     metadata: ClassVar[dict[str, Any]] = {**RobotTeam.metadata, "name": "robot_team_v1"}
 
-    def __init__(
-        self,
-        *,
-        battery_s: Any = None,
-        bases: Any = None,
-        separation_m: float = 0.0,
-        wind: Any = (0.0, 0.0),
-        samples_per_leg: int = 0,
-        sample_every_m: float | None = None,
-        no_go: list[Mapping[str, Any]] | None = None,
-        clearance_m: float = 0.0,
-        route_cells: int = 128,
-        physics: Any = "kinematic",
-        **others: Any,
-    ) -> None:
-        given = {
-            "battery_s": battery_s,
-            "bases": bases,
-            "separation_m": separation_m,
-            "wind": wind,
-            "samples_per_leg": samples_per_leg,
-            "sample_every_m": sample_every_m,
-            "no_go": no_go,
-            "clearance_m": clearance_m,
-            "route_cells": route_cells,
-            "physics": physics,
-            **others,
-        }
-        settings = convert(_plain(given), RobotTeamV1Settings)
+    def __init__(self, **arguments: Any) -> None:
+        settings = convert(plain(arguments), RobotTeamV1Settings)
         field = build_field(settings.field, settings.max_sites)
         regions = read_regions(settings.no_go, field.low, field.high, field.projection)
         clearance = settings.clearance_m + (0.0 if settings.rovers is None else settings.rovers.rover_m)
@@ -149,12 +120,3 @@ class RobotTeamV1(RobotTeam):
             MissingPackageError: If nothing on this machine can draw without a display.
         """
         return self._world.mover.scene(width, height)
-
-
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy, however deep, as Python's own."""
-    if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

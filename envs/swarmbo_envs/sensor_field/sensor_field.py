@@ -1,6 +1,5 @@
 """The sensor field as a PettingZoo environment."""
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium
@@ -19,13 +18,13 @@ from swarmbo_envs.sensor_field.observation import observation_box, observe
 from swarmbo_envs.sensor_field.settings import SensorFieldSettings
 from swarmbo_envs.sensor_field.stations import Stations
 from swarmbo_envs.sensor_field.world import World
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
 
 _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
 _MAX_SITES = 2048
 
 
-class SensorField(SimulatedWorld[SensorFieldSettings, Episode]):
+class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=SensorFieldSettings):
     """Sensors that stand still look at a field, each within its own box, and choose when that is worth the energy.
 
     In each round every sensor names the spot that it looks at, and whether it samples at all. A sample takes energy,
@@ -123,47 +122,10 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
     }
     _action_in_words, _states = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)
 
-    def __init__(
-        self,
-        *,
-        sensors: int = 24,
-        field: Mapping[str, Any] | None = None,
-        task: str = "map",
-        level: float | None = None,
-        places: Any = None,
-        place_seed: int = 0,
-        reach_m: float | None = None,
-        spots: int = 25,
-        radio_range_m: float | None = None,
-        noise_std: float = 0.0,
-        failure_rate: float = 0.0,
-        sample_energy_j: float = 1.0,
-        energy_price: float = 0.0,
-        battery_j: float | None = None,
-        max_cycles: int = 25,
-        render_mode: str | None = None,
-        **unknown: Any,
-    ) -> None:
-        given = {
-            "sensors": sensors,
-            "field": _DEFAULT_FIELD if field is None else field,
-            "task": task,
-            "level": level,
-            "places": places.tolist() if isinstance(places, np.ndarray) else places,
-            "place_seed": place_seed,
-            "reach_m": reach_m,
-            "spots": spots,
-            "radio_range_m": radio_range_m,
-            "noise_std": noise_std,
-            "failure_rate": failure_rate,
-            "sample_energy_j": sample_energy_j,
-            "energy_price": energy_price,
-            "battery_j": battery_j,
-            "max_cycles": max_cycles,
-            "render_mode": render_mode,
-            **unknown,  # refused with the names that are near
-        }
-        settings = convert(given, SensorFieldSettings)
+    def __init__(self, **arguments: Any) -> None:
+        if arguments.get("field") is None:
+            arguments["field"] = _DEFAULT_FIELD
+        settings = convert(plain(arguments), SensorFieldSettings)
         super().__init__(settings, [f"sensor_{i}" for i in range(settings.sensors)])
         self.field = build_field_in_time(settings.field, _MAX_SITES)
         self.stations = Stations(settings, self.field.first)

@@ -13,7 +13,7 @@ from swarmbo.records import GroundTruth
 from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
 from swarmbo_envs.wlan_power.best_known import best_known
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
@@ -27,7 +27,7 @@ _N_TRUTH_POINTS = 1024
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
-class WlanPower(SimulatedWorld[WlanPowerSettings, Episode]):
+class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings):
     """Access points set their transmit powers together, so that their users get the most capacity, in sum or fairly.
 
     | | |
@@ -114,8 +114,8 @@ if it failed |
     }
     _action_in_words, _states = "[power in dBm]", ("WLAN", 1)
 
-    def __init__(self, **settings: Any) -> None:
-        s = convert(settings, WlanPowerSettings)
+    def __init__(self, **arguments: Any) -> None:
+        s = convert(plain(arguments), WlanPowerSettings)
         self._world = World.of(s)
         super().__init__(s, self._world.agents)
         self.topology, self.hears, self._heard = self._world.topology, self._world.hears, self._world.heard

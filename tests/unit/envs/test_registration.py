@@ -1,13 +1,16 @@
 """Importing the package is all it takes to make its worlds by name."""
 
+import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pettingzoo
 import pytest
 from pettingzoo.test import api_test, parallel_api_test
 
 import swarmbo_envs
+from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0
 
 NAMES = ("function-v0", "robot_team-v0", "robot_team-v1", "sensor_field-v0", "wlan_power-v0")
 IDS = [f"swarmbo/{name}" for name in NAMES]
@@ -37,3 +40,21 @@ def test_registering_again_says_nothing_and_leaves_what_is_there(monkeypatch):
 def test_worlds_made_by_name_pass_the_tests_of_pettingzoo(identifier):
     parallel_api_test(pettingzoo.make("parallel", identifier, max_cycles=4), num_cycles=6)
     api_test(pettingzoo.make("aec", identifier, max_cycles=4), num_cycles=6)
+
+
+class OfOnesOwn(robot_team_v1.parallel_env):
+    def __init__(self, depth=3):
+        super().__init__(robots=np.int64(2), speed_m_s=np.array([1.0, depth]), starts=[np.zeros(2), (9.0, 9.0)])
+
+
+@pytest.mark.parametrize("module", [robot_team_v0, robot_team_v1, sensor_field_v0, wlan_power_v0])
+def test_help_shows_the_arguments_of_a_world_and_their_defaults(module):
+    made, told = module.parallel_env().settings, inspect.signature(module.parallel_env).parameters
+    assert list(told) == list(made.__struct_fields__)
+    assert {name for name, one in told.items() if one.default != getattr(made, name)} <= {"field", "departures"}
+    assert {one.kind for one in told.values()} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+def test_a_world_that_is_derived_has_arguments_of_its_own_and_numbers_of_numpy_are_numbers():
+    assert list(inspect.signature(OfOnesOwn).parameters) == ["depth"]
+    assert OfOnesOwn(depth=4).settings.speed_m_s == [1.0, 4.0]
