@@ -85,6 +85,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
             extra.
 
     Example:
+        >>> import numpy as np
         >>> from swarmbo_envs import robot_team_v1
         >>> lake = {"corners": [[3000, 3000], [6000, 3000], [6000, 8000], [3000, 8000]]}
         >>> env = robot_team_v1.parallel_env(robots=1, starts=[[2500, 5000]], no_go=[lake], speed_m_s=[8.0])
