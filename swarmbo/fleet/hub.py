@@ -17,6 +17,7 @@ from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
 
 _LOOK = 0.2  # seconds between looks at whether agents live
+_JOINING = 600.0  # seconds for which one is waited for that was never heard: somebody may have to go there and start it
 
 
 class Hub:
@@ -117,7 +118,8 @@ class Hub:
 
     def _order(self, letters: "Mapping[str, Begin | Came | Saw | Measure]") -> None:
         """Write orders, once agents have all that was written before: they may not overtake one another."""
-        self._wait(lambda: not self.mail.outstanding, "receipts of what was written", self.problem.agents)
+        agents = self.problem.agents
+        self._wait(lambda: not self.mail.outstanding, "receipts of what was written", agents, seen=agents)
         for agent, letter in letters.items():
             self._turns[agent] += 1
             self.mail.write(agent, msgspec.structs.replace(letter, turn=self._turns[agent]))
@@ -130,20 +132,21 @@ class Hub:
         seen: Container[str] = (),
         hear: Callable[[str, Letter], None] = lambda sender, letter: None,
     ) -> None:
-        """Read until something is so; a member that wrote something is not silent."""
+        """Read until something is so; a member that wrote something is not silent, and a first word may take longer."""
         heard = self._clock()
         while not is_done():
             self._attend()
             if (got := self.mail.read(_LOOK, is_done)) is not None:
                 heard = self._clock()
                 hear(*got)
-            elif not is_done() and self._clock() - heard > self.plan.patience_s:
+            elif not is_done() and (quiet := self._clock() - heard) > self.plan.patience_s:
                 unread = {recipient for recipient, _ in self.mail.outstanding}
                 silent = [agent for agent in agents if agent in unread or agent not in seen]
-                raise TransportError(
-                    f"round {self._round}: heard nothing from {silent} for {self.plan.patience_s:g} s; wanted "
-                    f"{what}: do they run, and can they be reached?"
-                )
+                if quiet > _JOINING or self.mail.met.issuperset(silent):
+                    raise TransportError(
+                        f"round {self._round}: heard nothing from {silent} for {quiet:.0f} s; wanted {what}: do they "
+                        "run, and can they be reached?"
+                    )
 
     def _is_own(self, sender: str, word: Word) -> bool:
         own = set(self.problem.graph.variables_owned_by(sender))

@@ -37,6 +37,7 @@ class Mail:
     Attributes:
         refused: How many parcels were no letters: cut off, changed, or nonsense.
         repeated: How many letters were written again.
+        met: From whom anything has come.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Mail:
         self._carrier, self._keep, self._clock = carrier, keep, clock
         self._out: dict[tuple[str, bytes], tuple[bytes, float, float]] = {}  # content, when next, and the pause before
         self._taken: dict[tuple[str, bytes], None] = {}
-        self.refused, self.repeated = 0, 0
+        self.refused, self.repeated, self.met = 0, 0, set[str]()
 
     @property
     def outstanding(self) -> list[tuple[str, bytes]]:
@@ -100,6 +101,7 @@ class Mail:
         except TransportError:
             self.refused += 1
             return None
+        self.met.add(sender)
         if isinstance(letter, Receipt):
             self._out.pop((sender, letter.digest), None)
             return None

@@ -264,6 +264,15 @@ def test_a_stranger_is_not_let_in(three, tmp_path):
     assert set(said) == {b"let me in"}  # its own, to itself
 
 
+def test_what_is_said_at_once_arrives_and_nothing_has_to_be_written_again(three):
+    """Zenoh drops what finds no room in a link's queue; a letter that is written again comes 0.2 s late."""
+    assert arrives(three.hub, three.a)
+    for _ in range(20):
+        for n in range(12):
+            three.hub.send("a", bytes([n]) * 2000)
+        assert [content[0] for _, content in heard(three.a, 0.3)] == list(range(12))
+
+
 def test_ten_thousand_mangled_parcels_are_dropped_and_counted(three):
     mail, rng = Mail(three.a), random.Random(0)
     assert arrives(three.hub, three.a)

@@ -112,6 +112,33 @@ def test_who_is_silent_is_named(network, fleets):
         decisions(fleet.team, world())
 
 
+class Between:
+    """A member that runs for a while only."""
+
+    def __init__(self, member, begin, end):
+        self._member, self._begin, self._end = member, begin, end
+
+    def step(self, seconds):
+        if self._begin <= self._member._clock() < self._end:
+            self._member.step(seconds)
+
+    def close(self):
+        self._member.close()
+
+
+def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network, fleets):
+    wire = network()
+    fleet = fleets(world(), wire, **SETTINGS)
+    late = fleet.team.agents[-1]
+    fleet.members[late] = Between(fleet.members[late], 300.0, np.inf)
+    assert decisions(fleet.team, world())[0] == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+    assert 300.0 < wire.now < 330.0
+    fleet.members[late] = Between(fleet.member(late), 0.0, wire.now)
+    with pytest.raises(TransportError, match=rf"heard nothing from \['{late}'\] for 60 s"):
+        decisions(fleet.team, world())
+    assert wire.now < 330.0 + 2 * fleet.plan.patience_s
+
+
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
 def test_agents_whose_links_leave_them_apart_are_joined_by_the_network(network, fleets, outcomes):
     def apart():
