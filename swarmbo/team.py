@@ -240,10 +240,11 @@ class Team(AskTell):
             self._take(acting if query is not None else None, self._heard(news), is_all=True)
 
     def _heard(self, news: News) -> News:
-        """What anybody hears of a round's news: in a field, not what agents measured that are dead or yet to join."""
-        if not (self.problem.is_field and isinstance(self.transport, Faults)):
+        """What anybody hears of a round's news: not the channels of agents that are dead or yet to join."""
+        if not isinstance(self.transport, Faults):
             return news
-        return news.of(self.transport.present(self.problem.agents, self.round, math.inf))
+        present = self.transport.present(self.agents, self.round, math.inf)
+        return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
 
     @classmethod
     def from_state_dict(

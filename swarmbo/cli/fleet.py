@@ -78,6 +78,9 @@ def run_fleet(
             patience_s=patience,
             tick_s=tick,
         )
+        if away := [*network.elsewhere, *network.measures]:
+            plan = out / "fleet" / "fleet.json"
+            typer.echo(f"waiting for {', '.join(away)}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
         with Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run_scenario(scenario, out, network, progress.show)
         close(out, summary, was_there=False, drawn_as=drawn_as)

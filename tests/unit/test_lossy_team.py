@@ -6,7 +6,6 @@ import pytest
 from msgspec import UNSET
 
 import swarmbo as sb
-import swarmbo_envs  # noqa: F401
 from swarmbo.metrics import links_of, links_over_rounds
 from swarmbo.plotting.traffic import traffic_figure
 from swarmbo.records import LinkReport
@@ -14,6 +13,7 @@ from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import run
 from swarmbo.runs.scenario import load
+from swarmbo_envs import function_v0
 
 NAMES = ["a", "b", "c", "d"]
 PLACES = {name: np.random.default_rng(k).random((8, 2)) for k, name in enumerate(NAMES)}
@@ -197,3 +197,20 @@ def sb_env():
     from swarmbo_envs.robot_team_v0 import parallel_env
 
     return parallel_env(robots=4, max_cycles=3)
+
+
+def test_of_a_function_by_factor_nobody_hears_of_the_factors_of_the_dead():
+    env = function_v0.parallel_env(function="additive-gp", parameters={"n_variables": 4}, outcomes="per-factor")
+    timed = sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2)
+    dying = env.possible_agents[1]
+    transport = {"kind": "faulty", "deaths": [{"agent": dying, "round": 4, "step": 2}]}
+    team = sb.Team.for_env(env, coordination=timed, transport=transport, initial=2, seed=0)
+    observations, infos = env.reset(seed=1)
+    for _ in range(5):
+        told = env.step(team.act(observations, infos))
+        observations, infos = told[0], told[4]
+        team.observe(*told)
+    known = np.isfinite(team.history.factors).sum(axis=0)
+    for factor, count in zip(team.graph.factors, known, strict=True):
+        assert count == (3 if team.graph.owner(factor) == dying else 5)
+    assert team.failures == 0  # nobody heard of them, which is no failure
