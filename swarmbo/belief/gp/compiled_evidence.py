@@ -17,6 +17,7 @@ from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stacked_evidence import Evaluated, StackedLogPosterior
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
+from swarmbo.kernels.threads import in_threads
 
 _FUSED: Any = {"contract"}
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
@@ -244,10 +245,14 @@ class CompiledLogPosterior(StackedLogPosterior):
         logs[:, :-2] += self._first.base
         value, gradient, information = np.zeros(b), np.zeros((b, c)), np.zeros((b, c, c))
         mean, is_sound = np.zeros(b), np.zeros(b, dtype=bool)
-        evaluate(
-            self._code, self._Ut, self._z, self._known_noise, logs, which,
-            value, gradient, information, mean, is_sound,
-        )  # fmt: skip
+
+        def put(rows: slice) -> None:
+            evaluate(
+                self._code, self._Ut, self._z, self._known_noise, logs[rows], which[rows],
+                value[rows], gradient[rows], information[rows], mean[rows], is_sound[rows],
+            )  # fmt: skip
+
+        in_threads(b, put)
         found = self.with_prior(Evaluated(value, gradient @ by, by.T @ information @ by, mean), theta, which)
         if not is_sound.all():
             (singular,) = np.nonzero(~is_sound)

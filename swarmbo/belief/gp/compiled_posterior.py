@@ -17,6 +17,7 @@ from swarmbo.belief.gp.local_posterior import Wanted
 from swarmbo.belief.gp.triangular_steps import POINTS, ROWS, many_rows, one_row
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
+from swarmbo.kernels.threads import in_threads
 
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _CODES = types.Array(types.int64, 1, "C", readonly=True)
@@ -192,11 +193,17 @@ def predicted(
     """
     (g, m, a), whole = U.shape, np.ascontiguousarray
     mean, var, dmean, dvar = np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a))
-    predict(
-        {"mean": _MEAN, "slope": _SLOPE, "variance": _VARIANCE, "gradient": _GRADIENT}[wanted],
-        np.array([CODES[kernel] for kernel in kernels]), counts, whole(U),
-        np.zeros((g, a)) if reference is None else whole(reference[:, 0]), reference is not None,
-        whole(Zt), whole(lengths), whole(outputs), whole(weights), whole(alpha), whole(inverse),
-        mean, var, dmean, dvar,
-    )  # fmt: skip
+    code = {"mean": _MEAN, "slope": _SLOPE, "variance": _VARIANCE, "gradient": _GRADIENT}[wanted]
+    names, points = np.array([CODES[kernel] for kernel in kernels]), whole(U)
+    away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
+    given, inverses = tuple(map(whole, (Zt, lengths, outputs, weights, alpha))), whole(inverse)
+
+    def put(rows: slice) -> None:
+        predict(
+            code, names[rows], counts[rows], points[rows], away[rows], reference is not None,
+            *(array[rows] for array in given), inverses[rows] if len(inverses) > 1 else inverses,
+            mean[rows], var[rows], dmean[rows], dvar[rows],
+        )  # fmt: skip
+
+    in_threads(g, put)
     return mean, var, dmean, dvar

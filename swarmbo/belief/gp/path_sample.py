@@ -22,6 +22,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compil
 from swarmbo.belief.gp.local_posterior import StackPosterior
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.kernels import spectral_frequencies
+from swarmbo.kernels.threads import in_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,13 @@ class StackedDraws:
             when = np.full(U.shape[1], self.draws[0].now) if rounds is None else rounds
             X = np.concatenate([U, np.broadcast_to(when[:, None], (*U.shape[:2], 1))], axis=2)
         value, slope = np.empty(U.shape[:2]), np.zeros(U.shape)
-        put_waves(gradient, np.ascontiguousarray(X), *self._waves, value, slope)
+        frequencies, weights = self._waves
+        points = np.ascontiguousarray(X)
+
+        def put(rows: slice) -> None:
+            put_waves(gradient, points[rows], frequencies[rows], weights[rows], value[rows], slope[rows])
+
+        in_threads(len(points), put)
         return value, slope
 
     @cached_property

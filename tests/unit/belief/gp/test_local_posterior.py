@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp import hyperparameters
+from swarmbo.belief.gp import compiled_evidence, compiled_posterior, hyperparameters, path_sample
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kernels import KERNEL_NAMES
+from swarmbo.kernels import KERNEL_NAMES, threads
 
 SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"]
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"], "o": ["d"], "p": ["b"]}
@@ -188,3 +188,31 @@ def test_cusped_kernels_keep_close_points_apart():
     (stack,) = stacks_of(belief.graph)
     U = 0.5 + np.array([[[0.0], [1e-9], [1e-6]]])
     np.testing.assert_allclose(belief.local(stack, U).mean[0], np.exp(-(U[0, :, 0] - 0.5) / 0.3), rtol=1e-12)
+
+
+def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monkeypatch):
+    """Of posteriors, of draws from them, and of the evidence that fits look at."""
+    monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
+    monkeypatch.setattr(threads, "_FEWEST", 1)
+    rng, shares = np.random.default_rng(7), list[slice]()
+    U, reference = rng.random((2, 6, 2)), rng.random(4)
+
+    def noted(n_rows, work, in_threads=threads.in_threads):
+        in_threads(n_rows, lambda rows: (shares.append(rows), work(rows))[1])
+
+    for module in (compiled_posterior, compiled_evidence, path_sample):
+        monkeypatch.setattr(module, "in_threads", noted)
+
+    def everything(n_threads):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(n_threads))
+        belief = belief_of("per-factor")
+        (stack,) = stacks_of(GRAPH, ["f", "g"])
+        sample = belief.sample({f: np.random.default_rng(i) for i, f in enumerate(GRAPH.factors)}, rng)
+        found = belief.local_contrast(stack, U, reference, gradient=True)
+        fitted = belief.fit(np.random.default_rng(0)).hyperparameters
+        arrays = [found.mean, found.var, found.dmean, found.dvar, *sample.value_and_gradient(stack, U)]
+        return [array.tobytes() for array in arrays], fitted
+
+    alone, n_alone = everything(1), len(shares)
+    assert everything(2) == alone
+    assert len(shares) > 2 * n_alone  # there were two threads where there was one

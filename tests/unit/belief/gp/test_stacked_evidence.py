@@ -8,7 +8,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.compiled_evidence import CompiledLogPosterior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
-from swarmbo.belief.gp.fit_alone import BRISK
+from swarmbo.belief.gp.fit_alone import BRISK, compiled_search
 from swarmbo.belief.gp.hyperparameters import COMPILED_FROM, TimeAxis
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, maximise_stacked
@@ -134,6 +134,37 @@ def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_fro
     assert best.sum() > sum(plain) - 0.1
     assert (theta >= prior.bounds[:, 0]).all()
     assert (theta <= prior.bounds[:, 1]).all()
+
+
+@pytest.mark.parametrize("has_earlier", [False, True])
+def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_is(has_earlier, monkeypatch):
+    """Against a search with all outcomes from every start; also where an earlier fit ended at the maximum."""
+    prior = prior_of(2)
+    U, z, _ = problems(12, 64, 2)
+    data = [prior] * 12, "matern52", U, z, np.full(z.shape, np.nan)
+    starts, which = np.tile(starting_thetas(prior, [], None), (12, 1)), np.repeat(np.arange(12), 2)
+    whole = CompiledLogPosterior(*data)
+    theta, value, _ = maximise_stacked(whole, starts, which, 60)
+    best = value.reshape(12, 2).max(axis=1)
+    if has_earlier:
+        starts[::2] = theta[2 * np.arange(12) + value.reshape(12, 2).argmax(axis=1)]
+    asked = list[int]()
+    evaluated = CompiledLogPosterior.__call__
+
+    def counted(self, theta, which):
+        asked.append(len(theta) * (self._z.shape[1] == 64))
+        return evaluated(self, theta, which)
+
+    monkeypatch.setattr(CompiledLogPosterior, "__call__", counted)
+    found, mean = compiled_search(data, starts, which, 60)
+    n_sketched = sum(asked)
+    reached = evaluated(whole, found, np.arange(12))
+    np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
+    assert (reached.value > best - 0.02).mean() >= 0.9
+    assert (reached.value > best - 1e-3).all() or not has_earlier
+    asked.clear()
+    maximise_stacked(whole, starts, which, 60, **BRISK)
+    assert n_sketched < 0.7 * sum(asked) or has_earlier
 
 
 def test_searches_that_meet_go_on_as_one():
