@@ -196,12 +196,14 @@ def predicted(
     code = {"mean": _MEAN, "slope": _SLOPE, "variance": _VARIANCE, "gradient": _GRADIENT}[wanted]
     names, points = np.array([CODES[kernel] for kernel in kernels]), whole(U)
     away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
-    given, inverses = tuple(map(whole, (Zt, lengths, outputs, weights, alpha))), whole(inverse)
+    Zt, lengths, outputs, weights, alpha = map(whole, (Zt, lengths, outputs, weights, alpha))
+    inverses = whole(inverse)
 
     def put(rows: slice) -> None:
         predict(
             code, names[rows], counts[rows], points[rows], away[rows], reference is not None,
-            *(array[rows] for array in given), inverses[rows] if len(inverses) > 1 else inverses,
+            Zt[rows], lengths[rows], outputs[rows], weights[rows], alpha[rows],
+            inverses[rows] if len(inverses) > 1 else inverses,
             mean[rows], var[rows], dmean[rows], dvar[rows],
         )  # fmt: skip
 
