@@ -284,7 +284,5 @@ def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D
         style.legend_mark(style.RECOMMENDATION),
     ]
     if len(failures(records)):
-        handles.append(
-            Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.6, label="failed")
-        )
+        handles.append(Line2D([], [], **style.FAILED))
     return handles

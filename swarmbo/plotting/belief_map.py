@@ -131,18 +131,7 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
         ax.plot(path[:1, 0], path[:1, 1], "s", color=colour, clip_on=False, **start)
     failed = failures(records)
     if len(failed):
-        ax.plot(
-            failed[:, 0],
-            failed[:, 1],
-            "x",
-            color=style.INK,
-            markersize=7,
-            markeredgewidth=1.8,
-            label="failed",
-            path_effects=style.cased(3.6),
-            clip_on=False,
-            zorder=6,
-        )
+        ax.plot(*failed.T[:2], markersize=7, path_effects=style.cased(3.6), clip_on=False, zorder=6, **style.FAILED)
     return ax
 
 
@@ -295,7 +284,7 @@ def _legend_handles(records: Sequence[RoundRecord], world: World, has_truth: boo
         Line2D([], [], marker="o", color=grey, linestyle="none", markersize=4, label="measurement"),
     ]
     if len(failures(records)):
-        marks.append(Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.8, label="failed"))
+        marks.append(Line2D([], [], **style.FAILED))
     return [*robots, *marks, *terrain_legend(world), *_found_handles(records, world, has_truth)]
 
 

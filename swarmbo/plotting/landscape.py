@@ -231,9 +231,7 @@ class _Stage:
         ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
         marks = [ways, style.legend_mark(style.BEST)]
         if len(failures(self._records)):
-            marks.append(
-                Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.8, label="failed")
-            )
+            marks.append(Line2D([], [], **style.FAILED))
         return marks
 
 

@@ -80,7 +80,7 @@ def plot_sensors(ax: Axes, records: Sequence[RoundRecord], standpoints: Mapping[
         ax.scatter(*np.array(good).T, s=34, clip_on=False, **_SPOTS)
     failed = [looks.spots[agent] for agent in looks.failed]
     if failed:
-        ax.plot(*np.array(failed).T, "x", color=style.INK, markersize=7, markeredgewidth=1.8, zorder=6)
+        ax.plot(*np.array(failed).T, markersize=7, zorder=6, **style.FAILED)
     return ax
 
 
@@ -98,7 +98,7 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
         Line2D([], [], marker="o", color=style.VERMILLION, alpha=0.35, linestyle="none", markersize=3, label="earlier"),
     ]
     if has_failed:
-        marks.append(Line2D([], [], marker="x", color=style.INK, linestyle="none", markeredgewidth=1.8, label="failed"))
+        marks.append(Line2D([], [], **style.FAILED))
     return marks
 
 

@@ -138,6 +138,7 @@ BEST: dict[str, Any] = {
     "clip_on": False,
     "zorder": 8,
 }
+FAILED: dict[str, Any] = {"marker": "x", "color": INK, "linestyle": "none", "markeredgewidth": 1.8, "label": "failed"}
 MAXIMUM: dict[str, Any] = {
     "marker": "^",
     "markersize": 9,

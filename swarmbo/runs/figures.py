@@ -9,19 +9,21 @@ import numpy as np
 
 from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.settings import FusedSettings
 from swarmbo.boundary.values import said
-from swarmbo.errors import RunFolderError, SwarmboError
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
-from swarmbo.plotting import Formats, World
+from swarmbo.plotting import AgentViews, Formats, World
 from swarmbo.records import RoundRecord
+from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.film import write_film, write_scene
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scopes_in_use import graph_in_use
-from swarmbo.runs.views import views_of
 from swarmbo.runs.world_record import WorldRecord, read_truth, read_world
 from swarmbo.spaces import Domain
+from swarmbo.team import Team
 
 _NOTE = "figures.json"
 _LONGEST_NAME, _LONGEST_UNIT, _LARGEST_PLACE = 120, 40, 1e100
@@ -129,6 +131,28 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     files = files if film is None else [*files, film]
     folder.write_json(_NOTE, _Drawn(len(records), [file.name for file in files], formats.dpi))
     return files
+
+
+def views_of(folder: RunFolder) -> AgentViews | None:
+    """The view of every agent after the last round of which there is a checkpoint, to the bit as it was in the run.
+
+    Args:
+        folder: Of a run, complete or not, whose agents each have a belief of their own.
+
+    Returns:
+        The views and their round; None where there is no checkpoint that can be read, as before the first round, and
+        in worlds that cannot write down their state.
+    """
+    try:
+        checkpoint = read_checkpoint(folder)
+        if checkpoint is None or checkpoint.round >= len(folder.lines()):
+            return None
+        # no part but the belief matters here, and none of a user's own is loaded for a figure
+        team = Team.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
+    except (ConfigError, RunFolderError, StateVersionError):  # a figure can do without it, and says so
+        return None
+    belief = team.belief if team.problem.is_field else None
+    return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None
 
 
 def _require_short_names(folder: RunFolder, names: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from swarmbo.runs import load, resume, run
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.joint_recording import evaluation_of
+from swarmbo.runs.recording import evaluation_of
 from swarmbo.runs.report import report_rows, report_table
 from swarmbo.runs.runner import assemble, check
 from swarmbo.runs.scenario import available, scenario_of

@@ -1,5 +1,6 @@
-"""Traffic: what crossed the links to agree, and to share measurements."""
+"""What all rounds took: traffic to agree and to share measurements, costs, ways, and how often agents declined."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
@@ -52,3 +53,22 @@ def links_over_rounds(
         clashes=sum(report.clashes for report in reports),
         edges=edges,
     )
+
+
+def total_cost(records: Sequence[RoundRecord]) -> float:
+    """Costs of all agents over all rounds, in the unit of the outcome."""
+    return math.fsum(sample.cost for record in records for sample in record.samples)
+
+
+def declined(records: Sequence[RoundRecord]) -> int:
+    """How often an agent declined to measure."""
+    return sum(sample.declined for record in records for sample in record.samples)
+
+
+def distance_travelled(records: Sequence[RoundRecord]) -> dict[str, float]:
+    """Distance of each agent over all rounds, in the unit of the locations; as the world reports it."""
+    distance: dict[str, float] = {}
+    for record in records:
+        for sample in record.samples:
+            distance[sample.agent] = distance.get(sample.agent, 0.0) + sample.distance
+    return distance
