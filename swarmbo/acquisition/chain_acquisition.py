@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition.acquisition import Acquisition, Chooser
+from swarmbo.acquisition.assignment import assign, divide, shares_factor
 from swarmbo.acquisition.by_view import ViewSteps, at_once, each
 from swarmbo.acquisition.chain import chains
 from swarmbo.acquisition.in_sight import nearest
@@ -15,7 +16,6 @@ from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.territory import divide, seat, shares_factor
 from swarmbo.acquisition.worth import Worth, shortlist
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.graph import FactorGraph
@@ -205,10 +205,10 @@ class ChainAcquisition(Acquisition, frozen=True):
             links = None if situation.links is None else situation.links.subgraph(agents)
             groups = chains(agents, situation.positions, links)
             places = divide(groups, self.markov_order, situation.candidates, situation.positions, claims)
-            seated, idle = seat(agents, places, enough=2 * self.markov_order + 1, claims=claims)
+            assigned, idle = assign(agents, places, enough=2 * self.markov_order + 1, claims=claims)
             if not idle:
                 return groups, places
-            agents = tuple(seated)  # a chain without the idle ones is another chain
+            agents = tuple(assigned)  # a chain without the idle ones is another chain
 
 
 def worth_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Worth:

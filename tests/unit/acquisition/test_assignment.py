@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.acquisition.territory import divide, seat
+from swarmbo.acquisition.assignment import assign, divide
 
 
 @given(st.integers(0, 10_000), st.integers(0, 3))
@@ -88,8 +88,8 @@ def test_places_at_equal_distance_are_dealt_out():
 def test_robots_with_few_places_are_matched_to_distinct_ones():
     one, two = np.array([[0.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])
     many = np.arange(10.0).reshape(5, 2)
-    assert seat("abc", {"a": one, "b": two, "c": many}, enough=5) == (["a", "b", "c"], [])
-    taking_part, idle = seat("abcd", {"a": one, "b": two, "c": two, "d": many}, enough=5)
+    assert assign("abc", {"a": one, "b": two, "c": many}, enough=5) == (["a", "b", "c"], [])
+    taking_part, idle = assign("abcd", {"a": one, "b": two, "c": two, "d": many}, enough=5)
     assert len(taking_part) == 3
     assert "d" in taking_part
     assert len(idle) == 1
@@ -122,5 +122,5 @@ def test_robots_that_claim_places_keep_them_and_take_part(seed, order):
     kept = divide(chain_list, order, candidates, {}, claims)
     for agent, place in claims.items():
         assert place.tolist() in kept[agent].tolist()
-    seated, _ = seat(agents, kept, 2 * order + 1, claims)
-    assert set(claims) <= set(seated)
+    assigned, _ = assign(agents, kept, 2 * order + 1, claims)
+    assert set(claims) <= set(assigned)

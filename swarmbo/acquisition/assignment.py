@@ -91,7 +91,7 @@ def _get_one_back(
             return
 
 
-def seat(
+def assign(
     agents: Sequence[str],
     places: Mapping[str, Float[np.ndarray, "_ d"]],
     enough: int,
@@ -115,12 +115,12 @@ def seat(
     taken = {tuple(place.tolist()) for place in claims.values()}
     few = [agent for agent in agents if len(places[agent]) < enough]
     wanted = {a: [p for p in map(tuple, places[a].tolist()) if a in claims or p not in taken] for a in few}
-    seated = set(agents) - set(few)
+    assigned = set(agents) - set(few)
     known = {place: n for n, place in enumerate({place: None for own in wanted.values() for place in own})}
     if known:
         wants = np.zeros((len(few), len(known)), dtype=np.int8)
         for n, agent in enumerate(few):
             wants[n, [known[place] for place in wanted[agent]]] = 1
         matched = maximum_bipartite_matching(csr_array(wants), perm_type="column")
-        seated |= {agent for agent, place in zip(few, matched, strict=True) if place >= 0}
-    return [a for a in agents if a in seated], [a for a in agents if a not in seated]
+        assigned |= {agent for agent, place in zip(few, matched, strict=True) if place >= 0}
+    return [a for a in agents if a in assigned], [a for a in agents if a not in assigned]
