@@ -221,9 +221,8 @@ class Logbook:
         noise_std: Float[np.ndarray, "t c"] | None = None,
         *,
         attached: bool = True,
-        chosen: bool = False,
     ) -> "Logbook":
-        """Add evaluations that no open query waits for.
+        """Add evaluations that no open query waits for, and no method chose.
 
         Args:
             X: Joint points (t, n), physical; NaN for variables of agents that took no part.
@@ -233,10 +232,9 @@ class Logbook:
             noise_std: Of each outcome (t, 1 + k), as in ``Dataset``.
             attached: Whether somebody brought them; then a row without any outcome is one failure. If not, agents
                 measured in a world, and each of them that took part and has no outcome failed.
-            chosen: Whether a method chose them.
         """
         rounds = np.broadcast_to(np.asarray(self.round - 1 if rounds is None else rounds, dtype=float), len(X))
-        added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=chosen)
+        added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=False)
         unknown = (np.isnan(totals) & np.isnan(factors).all(axis=1)) if attached else added.failed
         failures = self.failures + int(unknown.sum())
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)

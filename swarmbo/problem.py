@@ -281,13 +281,13 @@ class Problem:
         spread = sobol(_SPREAD, self.box.n_dims, stream(0, "no-go"))
         return spread[self.is_allowed(spread)]
 
-    def placed(self, point: Mapping[str, float], at: str = "$.point") -> Float[np.ndarray, " n"]:
+    def placed(self, point: Mapping[str, float]) -> Float[np.ndarray, " n"]:
         """A table of its variables as a joint point in bounds; rounding errors are cut off.
 
         Raises:
             ConfigError: If it is no table of all variables, or a value is no number in bounds.
         """
-        table(point, "{variable: value}", at)
+        table(point, "{variable: value}", at := "$.point")
         if missing := [variable for variable in self.graph.variables if variable not in point]:
             raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(self.graph.variables)}", at=at)
         values = [point[variable] for variable in self.graph.variables]

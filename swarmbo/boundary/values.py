@@ -16,6 +16,7 @@ from swarmbo.errors import ConfigError, ShapeError
 
 LARGEST_OUTCOME = 1e60  # beyond it squares of standardised outcomes may leave float64
 
+_LONGEST_VALUE = 60
 _LONGEST_REASON = 200
 _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others' types may raise
 
@@ -199,10 +200,10 @@ def _as_number(value: object) -> float | None:
     return number if abs(number) < LARGEST_OUTCOME else np.nan
 
 
-def short(value: object, limit: int = 60) -> str:
+def short(value: object) -> str:
     """How a value is shown in a message, on one line and cut off where it is long."""
     text = " ".join(repr(value).split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
 def said(error: BaseException) -> str:

@@ -93,14 +93,9 @@ def graph_in_order(
 
 
 class Room:
-    """How many entries a file's tables may still have; asked before any is made.
+    """How many entries a file's tables may still have; asked before any is made."""
 
-    Args:
-        most: In all.
-    """
-
-    def __init__(self, most: int = MOST_ENTRIES) -> None:
-        self._most, self._taken = most, 0
+    _taken = 0
 
     def take(self, shape: Sequence[int], at: str) -> tuple[int, ...]:
         """Take the room of a table.
@@ -116,11 +111,11 @@ class Room:
             ConfigError: If there is not so much room.
         """
         self._taken += math.prod(shape)
-        if self._taken > self._most:
+        if self._taken > MOST_ENTRIES:
             sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
             raise ConfigError(
-                f"got a table of {sizes} entries; wanted at most {self._most:,} in all tables together: give variables "
-                "fewer values, or split the constraint",
+                f"got a table of {sizes} entries; wanted at most {MOST_ENTRIES:,} in all tables together: give "
+                "variables fewer values, or split the constraint",
                 at=at,
             )
         return tuple(shape)

@@ -2,15 +2,12 @@
 
 import copy
 import json
-import pickle
 
 import numpy as np
-import pettingzoo
 import pytest
 from pettingzoo.test import parallel_api_test
 from pettingzoo.utils.conversions import aec_to_parallel
 
-import swarmbo_envs
 from swarmbo.errors import StateVersionError
 
 from .conftest import SmallWorld, random_actions, worlds
@@ -40,18 +37,6 @@ def assert_same(one, other):
 def test_another_seed_gives_another_episode(module):
     one, other = (rollout(module.parallel_env(), seed=seed) for seed in (0, 1))
     assert any(not np.array_equal(a, b) for a, b in zip(one[2::2], other[2::2], strict=True))
-
-
-@pytest.mark.parametrize("copier", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
-def test_a_copy_in_mid_episode_goes_on_alike_and_leaves_the_original_alone(module, copier):
-    env = module.parallel_env(failure_rate=0.2)
-    rollout(env, seed=5, rounds=9)
-    copied = copier(env)
-    state = env.state()
-    ahead = rollout(copied)
-    assert_same(env.state(), state)
-    assert_same(rollout(env), ahead)
-    assert_same(env.reset(), copied.reset())
 
 
 def test_a_written_state_goes_on_alike_in_another_environment(module):
@@ -156,15 +141,3 @@ def test_states_of_other_worlds_and_versions_are_refused(module):
         module.parallel_env(**{agents: 3}).set_state(state)
     with pytest.raises(StateVersionError, match="version 99; wanted"):
         env.set_state({"json": {**state["json"], "version": 99}, "arrays": state["arrays"]})
-
-
-def test_registering_again_is_silent_and_make_builds_both_forms(module):
-    name, arguments, version = module.name, module.arguments, module.version
-    assert swarmbo_envs.register_all() == swarmbo_envs.register_all()
-    assert f"swarmbo/{name}-v{version}" in swarmbo_envs.register_all()
-    parallel = pettingzoo.make("parallel", f"swarmbo/{name}-v{version}", **arguments, max_cycles=7)
-    assert parallel.unwrapped.max_cycles == 7
-    aec = pettingzoo.make("aec", f"swarmbo/{name}-v{version}", **arguments)
-    aec.reset(seed=0)
-    assert aec.agents == parallel.possible_agents
-    assert parallel.metadata["name"] == str(parallel) == f"{name}_v{version}"

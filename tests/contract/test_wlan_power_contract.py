@@ -1,38 +1,18 @@
 """The WLAN does as it says, whatever is told, and whatever its users do."""
 
 import numpy as np
-import pettingzoo
 import pytest
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
 
-from .conftest import TRIANGLE, WORLDS, SmallWorld, random_actions
+from .conftest import TRIANGLE, WORLDS, SmallWorld
 
 
 @pytest.fixture(params=WORLDS["wlan_power"])
 def module(request, tmp_path):
     return SmallWorld("wlan_power", request.param, tmp_path)
-
-
-def rollout(env, seed):
-    """What every step of an episode returns."""
-    generator = np.random.default_rng(0)
-    env.reset(seed=seed)
-    while env.agents:
-        yield env.step(random_actions(env, generator))
-
-
-def test_rewards_add_up_to_the_outcome(module):
-    env = module.parallel_env(failure_rate=0.3)
-    for _, rewards, _, _, infos in rollout(env, seed=3):
-        outcomes = [info.get("measurement", np.nan) for info in infos.values()]
-        total = outcomes[0] if env.settings.outcomes == "total" else np.nansum(outcomes)
-        assert sum(rewards.values()) == pytest.approx(0.0 if np.isnan(total) else total)
-        for info in infos.values():
-            assert ("error" in info) == ("measurement" not in info)
-            assert ("factors" in info) == (env.settings.outcomes == "per-factor")
 
 
 def test_an_agent_sees_its_own_power_its_outcome_and_the_powers_of_those_it_hears_only():
@@ -89,9 +69,3 @@ def test_wrong_actions_are_refused_and_nothing_happens(actions, message):
     with pytest.raises(ConfigError, match=message):
         env.step({"ap_0": [5.0], "ap_1": [5.0]} | actions)
     assert env.get_state()["json"]["round"] == 0
-
-
-def test_pettingzoo_makes_it_by_name():
-    env = pettingzoo.make("parallel", "swarmbo/wlan_power-v0", topology=TRIANGLE, max_cycles=7)
-    assert env.unwrapped.max_cycles == 7
-    assert str(env) == env.metadata["name"] == "wlan_power_v0"

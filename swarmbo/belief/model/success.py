@@ -32,16 +32,15 @@ _RISE = 0.5  # of the demand, by a failure more than that
 _LARGEST_DEMAND = 3.0
 
 
-def excess_of(succeeded: Iterable[bool], before: float = 0.0) -> float:
+def excess_of(succeeded: Iterable[bool]) -> float:
     """Failures beyond the share that is put up with, one in five: their cumulative sum, never below zero.
 
     Source: Page 1954.
 
     Args:
         succeeded: What came of queries that somebody chose, in the order in which it was told.
-        before: The sum before these.
     """
-    excess = before
+    excess = 0.0
     for success in succeeded:
         excess = max(excess + (0.0 if success else 1.0) - _ACCEPTED, 0.0)
     return excess

@@ -17,7 +17,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcess
 
-from .carried import Recording, copied
+from .carried import Recording, copied, ticked_to_the_end
 
 SEED, INITIAL = 3, 4
 SMALL = sb.ADMM(rounds=3, starts=3, screened=16, polish_steps=4)
@@ -430,17 +430,7 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(tick_of_state: int):
     queries = case.team.ask(2)
     for agent in case.agents.values():
         agent.ask(2)
-    ticks = 0
-    inboxes: dict[str, list[Envelope]] = {name: [] for name in case.agents}
-    while inboxes:
-        for name, inbox in inboxes.items():
-            if ticks == tick_of_state:
-                case.agents = {other: copied(agent) for other, agent in case.agents.items()}
-            for envelope in case.agents[name].tick(float(ticks), inbox):
-                case.transport.send(envelope)
-            ticks += 1
-        inboxes = case.transport.deliver()
-    assert ticks > 40
+    assert ticked_to_the_end(case, saved_at=tick_of_state) > 40
     assert [case.point(query.id) for query in queries] == [query.point for query in queries]
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
     assert [case.point(query.id) for query in queries] == [query.point for query in queries]

@@ -20,11 +20,11 @@ from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
-from swarmbo.transport import Envelope, InProcess
+from swarmbo.transport import InProcess
 from swarmbo.worlds.fields import news_of_readings, readings_of
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
-from .carried import Recording, copied
+from .carried import Recording, copied, ticked_to_the_end
 from .in_world import InWorld
 
 NAMES = ("r", "a", "m", "k")  # not in the order of the alphabet
@@ -309,16 +309,7 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     queries = case.team.ask(2, candidates, links=case.links)
     for name, agent in case.agents.items():
         agent.ask(2, candidates=candidates[name])
-    ticks, inboxes = 0, {name: list[Envelope]() for name in case.agents}
-    while inboxes:
-        for name, inbox in inboxes.items():
-            if ticks == moment:
-                case.agents = {other: copied(agent) for other, agent in case.agents.items()}
-            for envelope in case.agents[name].tick(float(ticks), inbox):
-                case.transport.send(envelope)
-            ticks += 1
-        inboxes = case.transport.deliver()
-    assert ticks > moment
+    assert ticked_to_the_end(case, saved_at=moment) > moment
     case.agents = {name: copied(agent) for name, agent in case.agents.items()}
     for query in queries:
         words = {name: agent.word(query.id) or {} for name, agent in case.agents.items()}

@@ -13,9 +13,8 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.errors import ConfigError
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
-from swarmbo.transport import Envelope
 
-from .carried import copied
+from .carried import copied, ticked_to_the_end
 from .test_field_agents import ALL, FEW, NAMES, THOROUGH, UCB, Case, field, lost, require_says_what_follows
 
 FEWER = NAMES[:3]
@@ -178,16 +177,7 @@ def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     queries = case.team.ask(2, candidates)
     for name, agent in case.agents.items():
         agent.ask(2, candidates=candidates[name])
-    ticks, inboxes = 0, {name: list[Envelope]() for name in case.agents}
-    while inboxes:
-        for name, inbox in inboxes.items():
-            if ticks == moment:
-                case.agents = {other: copied(agent) for other, agent in case.agents.items()}
-            for envelope in case.agents[name].tick(float(ticks), inbox):
-                case.transport.send(envelope)
-            ticks += 1
-        inboxes = case.transport.deliver()
-    assert ticks > moment
+    assert ticked_to_the_end(case, saved_at=moment) > moment
     for query in queries:
         words = {name: agent.word(query.id) or {} for name, agent in case.agents.items()}
         assert {n: list(w.values()) for n, w in words.items()} == {n: x.tolist() for n, x in query.points.items()}
