@@ -15,12 +15,9 @@ from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
 from swarmbo.agent.reports import Offer, Reports
 from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.agent.timed import Known, Timed
-from swarmbo.baselines import Random, Sobol
-from swarmbo.belief.features.ensemble_settings import EnsembleSettings
-from swarmbo.belief.fusion import FusedBelief, FusedSettings
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
 from swarmbo.belief.fusion.fused import Talk
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import N_STARTS, as_seen, composed, evaluated, means_of
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.asynchronous import Punctual
@@ -38,16 +35,14 @@ from swarmbo.coordination.claims import Claims, Pairs, forbidden_by
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.participant import ContinuousCoordination, Coordination
 from swarmbo.coordination.requests import AllReduce, Steps, ToAll, answered, asked
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole
-from swarmbo.deciding.places import Choose, Visit, declining, plans_by_steps, weighs_nothing
-from swarmbo.deciding.setup import Maximiser, Setup, Solver
+from swarmbo.deciding.places import Choose, Visit, declining
+from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.words import heard as heard_of, said_by
-from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
@@ -355,10 +350,7 @@ class Stages:
         return sums
 
     def _reduced(self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post) -> Program[Float[np.ndarray, "k m"]]:
-        def steps() -> Generator[AllReduce, Any, Float[np.ndarray, "k m"]]:
-            return (yield AllReduce(terms))
-
-        return ByMessages(part, self.name, post).program(steps())
+        return ByMessages(part, self.name, post).program(asked(AllReduce(terms)))
 
 
 def _packed(scope: Sequence[str], table: Float[np.ndarray, "..."]) -> list[Packed]:
@@ -372,65 +364,3 @@ def _unpacked(graph: FactorGraph, said: Mapping[str, bytes]) -> Iterator[Pairs]:
     for f in graph.factors:
         for x, y, (a, b), bits in told[graph.owner(f)][f]:
             yield x, y, np.unpackbits(np.frombuffer(bits, np.uint8), count=a * b).astype(bool).reshape(a, b)
-
-
-def require_own(setup: Setup, level: float | None = None) -> None:
-    """Refuse what one agent can't do with what it knows.
-
-    Args:
-        setup: What everybody knows beforehand.
-        level: In a field, that it is watched for; None where there is none.
-
-    Raises:
-        ConfigError: It names the setting.
-    """
-    if setup.problem.is_field:
-        _require_field(setup, level)
-        return
-    coordination, belief = setup.coordination, setup.belief
-    everything = shares_outcomes(setup.problem)
-    if not isinstance(coordination, Maximiser):
-        if not everything and not isinstance(coordination, Sobol | Random):
-            raise ConfigError(
-                f"got {type(coordination).__name__}, which looks at all outcomes; wanted a way to agree, such as "
-                "'admm', or outcomes = 'total'",
-                at="$.coordination",
-            )
-    elif not isinstance(coordination, ContinuousCoordination):
-        raise _knows_no_agents(coordination, "'admm'")
-    if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
-        raise ConfigError(
-            f"got {type(belief).__name__}, which looks at all outcomes; wanted 'additive', 'ensemble' or outcomes = "
-            "'total'",
-            at="$.belief",
-        )
-
-
-def _require_field(setup: Setup, level: float | None) -> None:
-    if isinstance(setup.belief, FusedSettings):
-        _require_shares(setup)
-    if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, Coordination):
-        raise _knows_no_agents(setup.coordination, "'max-sum'")
-    setup.acquisition.check_world(level)
-
-
-def _require_shares(setup: Setup) -> None:
-    """Refuse what looks at the beliefs of all, where each agent has one of its own."""
-    acquisition, coordination = setup.acquisition, setup.coordination
-    if isinstance(coordination, Solver) and not acquisition.splits:
-        raise ConfigError(
-            f"got {type(acquisition).__name__} with belief 'fused': its local_problem(situation) looks at what all "
-            "agents believe; wanted a ChainAcquisition with worth(situation, n_agents), or a belief that agents share",
-            at="$.acquisition",
-        )
-    if not (isinstance(coordination, Solver) or weighs_nothing(coordination) or plans_by_steps(coordination)):
-        raise ConfigError(
-            f"got {type(coordination).__name__} with belief 'fused': it looks at what all agents believe; wanted a way "
-            "to agree, such as 'max-sum', or a belief that agents share",
-            at="$.coordination",
-        )
-
-
-def _knows_no_agents(coordination: object, wanted: str) -> ConfigError:
-    got = type(coordination).__name__
-    return ConfigError(f"got {got}, which knows no agents; wanted {wanted}", at="$.coordination")

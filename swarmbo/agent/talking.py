@@ -12,7 +12,8 @@ from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.reports import Offer, offers_of
 from swarmbo.agent.rows import OwnRows
-from swarmbo.agent.stages import Stage, Staged, Stages, require_own
+from swarmbo.agent.setup_check import require_own
+from swarmbo.agent.stages import Stage, Staged, Stages
 from swarmbo.agent.timed import Clocked, Known, Timed
 from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links

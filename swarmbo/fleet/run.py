@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from swarmbo.agent.stages import require_own
+from swarmbo.agent.setup_check import require_own
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub

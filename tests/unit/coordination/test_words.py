@@ -12,8 +12,9 @@ from swarmbo.acquisition.by_view import Company, EachSays, InTurn
 from swarmbo.coordination.drivers.by_messages import ByMessages
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.participant import Participant, run
+from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.requests import HandOn, ToAll, asked
+from swarmbo.coordination.stepping import run
 from swarmbo.deciding.words import in_one_place, part_of
 from swarmbo.transport import InProcess
 

@@ -1,0 +1,122 @@
+"""An agent written down, and going on from there."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import msgspec
+import networkx as nx
+
+from swarmbo.acquisition import Travel
+from swarmbo.agent.begun import Deciding
+from swarmbo.agent.rows import OwnRows
+from swarmbo.agent.talking import Talking
+from swarmbo.coordination.participant import Participant
+from swarmbo.deciding.setup import settings_again
+from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.problem import Problem
+from swarmbo.records import Recommendation
+from swarmbo.transport import Envelope
+
+STATE_VERSION = 3  # 3: base stations, samples along the way, and whether it was told how long its ways take
+
+
+class Saved(Talking):
+    """Base of agents that can be saved while they are deciding, too."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of the agent, as ``{"json": plain data, "arrays": {name: array}}``; also while it is deciding."""
+        begun, links = self._begun, self.links
+        log, learner = (self._log, self._learner) if begun is None else (begun.log, begun.learner)
+        plain_log, arrays = log.to_state()
+        learned, more = learner.to_state()
+        plain = {
+            "version": STATE_VERSION,
+            "name": self.name,
+            "links": None if links is None else {"agents": list(links.nodes), "edges": [list(e) for e in links.edges]},
+            "patience": None if math.isinf(self.patience) else self.patience,
+            "level": self.level,
+            "sites": None if self.sites is None else self.sites.tolist(),
+            "has_base": self.has_base,
+            "travels": self.travel is not None,
+            "problem": self.problem.to_plain(),
+            "settings": self._setup.to_plain(),
+            "log": plain_log,
+            "own": msgspec.to_builtins(self._own),
+            "words": self._words,
+            "recommended": msgspec.to_builtins(self._recommended),
+            "turn": self._participant.decision,
+            "early": [[early.sender, msgspec.to_builtins(early.payload)] for early in (*self._early, *self._bundles)],
+            "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
+            **learned,
+        }
+        return {"json": plain, "arrays": arrays | more}
+
+    @classmethod
+    def from_state_dict(
+        cls,
+        state: Mapping[str, Any],
+        *,
+        belief: object = None,
+        acquisition: object = None,
+        coordination: object = None,
+        travel: Travel | None = None,
+    ) -> Self:
+        """The agent whose ``state_dict`` this is, going on to the bit; what it had said is not said again.
+
+        Args:
+            state: The saved state.
+            belief: The agent's, if it is of your own making: a state has its name only, and loads no code.
+            acquisition: As ``belief``.
+            coordination: As ``belief``.
+            travel: How many rounds its ways take, if it had been told.
+
+        Raises:
+            StateVersionError: If another version of swarmbo wrote it.
+            ConfigError: If a part is of your own making, or what says how long ways take, and was not given again.
+        """
+        plain = state["json"]
+        if plain.get("version") != STATE_VERSION:
+            raise StateVersionError(f"got agent state version {plain.get('version')}; wanted {STATE_VERSION}")
+        if plain["travels"] is not (travel is not None):
+            had = "one when the state was written" if plain["travels"] else "none when the state was written"
+            raise ConfigError(f"got {type(travel).__name__}; wanted what it had: {had}", at="$.travel")
+        own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
+        links = None
+        if plain["links"] is not None:
+            links = nx.Graph()
+            links.add_nodes_from(plain["links"]["agents"])
+            links.add_edges_from(plain["links"]["edges"])
+        made = cls(  # an ``Agent``, which makes its setup of its settings
+            plain["name"],
+            Problem.from_plain(plain["problem"]),
+            links=links,
+            patience=math.inf if plain["patience"] is None else plain["patience"],
+            level=plain["level"],
+            sites=plain["sites"],
+            has_base=plain["has_base"],
+            travel=travel,
+            **settings_again(plain["settings"], own),
+        )
+        made._log = made._log.from_state(plain["log"], state["arrays"])
+        made._learner = made._learner.from_state(plain, state["arrays"])
+        made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
+        later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
+        if begun is not None:
+            made._own = begun.said
+            made._participant = Participant[Any](made.name, begun.turn)
+            made._words = dict.fromkeys(plain["words"]) if begun.count else dict(plain["words"])
+            before, *ticks = begun.by_tick(made.name)
+            if not begun.is_under_way:
+                made._put_aside(before)
+            made._begin(begun.count, begun.offer)
+            for inbox in (before, *ticks) if begun.is_under_way else ():
+                made.tick(0.0, inbox)
+            made._participant.since = None  # the clock is another
+        else:
+            early = msgspec.convert(plain["early"], tuple[tuple[str, bytes], ...])
+            made._words = dict(plain["words"])
+            made._participant = Participant[Any](made.name, plain["turn"])
+            made._put_aside([Envelope(sender, made.name, payload) for sender, payload in early])
+        made._own = later
+        return made

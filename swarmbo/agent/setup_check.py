@@ -1,0 +1,73 @@
+"""What one agent can do with what it knows, and what is refused."""
+
+from swarmbo.agent.rows import shares_outcomes
+from swarmbo.baselines import Random, Sobol
+from swarmbo.belief.features.ensemble_settings import EnsembleSettings
+from swarmbo.belief.fusion import FusedSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.coordination.participant import ContinuousCoordination, Coordination
+from swarmbo.deciding.places import plans_by_steps, weighs_nothing
+from swarmbo.deciding.setup import Maximiser, Setup, Solver
+from swarmbo.errors import ConfigError
+
+
+def require_own(setup: Setup, level: float | None = None) -> None:
+    """Refuse what one agent can't do with what it knows.
+
+    Args:
+        setup: What everybody knows beforehand.
+        level: In a field, that it is watched for; None where there is none.
+
+    Raises:
+        ConfigError: It names the setting.
+    """
+    if setup.problem.is_field:
+        _require_field(setup, level)
+        return
+    coordination, belief = setup.coordination, setup.belief
+    everything = shares_outcomes(setup.problem)
+    if not isinstance(coordination, Maximiser):
+        if not everything and not isinstance(coordination, Sobol | Random):
+            raise ConfigError(
+                f"got {type(coordination).__name__}, which looks at all outcomes; wanted a way to agree, such as "
+                "'admm', or outcomes = 'total'",
+                at="$.coordination",
+            )
+    elif not isinstance(coordination, ContinuousCoordination):
+        raise _knows_no_agents(coordination, "'admm'")
+    if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
+        raise ConfigError(
+            f"got {type(belief).__name__}, which looks at all outcomes; wanted 'additive', 'ensemble' or outcomes = "
+            "'total'",
+            at="$.belief",
+        )
+
+
+def _require_field(setup: Setup, level: float | None) -> None:
+    if isinstance(setup.belief, FusedSettings):
+        _require_shares(setup)
+    if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, Coordination):
+        raise _knows_no_agents(setup.coordination, "'max-sum'")
+    setup.acquisition.check_world(level)
+
+
+def _require_shares(setup: Setup) -> None:
+    """Refuse what looks at the beliefs of all, where each agent has one of its own."""
+    acquisition, coordination = setup.acquisition, setup.coordination
+    if isinstance(coordination, Solver) and not acquisition.splits:
+        raise ConfigError(
+            f"got {type(acquisition).__name__} with belief 'fused': its local_problem(situation) looks at what all "
+            "agents believe; wanted a ChainAcquisition with worth(situation, n_agents), or a belief that agents share",
+            at="$.acquisition",
+        )
+    if not (isinstance(coordination, Solver) or weighs_nothing(coordination) or plans_by_steps(coordination)):
+        raise ConfigError(
+            f"got {type(coordination).__name__} with belief 'fused': it looks at what all agents believe; wanted a way "
+            "to agree, such as 'max-sum', or a belief that agents share",
+            at="$.coordination",
+        )
+
+
+def _knows_no_agents(coordination: object, wanted: str) -> ConfigError:
+    got = type(coordination).__name__
+    return ConfigError(f"got {got}, which knows no agents; wanted {wanted}", at="$.coordination")

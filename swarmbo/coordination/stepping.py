@@ -1,0 +1,86 @@
+"""Agents that share a process, stepped until nothing is under way."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from swarmbo.errors import TransportError
+from swarmbo.records import Traffic
+from swarmbo.transport import Envelope, Transport
+
+
+@runtime_checkable
+class Ticking(Protocol):
+    """What ``run`` steps: a ``Participant``, a ``swarmbo.agent.Agent``, or one of your own.
+
+    One that has a true attribute ``keeps_time`` is ticked at every step, once nobody waits for a message under way.
+    """
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it waits for nothing any more."""
+        ...
+
+    def tick(self, now: float, inbox: Sequence[Envelope], /) -> list[Envelope]:
+        """Take what has arrived, and say what there is to say; the first inbox is empty. Steps are the clock."""
+        ...
+
+
+def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
+    """Step agents until nothing is under way.
+
+    Args:
+        agents: By name; agents of your own will do, see :class:`Ticking`.
+        transport: Opened for at least them.
+        by_deadline: What carries what agents say while they keep time, which may be lost; None: as all else. Its steps
+            are the ticks of their clock, which begins for all at once.
+
+    Returns:
+        What crossed the links for it.
+
+    Raises:
+        TransportError: If an agent waits for a message that is not under way.
+    """
+    traffic = step(agents, transport, by_deadline)
+    if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
+        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way")
+    return traffic
+
+
+def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
+    """As ``run``; who still waits when nothing is under way does so when it returns.
+
+    Args:
+        agents: By name.
+        transport: Opened for at least them.
+        by_deadline: As of ``run``.
+    """
+    carriers = [transport] if by_deadline is None else [transport, by_deadline]
+    before, now, is_clock_on = _sent(carriers), 0, False
+    inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
+    while inboxes:
+        for name, inbox in inboxes.items():
+            kept = _keeps_time(agents[name])
+            for envelope in agents[name].tick(float(now), inbox):
+                carriers[-1 if kept and _keeps_time(agents[name]) else 0].send(envelope)
+        arrived, now = [transport.deliver()], now + 1
+        timed = {name for name, agent in agents.items() if _keeps_time(agent)}
+        if timed and is_clock_on and by_deadline is not None:
+            arrived.append(by_deadline.deliver())
+        is_clock_on = bool(timed) and (is_clock_on or not arrived[0])
+        due = timed if is_clock_on else set[str]()
+        due = due.union(*arrived)
+        inboxes = {name: [e for inbox in arrived for e in inbox.get(name, ())] for name in agents if name in due}
+    after = _sent(carriers)
+    return Traffic(
+        messages=after.messages - before.messages,
+        bytes=after.bytes - before.bytes,
+        transmissions=after.transmissions - before.transmissions,
+    )
+
+
+def _sent(carriers: Iterable[Transport]) -> Traffic:
+    return sum((carrier.traffic for carrier in carriers), Traffic())
+
+
+def _keeps_time(agent: Ticking) -> bool:
+    return bool(getattr(agent, "keeps_time", False))
