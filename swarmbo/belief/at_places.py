@@ -13,6 +13,7 @@ from jaxtyping import Float, Int, UInt64
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
 from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
 from swarmbo.spaces import place_keys
 
@@ -26,7 +27,7 @@ class Looked:
     """The posterior at some of the places, given those pending.
 
     Args:
-        cache: Of all places, given the data.
+        cache: Of all places, given the data alone.
         rows: Which of them (k,).
         told: What pending places tell of each (p, k): L⁻¹ C, with L Lᵀ the covariance of their outcomes.
     """
@@ -59,10 +60,12 @@ class AtPlaces:
 
     Args:
         belief: Which, at its round.
-        places: Different ones (m, d), physical, in the order of their keys.
+        places: Different ones (m, d), physical, in the order of their keys; then others that joined them.
         keys: Numbers (m,) by which places are found.
-        cache: The posterior at them.
+        cache: The posterior at all of them.
         pending: Which of them are taken as measured (p,).
+        grows: Whether any further place joins them when it is asked about, rather than that the belief is conditioned:
+            with few places that is quicker.
 
     Example:
         >>> from swarmbo.belief import ExactGPSettings
@@ -77,24 +80,29 @@ class AtPlaces:
     belief: ExactGP
     places: Float[np.ndarray, "m d"]
     keys: UInt64[np.ndarray, " m"]
-    cache: PosteriorCache
+    cache: JointPosterior
     pending: Int[np.ndarray, " p"]
+    grows: bool = False
 
     @classmethod
-    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> PlaceBelief:
+    def of(
+        cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], entries: int = _ENTRIES, *, grows: bool = False
+    ) -> PlaceBelief:
         """The belief, quick at places; itself where it is no exact one, or where that would take too much memory.
 
         Args:
             belief: Which.
             places: Physical (k, d); any may be there several times.
+            entries: Of covariances with data that may be kept.
+            grows: As of ``AtPlaces``.
         """
         if not isinstance(belief, ExactGP):
             return belief
         keys, first = np.unique(place_keys(places), return_index=True)
-        if (len(belief.points) + belief.n_pending) * len(keys) > _ENTRIES:
+        if (len(belief.points) + belief.n_pending) * len(keys) > entries:
             return belief
         places = places[first]
-        return cls(belief, places, keys, belief.posterior_cache(places), np.zeros(0, dtype=int))
+        return cls(belief, places, keys, belief.posterior_cache(places), np.zeros(0, dtype=int), grows)
 
     @property
     def n_data(self) -> int:
@@ -113,10 +121,9 @@ class AtPlaces:
 
     def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
         """Means and variances at physical points."""
-        rows = self._rows(X)
-        if rows is None:
+        if (found := self._found(X)) is None:
             return self._anywhere.posterior(X)
-        looked = self._looked(rows)
+        looked = found[0]._looked(found[1])
         return looked.mean, looked.var
 
     def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
@@ -126,19 +133,18 @@ class AtPlaces:
 
     def posterior_cache(self, X: Float[np.ndarray, "k d"]) -> PosteriorCache:
         """The posterior at fixed points, from which covariances are cheap."""
-        rows = self._rows(X)
-        return self._anywhere.posterior_cache(X) if rows is None else self._looked(rows)
+        found = self._found(X)
+        return self._anywhere.posterior_cache(X) if found is None else found[0]._looked(found[1])
 
     def at(self, now: float) -> PlaceBelief:
         """The belief at another round; itself where nothing fades."""
         return self._anywhere.at(now) if self.belief.has_time else self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> PlaceBelief:
-        """A belief whose variance knows of measurements to come; quick where they are among the places."""
-        rows = self._rows(X)
-        if rows is None:
+        """A belief whose variance knows of measurements to come; quick where they are among the places, or join."""
+        if (found := self._found(X)) is None:
             return self._anywhere.condition_on_pending(X)
-        return replace(self, pending=np.concatenate([self.pending, rows]))
+        return replace(found[0], pending=np.concatenate([self.pending, found[1]]))
 
     @cached_property
     def _anywhere(self) -> ExactGP:
@@ -157,6 +163,15 @@ class AtPlaces:
             return Looked(self.cache, rows, np.zeros((0, len(rows))))
         return Looked(self.cache, rows, solve_lower(self._root, self.cache.cov(self.pending, rows)))
 
+    def _found(self, X: Float[np.ndarray, "k d"]) -> "tuple[AtPlaces, Int[np.ndarray, ' k']] | None":
+        """A belief that has points among its places, and which of these they are; None where they may not join."""
+        if (rows := self._rows(X)) is not None:
+            return self, rows
+        if not self.grows or X.shape[1] != self.places.shape[1]:
+            return None
+        cache, places = self.cache.joined(self.belief.posterior_cache(X)), np.concatenate([self.places, X])
+        return replace(self, places=places, cache=cache), np.arange(len(self.places), len(places))
+
     def _rows(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
         """Which of the places points are; None if any is none of them."""
         if X.shape[1] != self.places.shape[1]:
@@ -170,7 +185,8 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
 
     An exact belief of all by at most 2,000 measurements is the same, to rounding, and quick at the places of all. Of
     more measurements each agent takes the 1,000 into account that tell most of the middle of its places, but all where
-    its places lie further apart than these do.
+    its places lie further apart than these do; by these it is quick at its own places, if they are few enough that
+    those of all agents fit into memory.
 
     Args:
         belief: That all share, or ``Views``.
@@ -182,9 +198,10 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
     if isinstance(belief, Views):
         # none is made quick with others' places: an agent that knows its own alone would have other last digits
         own = {agent: belief.by_agent[agent] for agent in places if agent in belief.by_agent}
-        near = {agent: _nearby(view, places[agent]) for agent, view in own.items() if _is_large(view)}
+        near = {agent: _nearby(view, places[agent], len(places)) for agent, view in own.items() if _is_large(view)}
         return Views({**belief.by_agent, **near}, belief.representative)
-    near = {agent: _nearby(belief, own) for agent, own in places.items()} if _is_large(belief) else {}
+    large = _is_large(belief)
+    near = {agent: _nearby(belief, own, len(places)) for agent, own in places.items()} if large else {}
     wide = [agent for agent in places if near.get(agent, belief) is belief]
     if not wide:
         return Views(near, next(iter(places)))
@@ -196,5 +213,7 @@ def _is_large(belief: PlaceBelief) -> bool:
     return isinstance(belief, ExactGP) and len(belief.points) > _MANY
 
 
-def _nearby(belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> PlaceBelief:
-    return belief.near(places, _NEAR) if isinstance(belief, ExactGP) else belief
+def _nearby(belief: PlaceBelief, places: Float[np.ndarray, "k d"], n_agents: int) -> PlaceBelief:
+    """What one of some agents goes by of a belief by many measurements; the belief where that is all of them."""
+    near = belief.near(places, _NEAR) if isinstance(belief, ExactGP) else belief
+    return near if near is belief else AtPlaces.of(near, places, _ENTRIES // n_agents, grows=True)

@@ -10,7 +10,7 @@ Where outcomes leave the latents independent there is one such part for each, an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -123,6 +123,23 @@ class JointPosterior:
         """
         prior = _sum([term.weight * term.prior.matrix(term.at[rows], term.at[cols]) for term in self.terms])
         return self.scale**2 * (prior - self.V[:, rows].T @ self.V[:, cols])
+
+    def joined(self, other: "JointPosterior") -> "JointPosterior":
+        """Of the points of both, this one's first.
+
+        Args:
+            other: Of the same channel and the same belief.
+        """
+        return replace(
+            self,
+            mean=np.concatenate([self.mean, other.mean]),
+            var=np.concatenate([self.var, other.var]),
+            V=np.concatenate([self.V, other.V], axis=1),
+            terms=tuple(
+                replace(own, at=np.concatenate([own.at, term.at]))
+                for own, term in zip(self.terms, other.terms, strict=True)
+            ),
+        )
 
     def gradients(self) -> tuple[Float[np.ndarray, "m c"], Float[np.ndarray, "m c"]]:
         """Gradients of mean and variance (m, c) by the coordinates of the unit cube, and by time where it counts."""

@@ -19,16 +19,20 @@ def belief_of(seed: int, n: int, time: TimeAxis | None = None) -> ExactGP:
     return empty.at(3.0).update(X, 40.0 * np.sin(X[:, 0] / 20.0) + rng.normal(size=n)).fit(rng).at(5.0)
 
 
-@given(st.integers(0, 50), st.integers(0, 12), st.booleans(), st.data())
-@settings(max_examples=20, deadline=None)
-def test_places_pending_tell_what_they_tell_the_belief(seed: int, n: int, fades: bool, data: st.DataObject) -> None:
+@given(st.integers(0, 50), st.integers(0, 12), st.booleans(), st.booleans(), st.data())
+@settings(max_examples=30, deadline=None)
+def test_places_pending_tell_what_they_tell_the_belief(
+    seed: int, n: int, fades: bool, grows: bool, data: st.DataObject
+) -> None:
     belief = belief_of(seed, n, TimeAxis(lengthscale_median=4.0) if fades else None)
     belief = belief.condition_on_pending(DOMAIN.from_unit(np.random.default_rng(seed).random((2, 2))))
-    quick = AtPlaces.of(belief, np.concatenate([SITES, SITES[:5]]))
+    quick = AtPlaces.of(belief, np.concatenate([SITES, SITES[:5]]), grows=grows)
     assert isinstance(quick, AtPlaces)
     plain = belief
     for rows in data.draw(st.lists(st.lists(st.integers(0, 62), max_size=4), max_size=3)):
-        quick, plain = quick.condition_on_pending(SITES[rows]), plain.condition_on_pending(SITES[rows])
+        shift = data.draw(st.sampled_from([0.0, 0.5]))  # to places that are not known beforehand
+        taken = SITES[rows] + shift
+        quick, plain = quick.condition_on_pending(taken), plain.condition_on_pending(taken)
     looked = SITES[data.draw(st.lists(st.integers(0, 62), min_size=1, max_size=8))]
     unit = plain.prior_variance
     for X in (looked, looked + 0.25):  # known beforehand, and not

@@ -7,6 +7,7 @@ import pytest
 
 from swarmbo.acquisition import DBGPUCB, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation, Views, quick_at
+from swarmbo.belief.at_places import AtPlaces
 from swarmbo.belief.gp import cholesky
 from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
@@ -70,7 +71,11 @@ def test_each_agent_takes_its_own_part_of_many(monkeypatch: pytest.MonkeyPatch) 
     views = quick_at(belief, places)
     assert isinstance(views, Views)
     for agent, own in places.items():
-        np.testing.assert_array_equal(views.by_agent[agent].posterior(own), belief.near(own, 100).posterior(own))
+        near, quick = belief.near(own, 100), views.by_agent[agent]
+        np.testing.assert_allclose(quick.posterior(own), near.posterior(own), rtol=1e-12)
+        quick, near = (view.condition_on_pending(SITES[300:302] + 0.01) for view in (quick, near))
+        assert isinstance(quick, AtPlaces)  # also where what is pending is not among an agent's own places
+        np.testing.assert_allclose(quick.posterior(own), near.posterior(own), rtol=1e-9)
     shared = quick_at(Views({"a": belief, "b": belief, "c": belief_of(20)}, "c"), {**places, "c": SITES[:5]})
     assert isinstance(shared, Views)
     assert [view.n_data for view in shared.by_agent.values()] == [100, 100, 20]
