@@ -13,7 +13,6 @@ from swarmbo.fleet.letters import LONGEST
 from swarmbo.fleet.plan import Plan
 
 _EXTRA = "zenoh"
-_BATCHES = 16  # that may wait for a link; beyond these Zenoh drops, and with its own 2 it does so in every burst
 
 
 class Parcel(NamedTuple):
@@ -61,7 +60,11 @@ class Link:
         self._subscriber = self._session.declare_subscriber(f"swarmbo/{plan.run}/{name}/*", self._hear)
 
     def send(self, recipient: str, content: bytes) -> None:
-        """Send, without knowing whether it arrives."""
+        """Send, without knowing whether it arrives.
+
+        Not ``express``: then each letter is a batch, of which Zenoh lets two wait for a link and drops the others. No
+        more batches may wait: what is written again would pile up before links that lose much.
+        """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
 
     def wait(self, seconds: float) -> Parcel | None:
@@ -103,7 +106,6 @@ def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "transport/link/rx/max_message_size": LONGEST,
-        "transport/link/tx/queue/size/data": _BATCHES,
     }
     if plan.keys is None:
         return settings
