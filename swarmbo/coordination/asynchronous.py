@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.correspondence import Correspondence
 from swarmbo.coordination.correspondent import Correspondent
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message
@@ -44,6 +45,7 @@ class Terms:
         threshold: A message that changes by no more than this share of its spread is not told again, >= 0.
         damping: Share of the previous message kept in a new one, in [0, 1), where there are loops.
         default: Of variables that have one, the value that stands for doing nothing.
+        begin: The tick at which it begins.
     """
 
     graph: FactorGraph
@@ -54,6 +56,7 @@ class Terms:
     threshold: float
     damping: float
     default: Mapping[str, int]
+    begin: int = 0
 
     @property
     def is_final(self) -> bool:
@@ -67,11 +70,11 @@ class Terms:
     @property
     def slot(self) -> int:
         """Ticks for the words of one colour: two thirds of all are for words, as late ones cost most."""
-        return max(1, 2 * self.deadline // (3 * self._n_slots))
+        return max(1, 2 * (self.deadline - self.begin) // (3 * self._n_slots))
 
     def start(self, variable: str) -> int:
         """The tick from which on a variable's owner may say its word."""
-        return max(0, self._planned(variable))
+        return max(self.begin, self._planned(variable))
 
     def has_turn(self, variable: str, now: int) -> bool:
         """Whether a variable's word may be taken back at a tick: then no neighbour's may."""
@@ -93,11 +96,21 @@ class Punctual(Correspondent):
         terms: What all know.
         tables: Of the factors that it owns.
         decision: Number of the decision, 0 to 2^32 - 1.
+        others: What it and others tell each other, if it is a part of an agent; None: it is one of its own.
     """
 
-    def __init__(self, name: str, terms: Terms, tables: Mapping[str, Table], decision: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        terms: Terms,
+        tables: Mapping[str, Table],
+        decision: int = 0,
+        others: dict[str, Correspondence] | None = None,
+    ) -> None:
         graph = terms.graph
         super().__init__(name, decision, _correspondents(terms, name), terms.patience)
+        if others is not None:
+            self._others = others
         self._terms, self._graph = terms, graph
         self._factors = self._graph.factors_owned_by(name)
         self._variables = self._graph.variables_owned_by(name)
@@ -126,12 +139,16 @@ class Punctual(Correspondent):
             Messages to others.
         """
         self._hear_all(now, inbox)
+        self.go_on(self._now, self._turn)
+        return self._posted() if now < self._terms.deadline else []
+
+    def go_on(self, now: int, turn: int) -> None:
+        """Renew messages, perhaps say words, and have others told what changed."""
+        self._now, self._turn = now, turn
         self._renew()
         self._speak(is_last=now >= self._terms.deadline)
-        if now >= self._terms.deadline:
-            return []
-        self._put_all()
-        return self._posted()
+        if now < self._terms.deadline:
+            self._put_all()
 
     def word(self) -> dict[str, int | None]:
         """What it does with its variables: the index of each; None: nothing, as any value might be in another's way.
@@ -175,7 +192,7 @@ class Punctual(Correspondent):
 
     # What arrives
 
-    def _take(self, sender: str, message: Message) -> bool:
+    def take(self, sender: str, message: Message) -> bool:
         """Put an entry in its place, if it is one that the sender may state."""
         graph = self._graph
         match message:

@@ -20,11 +20,25 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.coordination.asynchronous import Punctual
 from swarmbo.coordination.box_terms import BoxTerms
 from swarmbo.coordination.correspondent import Correspondent
 from swarmbo.coordination.local_functions import LocalFunctions
-from swarmbo.coordination.messages import Message, News, Offer, Published, Pull, Runs, Worth
+from swarmbo.coordination.messages import (
+    Choice,
+    FromFactor,
+    FromVariable,
+    Key,
+    Message,
+    News,
+    Offer,
+    Published,
+    Pull,
+    Runs,
+    Worth,
+)
 from swarmbo.coordination.own_runs import OwnRuns
+from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import Vector
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.transport import Envelope
@@ -63,6 +77,9 @@ class PunctualInBox(Correspondent):
         self._in_turn = set[str]()
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
+        self._choice: Punctual | None = None  # between values that runs have ended at
+        self._early: dict[Key, tuple[str, Message]] = {}  # what was said of it before it began here
+        self._has_settled = False
 
     @classmethod
     def of(cls, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> "PunctualInBox":
@@ -90,9 +107,13 @@ class PunctualInBox(Correspondent):
         self._hear_all(now, inbox)
         for phase in range(self._terms.n_exchanges):
             self._publish(phase)
-        if now < self._terms.first_turn:
+        begin, end = self._terms.recombination
+        if now < self._terms.runs_end:
             self._run()
+        elif now < end:
+            self._recombine(now, begin)
         else:
+            self._settle()
             self._take_turns(now)
             self._judge()
         return self._posted() if now < self._terms.settings.deadline else []
@@ -105,7 +126,10 @@ class PunctualInBox(Correspondent):
 
     # What arrives
 
-    def _take(self, sender: str, message: Message) -> bool:
+    def take(self, sender: str, message: Message) -> bool:
+        """Put an entry in its place, if it is one that the sender may state."""
+        if isinstance(message, Choice):
+            return self._of_choice(sender, message)
         graph, entries = self._graph, getattr(message, "entries", None)
         if not isinstance(entries, np.ndarray) or entries.ndim != 1 or np.isnan(entries).any():
             return False
@@ -132,6 +156,8 @@ class PunctualInBox(Correspondent):
                 if number == offer.number and len(entries) != len(offer.entries):
                     return False
                 self._worths[f, x] = message
+            case FromVariable() | FromFactor():
+                return self._of_choice(sender, message)
             case Published(factor=f, neighbour=g, phase=phase):
                 is_right = g in self._stacks and f in graph.neighbours(g) and graph.owner(f) == sender
                 is_right = is_right and 0 <= phase < self._terms.n_exchanges
@@ -140,6 +166,12 @@ class PunctualInBox(Correspondent):
                 self._numbers[f, g, phase] = entries
             case _:
                 return False
+        return True
+
+    def _of_choice(self, sender: str, message: Message) -> bool:
+        if self._choice is not None:
+            return self._choice.take(sender, message)
+        self._early[message.key] = sender, message
         return True
 
     def _is_of_runs(self, entries: Vector) -> bool:
@@ -213,6 +245,44 @@ class PunctualInBox(Correspondent):
             for owner in self._owners_of_factors(runs.variable):
                 self._put(owner, runs)
 
+    # Recombination of runs
+
+    def _recombine(self, now: int, begin: int) -> None:
+        """Say what own variables may choose from; then choose by max-sum, together with all others."""
+        for x in self._variables:
+            if x not in self._offers:
+                i = self._column[x]
+                ends = np.concatenate([self._stand[i : i + 1], self._runs.Z[:, i]])
+                self._say_offer(Offer(x, _spread_out(ends, self._terms.n_values), 0))
+        if now < begin:
+            return
+        if self._choice is None:
+            terms = self._terms.table_terms()
+            tables = {f: self._table(f) for f in self._factors}
+            self._choice = Punctual(self.name, terms, tables, self.decision, self._others)
+            for sender, message in self._early.values():
+                self._choice.take(sender, message)
+        self._choice.go_on(self._now, self._turn)
+
+    def _table(self, f: str) -> Table:
+        """A factor's values by those that its variables may choose from; of one that was not heard, where it stands."""
+        n_values, columns = self._terms.n_values, self._stacks[f].columns[0]
+        lists = [np.full(n_values, self._stand[i]) for i in columns]
+        for axis, x in enumerate(self._graph.scope(f)):
+            if x in self._offers and len(self._offers[x].entries) == n_values:
+                lists[axis] = self._offers[x].entries
+        U = np.repeat(self._stand[None], n_values ** len(columns), axis=0)
+        U[:, columns] = np.stack(np.meshgrid(*lists, indexing="ij"), axis=-1).reshape(len(U), -1)
+        return self._values(f, U).reshape((n_values,) * len(columns))
+
+    def _settle(self) -> None:
+        """Go where the choice is."""
+        if self._choice is None or self._has_settled:
+            return
+        self._has_settled = True
+        for x, index in self._choice.word().items():
+            self._offer(x, float(self._offers[x].entries[index or 0]))
+
     # Turns
 
     def _take_turns(self, now: int) -> None:
@@ -257,7 +327,11 @@ class PunctualInBox(Correspondent):
         entries = np.concatenate([[stand], ends, stand + steps])
         entries = np.clip(entries, self._terms.low[i], self._terms.high[i])
         entries = entries[np.sort(np.unique(entries, return_index=True)[1])]
-        self._set_offer(Offer(x, entries, 0 if before is None else before.number + 1))
+        self._say_offer(Offer(x, entries, 0 if before is None else before.number + 1))
+
+    def _say_offer(self, offer: Offer) -> None:
+        self._set_offer(offer)
+        x = offer.variable
         recipients = dict.fromkeys(self._owners_of_factors(x))
         if self._terms.shares:
             graph = self._graph
@@ -285,14 +359,17 @@ class PunctualInBox(Correspondent):
         self._moved.clear()
 
     def _line(self, f: str, x: str, offer: Offer) -> Vector:
-        """A factor's values by those of an offer; -inf where it has none."""
+        """A factor's values by those of an offer."""
+        U, i = np.repeat(self._stand[None], len(offer.entries), axis=0), self._column[x]
+        U[:, i] = offer.entries
+        return self._values(f, U)
+
+    def _values(self, f: str, U: Float[np.ndarray, "p n"]) -> Vector:
+        """A factor's values at joint points, put into the box; -inf where it has none."""
         stack = self._stacks.get(f) or stacks_of(self._graph, [f])[0]
-        values = offer.entries
-        U = np.repeat(self._stand[None], len(values), axis=0)
-        i = self._column[x]
-        U[:, i] = np.clip(values, self._terms.low[i], self._terms.high[i])
+        U = np.clip(U, self._terms.low, self._terms.high)
         received = self._received(f, self._terms.n_exchanges) if f in self._stacks else self._silence
-        at = tuple(np.repeat(phase[:, -1:], len(values), axis=1) for phase in received)
+        at = tuple(np.repeat(phase[:, -1:], len(U), axis=1) for phase in received)
         if at:  # where neighbours matter, what a factor climbs counts what moving it does to their terms
             line = self._functions.value_and_gradient(stack, stack.take(U), at)[0][0]
         else:
@@ -302,6 +379,14 @@ class PunctualInBox(Correspondent):
     @property
     def _silence(self) -> tuple[Float[np.ndarray, "1 1"], ...]:
         return tuple(np.zeros((1, 1)) for _ in range(self._terms.n_exchanges))
+
+
+def _spread_out(values: Vector, count: int) -> Vector:
+    """The first value, and others far from one another; some more than once, if there are not so many."""
+    chosen = [0]
+    for _ in range(count - 1):
+        chosen.append(int(np.abs(values[:, None] - values[chosen]).min(axis=1).argmax()))
+    return values[chosen]
 
 
 def _change_of(before: Vector, now: Vector) -> float:

@@ -7,12 +7,14 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.coordination.asynchronous import Terms
 from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.correspondent import Paced
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.starts import FEWEST, joint_starts
 from swarmbo.graph import FactorGraph
 
+_DAMPING = 0.5
 _SWEEPS = 3  # turns that every variable has at least, if slots of two ticks allow
 
 
@@ -27,6 +29,17 @@ class Climbs(Paced, Protocol):
 
     @property
     def penalty(self) -> float: ...  # noqa: D102
+
+    @property
+    def recombination_entries(self) -> int: ...  # noqa: D102
+
+
+def values_of(graph: FactorGraph, most: int, entries: int) -> int:
+    """How many values each variable may choose from, if no factor's table is to have more entries than so many."""
+    count = most
+    while count > 1 and count**graph.max_factor_size > entries:
+        count -= 1
+    return count
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +94,35 @@ class BoxTerms:
         """The colours of variables: no two of one factor have the same."""
         return Claims(self.graph, {})
 
+    @cached_property
+    def n_values(self) -> int:
+        """How many values each variable may choose from when runs are recombined; 1: they are not."""
+        return values_of(self.graph, self.settings.starts + 1, self.settings.recombination_entries)
+
+    @property
+    def runs_end(self) -> int:
+        """The tick at which runs end, and variables say what they may choose from."""
+        return self.settings.deadline // 4
+
+    @property
+    def recombination(self) -> tuple[int, int]:
+        """The ticks at which runs are recombined: when tables are made, and when words are final."""
+        end = self.runs_end
+        if self.n_values < 2:
+            return end, end
+        return end + self.settings.deadline // 12, end + self.settings.deadline // 3
+
     @property
     def first_turn(self) -> int:
-        """The tick at which runs end, and turns begin."""
-        return self.settings.deadline // 3
+        """The tick at which turns begin."""
+        return self.recombination[1]
+
+    def table_terms(self) -> Terms:
+        """What all know of the choice between values; the first one is where a variable stands."""
+        begin, end = self.recombination
+        graph, settings = self.graph, self.settings
+        sizes, stay = dict.fromkeys(graph.variables, self.n_values), dict.fromkeys(graph.variables, 0)
+        return Terms(graph, sizes, self.claims, end, settings.patience, settings.threshold, _DAMPING, stay, begin)
 
     @property
     def slot(self) -> int:

@@ -70,7 +70,7 @@ class Correspondent(ABC):
         return tuple(other for other in self._others if self._is_silent(other))
 
     @abstractmethod
-    def _take(self, sender: str, message: Message) -> bool:
+    def take(self, sender: str, message: Message) -> bool:
         """Put an entry in its place, if it is one that the sender may state."""
 
     def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
@@ -93,7 +93,7 @@ class Correspondent(ABC):
         for version, message in zip(bundle.versions, bundle.news, strict=False):
             if version <= self._versions.get(message.key, -1):
                 continue
-            if self._take(envelope.sender, message):
+            if self.take(envelope.sender, message):
                 self._versions[message.key] = version
             else:
                 self.dropped += 1

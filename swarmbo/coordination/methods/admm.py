@@ -20,6 +20,7 @@ from jaxtyping import Float
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.ascent import Climbed, ascend
 from swarmbo.coordination.box_steps import exchange, part_total, settled, tell_factors
+from swarmbo.coordination.box_terms import values_of
 from swarmbo.coordination.by_deadline import maximise_by_deadline, require_lockstep
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
@@ -156,10 +157,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def values_of(self, part: FactorGraph) -> int:
         """How many values each variable of a part may choose from when runs are recombined; 1: they are not."""
-        count = 2 * self.starts
-        while count > 1 and count**part.max_factor_size > self.recombination_entries:
-            count -= 1
-        return count
+        return values_of(part, 2 * self.starts, self.recombination_entries)
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
         """Agree in this process, and report the traffic that the agents have, or would have had.

@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from msgspec import structs
 
 import swarmbo as sb
 from swarmbo.coordination.asynchronous_box import PunctualInBox
@@ -149,6 +150,27 @@ def test_half_lost_and_late_it_is_nearly_as_good():
         transport = Faults(loss=0.5, delay=3, seed=seed).open(CHAIN.agents)
         found = maximise_by_deadline(sb.ADMM(mode="asynchronous", deadline=100), functions, transport).value
         assert found - mean >= 0.85 * (best - mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Wells(Bowls):
+    """Every factor wants its variables near 0.2, or better near 0.8, and strongly at one and the same place."""
+
+    def value_and_gradient(self, stack, U, received):
+        near = [(height, np.exp(-20.0 * (U - at) ** 2), at) for height, at in ((0.5, 0.2), (1.0, 0.8))]
+        apart = U - U.mean(axis=-1, keepdims=True)
+        value = sum(height * bump for height, bump, _ in near).sum(axis=-1) - 25.0 * (apart**2).sum(axis=-1)
+        return value, sum(-40.0 * height * (U - at) * bump for height, bump, at in near) - 50.0 * apart
+
+
+@pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.3, delay=2)], ids=["clean", "faults"])
+def test_all_go_together_where_nobody_gains_by_going_alone(faults):
+    wells = Wells(CHAIN, np.zeros(5), np.ones(5), np.full((1, 5), 0.2))  # the best evaluation, which all know
+    method = sb.ADMM(mode="asynchronous", deadline=80)
+    found = maximise_by_deadline(method, wells, faults.open(CHAIN.agents))
+    alone = maximise_by_deadline(structs.replace(method, recombination_entries=0), wells, faults.open(CHAIN.agents))
+    np.testing.assert_allclose(alone.point, 0.2, atol=0.1)
+    np.testing.assert_allclose(found.point, 0.8, atol=0.1)
 
 
 def test_it_keeps_the_contract_of_ways_to_agree():
