@@ -29,7 +29,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.transport import Envelope
 
 NO_VALUE = -1  # on the wire: a word that takes none
-_SWEEPS = 3  # times that each word is said or thought over, where words are not final
+_SWEEPS = 2  # times that each word is said or thought over, where words are not final
 
 
 @dataclass(frozen=True, eq=False)

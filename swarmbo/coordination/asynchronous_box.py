@@ -1,7 +1,9 @@
 """ADMM by a deadline: whoever is silent, and whatever is lost, every agent acts in time, by its own variables' values.
 
-For a third of the time factors climb from several starts at once and are pulled together, each as soon as it hears
-something new. Then variables take turns, colour by colour, never two of one factor at the same time: the owner of each
+For a quarter of the time factors climb from several starts at once and are pulled together, each as soon as it hears
+something new. Then every variable says some values that runs have ended at, factors make tables of them, and max-sum
+(``asynchronous``) chooses for a third of the time, so that neighbours go together where nobody gains by going alone.
+Then variables take turns, colour by colour, never two of one factor at the same time: the owner of each
 says where it stands and where else it might, its factors say what they are worth there with all others where they
 stand, and it goes where the sum is largest: to where a run has ended, or a step away, smaller and smaller. At the
 deadline each acts by where its variables stand.

@@ -119,9 +119,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
         polished: How many of the best points of a part are polished, beside the recombined one, >= 1.
         mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
-            they wait for none, and act at a deadline by what they have heard: runs from ``starts`` points, then turns
-            of the variables to go where one of them ended (``swarmbo.coordination.asynchronous_box``). Of the above
-            ``starts``, ``inner_steps`` and ``penalty`` count then.
+            they wait for none, and act at a deadline by what they have heard: runs from ``starts`` points, a choice
+            between values that they have ended at, then turns of the variables
+            (``swarmbo.coordination.asynchronous_box``). Of the above ``starts``, ``inner_steps``, ``penalty`` and
+            ``recombination_entries`` count then.
         deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
             like the following.
         patience: Ticks, >= 1, after which an agent that says nothing is taken to stay where it is, and its factors are
