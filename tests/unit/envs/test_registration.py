@@ -39,8 +39,8 @@ def test_registering_again_says_nothing_and_leaves_what_is_there(monkeypatch):
 @pytest.mark.parametrize("identifier", IDS)
 def test_worlds_made_by_name_pass_the_tests_of_pettingzoo(identifier):
     env = pettingzoo.make("parallel", identifier, max_cycles=4)
-    parallel_api_test(env, num_cycles=6)
     assert env.unwrapped.max_cycles == 4
+    parallel_api_test(env, num_cycles=6)
     assert f"swarmbo/{env}" == f"swarmbo/{env.metadata['name']}" == identifier.replace("-", "_")
     api_test(pettingzoo.make("aec", identifier, max_cycles=4), num_cycles=6)
 
