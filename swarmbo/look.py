@@ -121,7 +121,7 @@ BASE: dict[str, Any] = {
     "markeredgewidth": 1.4,
     "linestyle": "none",
     "clip_on": False,
-    "zorder": 3.5,
+    "zorder": 4.6,  # above what was driven there and back
 }
 _BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and how far below the agent
 _NEARLY_EMPTY = 0.2

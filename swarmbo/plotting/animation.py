@@ -226,12 +226,12 @@ def _moving_map(
     ax: Axes, layer: _Layer, norm: Normalize, records: Sequence[RoundRecord], world: World
 ) -> MovingMap | SensorMap:
     link_colour = style.INK if layer.is_deviation else "white"
+    level = None if layer.is_deviation else world.level
     if world.standpoints:
-        level = None if layer.is_deviation else world.level
         return SensorMap.on(
             ax, layer.lattice, world.standpoints, layer.colours, norm, link_colour, world.goal == "peak", level
         )
-    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, norm, link_colour, world)
+    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, norm, link_colour, world, level)
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
@@ -271,18 +271,19 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
 
 
 def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
+    level = [] if world.level is None else [style.legend_level(world.level, world.unit)]
     if world.standpoints:
         peak = [style.legend_mark(style.RECOMMENDATION)] if world.goal == "peak" else []
-        level = [] if world.level is None else [style.legend_level(f"level {world.level:g} {world.unit}".rstrip())]
         marks = [mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
         return [*marks, *peak, *level]
     handles = [
         Line2D([], [], marker="o", color=style.MUTED, markersize=8, linewidth=1.4, label="robot and its path"),
         Line2D([], [], color=style.INK, linewidth=1.1, linestyle=(0, (2, 1.5)), label="radio link"),
         *terrain_legend(world),
-        style.legend_mark(style.BEST),
-        style.legend_mark(style.RECOMMENDATION),
+        *level,
     ]
+    if world.goal == "peak":
+        handles += [style.legend_mark(style.BEST), style.legend_mark(style.RECOMMENDATION)]
     if len(failures(records)):
         handles.append(Line2D([], [], **style.FAILED))
     return handles

@@ -127,7 +127,7 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
             zorder=4,
         )
         ax.plot(stops[:, 0], stops[:, 1], "o", color=colour, markersize=2.2 * width, markeredgewidth=0, zorder=4.2)
-        start: dict[str, Any] = {"markersize": 7, "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 5}
+        start: dict[str, Any] = {"markersize": 7, "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 4.4}
         ax.plot(path[:1, 0], path[:1, 1], "s", color=colour, clip_on=False, **start)
     failed = failures(records)
     if len(failed):
@@ -150,7 +150,11 @@ def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = Non
     lattice, values = lattice_over(world), None
     if belief is not None:
         values = belief.posterior(lattice.points)[0]
-    elif world.points is not None and world.values is not None and (found := lattice_order(world.points)) is not None:
+    elif (
+        world.points is not None
+        and world.values is not None
+        and (found := lattice_order(world.points, bool(world.no_go))) is not None
+    ):
         lattice, values = found[0], world.values[found[1]]
     if values is not None and values.min() < level < values.max():
         ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **style.LEVEL)
@@ -272,8 +276,8 @@ def _legend_handles(records: Sequence[RoundRecord], world: World, has_truth: boo
     if world.standpoints:
         marks = sensor_legend(len(failures(records)) > 0)
         if world.level is not None:
-            marks.append(style.legend_level(f"level {world.level:g} {world.unit}".rstrip()))
-        return marks if world.goal != "peak" else [*marks, *_found_handles(records, world, has_truth)]
+            marks.append(style.legend_level(world.level, world.unit))
+        return [*marks, *_found_handles(records, world, has_truth)]
     robots = [
         Line2D([], [], color=style.agent_colour(index), linestyle=style.agent_dashes(index), linewidth=2.4, label=agent)
         for index, agent in enumerate(agents_of(records))
@@ -285,11 +289,15 @@ def _legend_handles(records: Sequence[RoundRecord], world: World, has_truth: boo
     ]
     if len(failures(records)):
         marks.append(Line2D([], [], **style.FAILED))
+    if world.level is not None:
+        marks.append(style.legend_level(world.level, world.unit))
     return [*robots, *marks, *terrain_legend(world), *_found_handles(records, world, has_truth)]
 
 
 def _found_handles(records: Sequence[RoundRecord], world: World, has_truth: bool) -> list[Line2D]:
     marks: list[Line2D] = []
+    if world.goal != "peak":
+        return marks
     if records[-1].best is not None and world.frames is None:
         marks.append(style.legend_mark(style.BEST))
     if records[-1].recommendation is not None:

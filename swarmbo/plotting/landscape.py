@@ -12,12 +12,14 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.optimize import isotonic_regression
+from scipy.sparse.csgraph import connected_components
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
 from swarmbo.plotting.frames import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, driven_by, failures, stops_of
-from swarmbo.plotting.surface import Lattice, lattice_over
+from swarmbo.plotting.surface import Lattice, lattice_over, terrain_legend
 from swarmbo.records import RoundRecord
 
 _RESOLUTION = 64
@@ -27,6 +29,7 @@ _MOST_FRAMES = 90
 _MOMENTS = 4  # of a round, at the most
 _PAN = 24.0  # degrees that the camera goes round, in all
 _LABEL = 1.25  # lengths of a robot as it is drawn, above the ground
+_APART = 15.0, 18.0  # pixels that numbers need, to the right and up
 
 
 class Scene(Protocol):
@@ -144,7 +147,8 @@ class _Stage:
         view.imshow(picture, origin="upper", aspect="auto")
         view.set_xlim(-0.5, picture.shape[1] - 0.5)
         view.set_ylim(picture.shape[0] - 0.5, -0.5)
-        for index, spot in enumerate(scene.pixels(poses[:, :2], _LABEL)):
+        spots = scene.pixels(poses[:, :2], _LABEL)
+        for index, spot in enumerate(spots + _side_by_side(spots)):
             view.text(
                 float(spot[0]),
                 float(spot[1]),
@@ -156,7 +160,7 @@ class _Stage:
                 va="bottom",
                 path_effects=style.cased(2.6),
             )
-        if (best := told[-1].best) is not None:
+        if (best := told[-1].best) is not None and self._world.goal == "peak":
             view.plot(*scene.pixels(np.array([best.location])).T, **style.BEST)
         drawn = [f"robots {scene.larger:.0f}"] * (scene.larger > 1.0) + [f"heights {scene.higher:.1f}"] * (
             scene.higher > 1.0
@@ -196,6 +200,9 @@ class _Stage:
                 aspect="auto",
             )
             ax.contour(self._lattice.x, self._lattice.y, image, levels=10, colors="white", linewidths=0.9, alpha=0.5)
+            level = self._world.level
+            if level is not None and image.min() < level < image.max():
+                ax.contour(self._lattice.x, self._lattice.y, image, levels=[level], colors=[style.INK], linewidths=4.0)
         for rings in self._world.no_go:
             style.draw_no_go(ax, rings)
         for index, agent in enumerate(self._agents):
@@ -211,7 +218,8 @@ class _Stage:
                 zorder=4,
             )
             if agent in self._world.bases:
-                ax.plot(*self._world.bases[agent], color=colour, **style.BASE)
+                (base,) = ax.plot(*self._world.bases[agent], color=colour, **style.BASE)
+                base.set_markersize(26)
         failed = failures(told)
         ax.plot(
             *failed.T,
@@ -229,7 +237,11 @@ class _Stage:
 
     def _marks(self) -> list[Line2D]:
         ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
-        marks = [ways, style.legend_mark(style.BEST)]
+        marks = [ways, *terrain_legend(self._world)]
+        if self._world.goal == "peak":
+            marks.append(style.legend_mark(style.BEST))
+        if self._world.level is not None:
+            marks.append(style.legend_level(self._world.level, self._world.unit))
         if len(failures(self._records)):
             marks.append(Line2D([], [], **style.FAILED))
         return marks
@@ -241,6 +253,27 @@ def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:
     width, height = (_PIXELS / _DPI * size / size.max()).tolist()
     figure = Figure(figsize=(width, height), dpi=_DPI)
     return FigureCanvasAgg(figure), figure.add_axes((0.0, 0.0, 1.0, 1.0))
+
+
+def _side_by_side(spots: Float[np.ndarray, "robots 2"]) -> Float[np.ndarray, "robots 2"]:
+    """How far numbers must go to the right, those of robots in one place evenly to both sides, to be read.
+
+    Example:
+        >>> _side_by_side(np.array([[50.0, 9.0], [52.0, 10.0], [90.0, 9.0]]))[:, 0].tolist()
+        [-6.5, 6.5, 0.0]
+    """
+    wide, high = _APART
+    moved, together = spots.copy(), np.eye(len(spots), dtype=bool)
+    for _ in spots:
+        across, up = np.abs(moved[:, None] - moved).transpose(2, 0, 1)
+        together |= (across < wide - 1e-6) & (up < high)
+        n_groups, group = connected_components(together)
+        for number in range(n_groups):
+            members = np.flatnonzero(group == number)
+            members = members[np.argsort(spots[members, 0], kind="stable")]
+            room = wide * np.arange(len(members))
+            moved[members, 0] = isotonic_regression(spots[members, 0] - room).x + room  # the least moves in this order
+    return moved - spots
 
 
 def _way(records: Sequence[RoundRecord], agent: str, share: float) -> Float[np.ndarray, "k 2"]:

@@ -16,9 +16,10 @@ from matplotlib.text import Text
 
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
-from swarmbo.plotting.surface import Lattice, draw_terrain
+from swarmbo.plotting.surface import Lattice, draw_terrain, level_lines
 from swarmbo.records import RoundRecord
 
+_RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
 
@@ -28,13 +29,18 @@ class MovingMap:
 
     ax: Axes
     image: AxesImage
+    lattice: Lattice
     trails: dict[str, Line2D]
+    recent: dict[str, Line2D]
     heads: dict[str, Line2D]
     numbers: dict[str, Text]
     links: LineCollection
     failed: Line2D
     best: Line2D
     recommendation: Line2D
+    boundary: LineCollection
+    level: float | None
+    marks_peak: bool
     terrain: list[Artist]
     stops: dict[str, Line2D]
     batteries: list[Artist] = field(default_factory=list[Artist])
@@ -49,6 +55,7 @@ class MovingMap:
         norm: Normalize,
         link_colour: str,
         world: World | None = None,
+        level: float | None = None,
     ) -> "MovingMap":
         """Add empty artists to a map.
 
@@ -60,25 +67,27 @@ class MovingMap:
             norm: Its range, the same for all frames.
             link_colour: Of the radio links.
             world: With what is no-go, and bases; None: there is nothing of that.
+            level: Where the field is at it, a line is drawn; None draws none.
         """
         image = moving_image(ax, lattice, colours, norm)
         terrain = [] if world is None else draw_terrain(ax, world)
         for artist in terrain:
             artist.set_animated(True)  # the image below it moves
         trails: dict[str, Line2D] = {}
+        recent: dict[str, Line2D] = {}
         stops: dict[str, Line2D] = {}
         heads: dict[str, Line2D] = {}
         numbers: dict[str, Text] = {}
         is_crowded = len(agents) > 8
-        trail: dict[str, Any] = (
-            {"linewidth": 0.9} if is_crowded else {"linewidth": 1.4, "path_effects": style.cased(2.8)}
+        broad: dict[str, Any] = (
+            {"linewidth": 0.9} if is_crowded else {"linewidth": 1.6, "path_effects": style.cased(3.0)}
         )
         for index, agent in enumerate(agents):
             colour = style.agent_colour(index)
-            (trails[agent],) = ax.plot(
-                [], [], color=colour, linestyle=style.agent_dashes(index), animated=True, zorder=4, **trail
-            )
-            (stops[agent],) = ax.plot([], [], "o", color=colour, markersize=3.2, markeredgewidth=0, animated=True)
+            line: dict[str, Any] = {"color": colour, "linestyle": style.agent_dashes(index), "animated": True}
+            (trails[agent],) = ax.plot([], [], zorder=4, linewidth=0.9, **line)
+            (recent[agent],) = ax.plot([], [], zorder=4, **line, **broad)
+            (stops[agent],) = ax.plot([], [], "o", color=colour, markersize=2.8, markeredgewidth=0, animated=True)
             (heads[agent],) = ax.plot(
                 [],
                 [],
@@ -125,7 +134,11 @@ class MovingMap:
         )
         (best,) = ax.plot([], [], animated=True, **style.BEST)
         (recommendation,) = ax.plot([], [], animated=True, **style.RECOMMENDATION)
-        made = cls(ax, image, trails, heads, numbers, links, failed, best, recommendation, terrain, stops)
+        boundary = LineCollection([], animated=True, **style.LEVEL)
+        ax.add_collection(boundary)
+        marks_peak = world is None or world.goal == "peak"
+        found = (failed, best, recommendation, boundary, level, marks_peak)
+        made = cls(ax, image, lattice, trails, recent, heads, numbers, links, *found, terrain, stops)
         for artist in made.artists():
             artist.set_in_layout(False)  # what moves must not push the axes about
         return made
@@ -134,8 +147,13 @@ class MovingMap:
         """Bring all artists to the last of these records."""
         self.image.set_data(picture)
         paths = {agent: path_of(records, agent) for agent in self.trails}
+        if self.level is not None and picture.count():
+            self.boundary.set_segments(level_lines(self.lattice, picture, self.level))
         for agent, path in paths.items():
-            self.trails[agent].set_data(*driven_by(records, agent).T[:2])
+            driven = driven_by(records, agent)
+            before = len(driven_by(records[:-_RECENT], agent))
+            self.trails[agent].set_data(*driven.T[:2])
+            self.recent[agent].set_data(*driven[max(0, before - 1) :].T[:2])
             self.stops[agent].set_data(*stops_of(records, agent).T[:2])
             self.heads[agent].set_data(path[-1:, 0], path[-1:, 1])
             self.numbers[agent].set_position(path[-1])
@@ -151,6 +169,8 @@ class MovingMap:
         self.links.set_segments([np.stack([paths[a][-1], paths[b][-1]]) for a, b in links if a in paths and b in paths])
         failed, best, recommendation = failures(records), records[-1].best, records[-1].recommendation
         self.failed.set_data(failed[:, 0], failed[:, 1])
+        if not self.marks_peak:
+            best = recommendation = None
         self.best.set_data(*([], []) if best is None else np.asarray(best.location)[:, None])
         self.recommendation.set_data(
             *([], []) if recommendation is None else np.asarray(recommendation.location)[:, None]
@@ -159,9 +179,11 @@ class MovingMap:
     def artists(self) -> list[Artist]:
         """In the order of drawing."""
         heads = [artist for agent in self.heads for artist in (self.heads[agent], self.numbers[agent])]
-        paths = [*self.trails.values(), *self.stops.values()]
+        paths = [*self.trails.values(), *self.recent.values(), *self.stops.values()]
+        bases = [artist for artist in self.terrain if isinstance(artist, Line2D)]  # above the ways that lead there
+        no_go = [artist for artist in self.terrain if artist not in bases]
         marks = [self.failed, self.links, self.recommendation, self.best]
-        return [self.image, *self.terrain, *paths, *marks, *heads, *self.batteries]
+        return [self.image, self.boundary, *no_go, *paths, *bases, *marks, *self.batteries, *heads]
 
 
 def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:

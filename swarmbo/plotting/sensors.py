@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from contourpy import contour_generator
 from jaxtyping import Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -16,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from swarmbo.plotting import style
 from swarmbo.plotting.moving_map import moving_image
-from swarmbo.plotting.surface import Lattice
+from swarmbo.plotting.surface import Lattice, level_lines
 from swarmbo.records import RoundRecord
 
 _STANDS: dict[str, Any] = {"marker": "s", "linewidths": 0.9, "edgecolors": style.INK, "zorder": 5}
@@ -146,9 +145,7 @@ class SensorMap:
         image = moving_image(ax, lattice, colours, norm)
         links = LineCollection([], colors=link_colour, linewidths=0.5, alpha=0.7, animated=True, zorder=4)
         beams = LineCollection([], colors=style.INK, linewidths=1.0, animated=True, zorder=4.5)
-        boundary = LineCollection(
-            [], colors=style.LEVEL["colors"], linewidths=style.LEVEL["linewidths"], animated=True, zorder=3
-        )
+        boundary = LineCollection([], animated=True, **style.LEVEL)
         for lines in (links, beams, boundary):
             ax.add_collection(lines)
         stands = ax.scatter(*np.array(list(standpoints.values())).T, s=22, color=_AWAKE, animated=True, **_STANDS)
@@ -168,8 +165,7 @@ class SensorMap:
         """Bring all artists to the last of these records."""
         self.image.set_data(picture)
         if self.level is not None and picture.count():
-            lines = contour_generator(self.lattice.x, self.lattice.y, picture).lines(self.level)
-            self.boundary.set_segments([np.asarray(line) for line in lines])
+            self.boundary.set_segments(level_lines(self.lattice, picture, self.level))
         looks, places = Looks.of(records[-1], list(self.standpoints)), self.standpoints
         self.links.set_segments([np.stack([places[a], places[b]]) for a, b in links])
         self.beams.set_segments(_segments(looks, places))

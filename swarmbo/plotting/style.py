@@ -152,12 +152,12 @@ MAXIMUM: dict[str, Any] = {
 }
 
 
-LEVEL: dict[str, Any] = {"colors": [VERMILLION], "linewidths": 1.8, "zorder": 3}
+LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # no colour of an agent
 
 
-def legend_level(label: str) -> Line2D:
+def legend_level(level: float, unit: str) -> Line2D:
     """The line of a level as it stands in a legend."""
-    return Line2D([], [], color=VERMILLION, linewidth=1.8, label=label)
+    return Line2D([], [], color=LEVEL["colors"][0], linewidth=1.8, label=f"level {level:g} {unit}".rstrip())
 
 
 def legend_mark(mark: dict[str, Any]) -> Line2D:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from contourpy import contour_generator
 from jaxtyping import Bool, Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -211,6 +212,11 @@ def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: s
     bar.locator = MaxNLocator(6)
     bar.update_ticks()
     bar.set_label(label)
+
+
+def level_lines(lattice: Lattice, picture: np.ma.MaskedArray, level: float) -> list[Float[np.ndarray, "k 2"]]:
+    """Where a picture on a lattice is at a level."""
+    return [np.asarray(line) for line in contour_generator(lattice.x, lattice.y, picture).lines(level)]
 
 
 def draw_terrain(ax: Axes, world: World) -> list[Artist]:

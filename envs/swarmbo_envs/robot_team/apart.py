@@ -71,7 +71,10 @@ class Spacing:
         if self.off_m:
             yield from self._stops_at_any_time(robot, own, others, bases)
             return
-        least = self._squared(robot)[:, None]
+        least = self._squared(robot)
+        meets = self._may_meet(robot, own, others, bases)
+        others, least = others[meets], least[meets, None]
+        bases = None if bases is None else bases[meets]
         near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
         end = int(near.argmax()) if near.any() else len(own)  # it must have stopped before
         for moment in range(end - 1, 0, -1):
@@ -84,12 +87,30 @@ class Spacing:
         self, robot: int, places: Float[np.ndarray, "k 2"], others: Float[np.ndarray, "robots 2"]
     ) -> Bool[np.ndarray, " k"]:
         """Which places are far enough from where the others stand."""
-        return (((places[:, None] - others) ** 2).sum(axis=2) >= self._squared(robot, self.off_m)).all(axis=1)
+        least = self.least(robot) + self.off_m
+        least[robot] = 0.0
+        low, high = places.min(axis=0, initial=np.inf), places.max(axis=0, initial=-np.inf)
+        near = ((others >= low - least[:, None]) & (others <= high + least[:, None])).all(axis=1)
+        squared = self._squared(robot, self.off_m)[near]
+        return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
 
     def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Float[np.ndarray, "k 2"]:
         """What a robot drove, as many places as there are moments."""
         at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
         return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
+
+    def _may_meet(
+        self,
+        robot: int,
+        own: Float[np.ndarray, "k 2"],
+        others: Float[np.ndarray, "robots k 2"],
+        bases: Float[np.ndarray, "robots 2"] | None,
+    ) -> Bool[np.ndarray, " robots"]:
+        """Who, or whose base, is not so far off that the robot can't come near in this round."""
+        speeds = np.array(self.speeds)
+        room = self.least(robot) + (speeds[robot] + speeds) * self.round_time_s
+        within = np.hypot(*(others[:, 0] - own[0]).T) <= 1.01 * room
+        return within if bases is None else within | (np.hypot(*(bases - own[0]).T) <= 1.01 * room)
 
     def _stops_at_any_time(
         self,

@@ -7,6 +7,7 @@ from gymnasium.utils.env_checker import data_equivalence
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0, robot_team_v1
+from swarmbo_envs.robot_team.apart import Spacing
 
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}  # 2.2 by 2.7 km
 WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}
@@ -207,3 +208,34 @@ def test_a_team_measures_with_it_all():
 def test_what_cannot_be_is_refused_in_one_line(arguments, message):
     with pytest.raises(ConfigError, match=message):
         make(**arguments)
+
+
+@pytest.mark.parametrize("with_bases", [False, True])
+def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
+    """Against a look at all robots at all moments."""
+    generator, n, time = np.random.default_rng(0), 30, 20.0
+    speeds = generator.uniform(1.0, 5.0, n)
+    spacing = Spacing(6.0, speeds.tolist(), time)
+    starts, courses = generator.uniform(0.0, 120.0, (n, 2)), generator.uniform(-np.pi, np.pi, n)
+    ahead = np.column_stack([np.cos(courses), np.sin(courses)]) * speeds[:, None]
+    tracks = starts[:, None] + spacing.moments[None, :, None] * ahead[:, None]
+    bases = generator.uniform(0.0, 120.0, (n, 2)) if with_bases else None
+    cut_short = 0
+    for robot in range(n):
+        others = np.delete(np.arange(n), robot)
+        least = spacing.least(robot)[others]
+        apart = np.hypot(*(tracks[others] - tracks[robot]).transpose(2, 0, 1))
+        wanted = [0]
+        for moment in range(1, len(spacing.moments)):
+            if (apart[:, moment] < least).any():
+                break
+            stays = (least <= np.hypot(*(tracks[others, moment:] - tracks[robot, moment]).transpose(2, 0, 1)).T).all()
+            if bases is not None:
+                stays &= (np.hypot(*(bases[others] - tracks[robot, moment]).T) >= least).all()
+            wanted += [moment] if stays else []
+        assert list(spacing.stops(robot, tracks[robot], tracks, bases)) == wanted[::-1]
+        cut_short += wanted[-1] < len(spacing.moments) - 1
+        places = generator.uniform(0.0, 120.0, (50, 2))
+        clear = (np.hypot(*(places[:, None] - starts[others]).transpose(2, 0, 1)) >= least).all(axis=1)
+        assert spacing.is_clear(robot, places, starts).tolist() == clear.tolist()
+    assert 0 < cut_short < n

@@ -10,7 +10,7 @@ from PIL import Image
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.errors import DataWarning, MissingPackageError
 from swarmbo.plotting import World
-from swarmbo.plotting.landscape import write_landscape
+from swarmbo.plotting.landscape import _APART, _side_by_side, write_landscape
 from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run
@@ -54,6 +54,16 @@ def test_robots_are_shown_along_what_they_drove_and_end_where_they_are(tmp_path)
     np.testing.assert_allclose(ways[:, :2], [[10, 10], [30, 10], [50, 10], [50, 30], [50, 50]])
     np.testing.assert_allclose(ways[1:, 2], [0, 0, np.pi / 2, np.pi / 2])
     np.testing.assert_allclose(np.array(scene.poses)[:, 1, :2], [[80, 70]] * 5)
+
+
+def test_numbers_of_robots_in_one_place_stand_side_by_side():
+    spots = np.array([[50.0, 9.0], [52.0, 10.0], [51.0, 8.0], [70.0, 9.0], [200.0, 9.0], [51.0, 60.0]])
+    moved = spots + _side_by_side(spots)
+    across, up = np.abs(moved[:, None] - moved).transpose(2, 0, 1)
+    assert ((across >= _APART[0] - 0.1) | (up >= _APART[1])).sum() == 30  # all pairs but each with itself
+    assert moved[4:].tolist() == spots[4:].tolist()  # who is alone stays
+    assert np.argsort(moved[:4, 0]).tolist() == np.argsort(spots[:4, 0]).tolist()
+    np.testing.assert_array_equal(moved[:, 1], spots[:, 1])
 
 
 @pytest.fixture

@@ -1,16 +1,24 @@
 """Figures draw what robots drove, where they measured on the way, what is no-go, bases and batteries."""
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
+import pytest
+from matplotlib.colors import Normalize, to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch, Rectangle
 
 from swarmbo import look
-from swarmbo.belief import ExactGPSettings
+from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.plotting import style
 from swarmbo.plotting.animation import render_frames
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.history import World, driven_by, stops_of
-from swarmbo.plotting.surface import lattice_order
-from swarmbo.records import Evaluation, RoundRecord, Sample
+from swarmbo.plotting.moving_map import MovingMap
+from swarmbo.plotting.surface import lattice_order, lattice_over
+from swarmbo.records import Evaluation, Recommendation, RoundRecord, Sample
 from swarmbo.spaces import Domain
 
 DOMAIN = Domain(np.zeros(2), np.full(2, 100.0))
@@ -98,3 +106,41 @@ def test_frames_show_how_full_batteries_are():
     boxes = look.draw_battery(figure.subplots(), np.zeros(2), 0.25, look.BLUE)
     assert all(isinstance(box, Rectangle) for box in boxes)
     assert boxes[1].get_width() == 0.25 * boxes[0].get_width()
+
+
+def test_what_is_watched_for_a_level_shows_its_line_and_no_peak():
+    world, records = made()
+    told = ExactGP.create(ExactGPSettings(), DOMAIN).update(
+        np.array([[10.0, 10.0], [30.0, 90.0]]), np.array([20.0, 120.0])
+    )
+    found = Recommendation([30.0, 90.0], 120.0, 1.0)
+    fitted = msgspec.to_builtins(told.hyperparameters)
+    records = [
+        msgspec.structs.replace(record, hyperparameters=fitted, best=found, recommendation=found) for record in records
+    ]
+    figure = belief_map_figure(records, replace(world, goal="level", level=100.0), ExactGPSettings())
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "level 100" in labels
+    assert not {"best measurement", "recommendation", "true maximum"} & set(labels)
+    lines = [sum(to_hex(c.get_edgecolor()[0]) == style.INK for c in ax.collections) for ax in figure.axes[:3]]
+    assert lines == [1, 1, 0]  # of the truth, though it has holes, and of the mean; not of its deviation
+
+
+@pytest.mark.parametrize(("goal", "level"), [("peak", None), ("level", 2.0)])
+def test_a_film_draws_the_line_of_a_level_bases_above_ways_and_the_last_rounds_broad(goal, level):
+    world = replace(made()[0], goal=goal, level=level)
+    rounds = [RoundRecord(n, [Sample("robot_0", [float(n), 0.0], 1.0)]) for n in range(20)]
+    rounds[-1] = msgspec.structs.replace(rounds[-1], best=Recommendation([3.0, 0.0], 1.0, 1.0))
+    lattice = lattice_over(world, 20)
+    ax = Figure().subplots()
+    moving = MovingMap.on(ax, lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white", world, level)
+    moving.show(rounds, [], lattice.image(lattice.points[:, 0] / 25.0))
+    assert moving.trails["robot_0"].get_xydata()[0].tolist() == [0.0, 0.0]
+    assert moving.recent["robot_0"].get_xydata()[:, 0].tolist() == [13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0]
+    order = moving.artists()
+    base = next(artist for artist in moving.terrain if isinstance(artist, Line2D))
+    assert order.index(base) > order.index(moving.recent["robot_0"])
+    drawn = [line[:, 0].tolist() for line in moving.boundary.get_segments()]
+    assert all(np.allclose(line, 50.0) for line in drawn)
+    assert len(drawn) == (level is not None)
+    assert len(moving.best.get_xydata()) == (goal == "peak")

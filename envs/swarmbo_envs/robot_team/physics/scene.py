@@ -16,7 +16,7 @@ from swarmbo_envs.robot_team.physics.terrain import Terrain
 
 _SIDE = 10.0  # the map's longer side in the scene, whose unit is no metre
 _RELIEF = 0.16  # of that, how high the terrain is drawn at the least
-_ROVER = 0.045  # of that, how long rovers are drawn at the least
+_ROVER = 0.036  # of that, how long rovers are drawn at the least
 _FOOT = 0.02  # of that, how far the lowest place is above the foot of the model
 _FIRST, _LAST = slice(None, -1), slice(1, None)
 _TEXTURE = 1024
