@@ -72,11 +72,15 @@ def test_a_round_by_the_number_of_measurements(benchmark: Any, measurements: int
 @pytest.mark.parametrize("sensors", [100, 200, 400])
 def test_a_round_of_beliefs_of_their_own_by_the_number_of_sensors(benchmark: Any, sensors: int) -> None:
     """The second decision, and what sensors then tell one another; ``extra_info`` has this process's own seconds."""
-    field = {"gp": {"size_m": [4000.0, 4000.0], "lengthscale_m": 400.0, "seed": 0}}
+    time_axis = {"lengthscale_rounds": 12.0}
+    field = {"gp": {"size_m": [4000.0, 4000.0], "lengthscale_m": 400.0, "seed": 0, "time": time_axis}}
     reach = 500.0 * np.sqrt(300 / sensors)  # about as many neighbours, however many sensors there are
-    env = sensor_field_v0.parallel_env(sensors=sensors, field=field, noise_std=0.2, radio_range_m=float(reach))
-    belief, seconds = sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0)), dict[str, float]()
-    team = sb.Team.for_env(env, seed=0, belief=belief, acquisition=sb.Information(candidates=12))
+    env = sensor_field_v0.parallel_env(
+        sensors=sensors, task="map", field=field, noise_std=0.2, energy_price=0.35, radio_range_m=float(reach)
+    )
+    prior = sb.ExactGPSettings(restarts=0, time=sb.TimeAxis(kernel="matern32", lengthscale_median=10.0))
+    belief, acquisition = sb.FusedSettings(prior=prior), sb.Information(candidates=12)
+    team, seconds = sb.Team.for_env(env, seed=0, belief=belief, acquisition=acquisition), dict[str, float]()
     observations, infos = env.reset(seed=0)
     with threadpool_limits(1, user_api="blas"):
         step = env.step(team.act(observations, infos))
