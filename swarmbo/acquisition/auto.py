@@ -33,6 +33,7 @@ _PROMISE = 1e-3  # of the first outcomes' spread: while so much is to be expecte
 _LOOKS = 256  # random places at which that is judged
 _TURNS = 2  # every second round a factor whose box is stuck is searched everywhere, so that it leaves a wrong hollow
 _STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
+_AFAR = 4  # in every fourth round the draw of a sum as it is is searched everywhere: it may leave a wrong hollow
 _GAIN = 0.01  # of the first outcomes' spread: less is in vain
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
 _GATHERED = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
@@ -55,8 +56,9 @@ improvement | one per factor; with several, none while there is promise elsewher
     | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
 
     Models of totals that evidence can't tell apart alternate. Where a sum of outcomes as they are has as many outcomes
-    as variables, and they are not noisy, it takes draws and bounds alternately too. Who owns the one factor of all
-    variables finds its best and tells the others.
+    as variables, and they are not noisy, it takes draws and bounds alternately too, and searches every second draw
+    everywhere: a box alone never leaves the hollow of the first points. Who owns the one factor of all variables finds
+    its best and tells the others.
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
     lengthscales are a common one with small deviations. Taking one factor whole and as a sum over its variables take
@@ -123,19 +125,23 @@ improvement | one per factor; with several, none while there is promise elsewher
         if _is_by_factor(situation):
             return self._improvements(situation, model)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        side = self._box(patience).side(_seen(belief, situation), steps=situation.steps())
+        is_plain = model.warp.kind == "none"
+        places = belief.domain.to_unit(belief.X) if is_plain else None  # what was looked at afar is no step of the box
+        side = self._box(patience).state(_seen(belief, situation), steps=situation.steps(), places=places).side
         low, high = box_around(incumbent(belief), side)
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
         is_whole = model.learned.scopes is not None
         # of a sum as it is, a draw is worth a turn once outcomes can tell the functions from one another
         is_told = patience == 1 and int(known(belief).sum()) >= belief.domain.n_dims
-        by_turns = not is_whole and (model.warp.kind != "none" or is_told)
+        by_turns = not is_whole and (not is_plain or is_told)
         n_asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         if by_turns and n_asked % 2 == 0:
             when = {"evaluations": t, "pending": p}
             rngs = {f: stream(situation.seed, "auto draw", factor=f, **when) for f in belief.graph.factors}
             sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
+            if is_plain and n_asked % _AFAR == 0:
+                low, high = np.zeros_like(low), np.ones_like(high)
             return SampledFunctions(graph=belief.graph, low=low, high=high, starts=starts, sample=sample)
         return self._bounds(situation, belief, low, high, 1.0 if by_turns or is_whole else _BOLDER)
 

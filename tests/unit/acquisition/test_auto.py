@@ -17,6 +17,7 @@ from swarmbo.acquisition.fixed_point import FixedPoint
 from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.split_improvements import SplitImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
+from swarmbo.acquisition.trust_region import box_around
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
@@ -109,6 +110,40 @@ def test_sums_take_draws_and_bounds_by_turns_once_outcomes_are_as_many_as_variab
     quiet = with_outcomes(situation, ramps(unit(situation)))
     functions = Auto().local_functions(quiet, Auto().learn(quiet, BELIEF, None))
     assert isinstance(functions, SampledFunctions)
+
+
+def test_every_second_draw_of_sums_as_they_are_is_searched_everywhere(situation_of) -> None:
+    """A box alone never leaves the hollow of the first points; roots point to where the best is, so theirs stay."""
+    situation = situation_of(BLOCKS, t=40)
+    plain = with_outcomes(situation, ramps(unit(situation)))
+    roots = with_outcomes(situation, -((5.0 + waves(unit(situation))) ** 5))
+
+    def sides_of(whole, rounds=(36, 37, 38, 39, 40)):
+        situations = [first_of(whole, t) for t in rounds]
+        functions = [Auto().local_functions(now, Auto().learn(now, BELIEF, None)) for now in situations]
+        return [float((f.high - f.low).min()) for f in functions]
+
+    everywhere, bounds, near, _, again = sides_of(plain)
+    assert everywhere == again == 1.0 > max(bounds, near)
+    assert max(sides_of(roots)) < 1.0
+
+
+@pytest.mark.parametrize(("distance", "side"), [(0.45, 0.4), (0.05, 0.05)])
+def test_what_is_in_vain_outside_the_box_of_a_sum_as_it_is_does_not_shrink_it(
+    situation_of, monkeypatch, distance, side
+) -> None:
+    monkeypatch.setattr(transforms, "_OF_TOTALS", transforms._OF_TOTALS[:1])  # outcomes as they are
+    situation = situation_of(BLOCKS, t=49, initial=40)
+    U = unit(situation)
+    best = int(np.argmax(ramps(U[:40])))
+    U[40:] = U[best] + np.where(U[best] < 0.5, distance, -distance)
+    totals = ramps(U)
+    totals[40:] = totals[:40].min()
+    situation = replace(situation, history=Dataset(situation.domain.from_unit(U), totals, situation.history.factors))
+    model = Auto().learn(situation, BELIEF, None)
+    functions = Auto().local_functions(situation, model)
+    low, high = box_around(incumbent(model.belief), side)
+    np.testing.assert_allclose([functions.low, functions.high], [low, high])
 
 
 def test_sums_of_roots_take_draws_and_bounds_by_turns(situation_of) -> None:
