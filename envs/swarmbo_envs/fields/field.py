@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 
 from swarmbo_envs.fields.projection import LocalProjection
+from swarmbo_envs.fields.raster_file import Frame
 
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
 
@@ -35,6 +36,7 @@ class Field:
         digest: Of the data that it was made from, where the settings only name them; else empty.
         projection: How longitudes and latitudes became the map, ``projection.degrees(places)`` leads back; None where
             coordinates were metres all along.
+        frame: Where the map lies in the projected system of the raster that it is of; None where it is of none.
         gaps: Cells of the map, the first row in the south, in some of which nothing is known (values there are those
             of the nearest place that has one); None: all is known.
     """
@@ -55,6 +57,7 @@ class Field:
     reach_m: float
     digest: str = ""
     projection: LocalProjection | None = None
+    frame: Frame | None = None
     gaps: Bool[np.ndarray, "rows columns"] | None = None
 
     def value(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:

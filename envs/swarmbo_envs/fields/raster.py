@@ -13,7 +13,7 @@ from swarmbo.boundary.missing import marked
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field, lattice
 from swarmbo_envs.fields.projection import LocalProjection
-from swarmbo_envs.fields.raster_file import Raster, read_array, read_geotiff
+from swarmbo_envs.fields.raster_file import Frame, Raster, read_array, read_geotiff
 from swarmbo_envs.fields.settings import RasterFieldSettings
 
 _MAX_EVALUATION_POINTS = 2500
@@ -78,6 +78,7 @@ def raster_field(settings: RasterFieldSettings, max_sites: int, at: str = "$.fie
         reach_m=0.15 * float(high.max()),
         digest=_digest(np.where(known, values, np.nan), raster.edges),
         projection=surface.projection,
+        frame=surface.frame(raster),
         gaps=None if squares.all() else surface.touched(~squares),
     )
 
@@ -256,6 +257,12 @@ class _Cells:
         sums[1:, 1:] = squares.cumsum(axis=0).cumsum(axis=1)
         (x0, y0), (x1, y1) = np.moveaxis(first, 2, 0), np.moveaxis(last, 2, 0)
         return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
+
+    def frame(self, raster: Raster) -> Frame | None:
+        """Where the map lies in the raster's own system, if that is in metres or the like."""
+        if raster.crs is None or self.projection is not None:
+            return None
+        return Frame(raster.crs, (float(self._xs[0]), float(self._ys[0])), self._unit_m)
 
     def middles(self) -> Float[np.ndarray, "k 2"]:
         """The middles of cells that lie on the map: its highest place is one of them, or on its edge."""

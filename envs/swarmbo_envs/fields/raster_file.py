@@ -39,6 +39,26 @@ class Raster:
         return self.crs is not None and bool(self.crs.is_geographic)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """Where the map lies in a projected coordinate reference system.
+
+    Args:
+        crs: The system, as rasterio has it.
+        corner: The map's south-west corner in it.
+        unit_m: Metres in its unit.
+    """
+
+    crs: Any
+    corner: tuple[float, float]
+    unit_m: float
+
+    def on_map(self, edges: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+        """West, south, east and north edge in the system, as m on the map."""
+        west, south, east, north = ((edge - self.corner[number % 2]) * self.unit_m for number, edge in enumerate(edges))
+        return west, south, east, north
+
+
 def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
     """Read one band of a GeoTIFF.
 

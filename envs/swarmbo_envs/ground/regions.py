@@ -14,7 +14,7 @@ from matplotlib.path import Path as Outline
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
 from swarmbo_envs.fields.projection import LocalProjection
-from swarmbo_envs.fields.raster_file import Raster, read_array, read_geotiff
+from swarmbo_envs.fields.raster_file import Frame, Raster, read_array, read_geotiff
 
 Pair = tuple[float, float]
 Edges = tuple[float, float, float, float]  # west, south, east, north
@@ -64,6 +64,7 @@ class RasterSettings(Settings, frozen=True):
         raster: Path of the file; relative to the current directory.
         nodata: The value of cells that are no-go. Default: the file's own, if it has one.
         extent: West, south, east and north edge, m on the map. Default: what a GeoTIFF says, and else those of the map.
+            A GeoTIFF in the coordinate reference system of the field's raster lies where it does there.
     """
 
     raster: str
@@ -191,6 +192,7 @@ def read_regions(
     low: Float[np.ndarray, " 2"],
     high: Float[np.ndarray, " 2"],
     projection: LocalProjection | None = None,
+    frame: Frame | None = None,
     at: str = "$.no_go",
 ) -> list[Region]:
     """The regions that tables describe, each of a kind told by the key it has.
@@ -200,6 +202,7 @@ def read_regions(
         low: South-west corner of the map, m.
         high: North-east corner.
         projection: How longitudes and latitudes become the map, where the field has one.
+        frame: Where the map lies in a projected system, where the field is a raster in one.
         at: Path of the tables, for messages.
 
     Raises:
@@ -225,7 +228,7 @@ def read_regions(
         elif isinstance(settings, GeoJSONSettings):
             found += _of_geojson(settings, projection, here)
         else:
-            found.append(_of_raster(settings, low, high, here))
+            found.append(_of_raster(settings, low, high, frame, here))
     if sum(len(ring) for region in found if region.marked is None for ring in region.rings) > _MOST_CORNERS:
         raise ConfigError(f"got more than {_MOST_CORNERS:,} corners; wanted simpler polygons", at=at)
     return found
@@ -275,7 +278,11 @@ def _polygons(data: Any, at: str) -> Iterator[Any]:
 
 
 def _of_raster(
-    settings: RasterSettings, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], at: str
+    settings: RasterSettings,
+    low: Float[np.ndarray, " 2"],
+    high: Float[np.ndarray, " 2"],
+    frame: Frame | None,
+    at: str,
 ) -> Region:
     path = settings.raster
     is_tiff = path.lower().endswith((".tif", ".tiff"))
@@ -283,6 +290,11 @@ def _of_raster(
         raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
     raster = _read_tiff(settings, at) if is_tiff else read_array(path, f"{at}.raster")
     values, told = raster.values, raster.edges if raster.is_placed else None
+    if settings.extent is None and told is not None and frame is not None and raster.crs is not None:
+        if raster.crs != frame.crs:
+            got = f"got a raster in {raster.crs.to_string()} on a map in {frame.crs.to_string()}"
+            raise ConfigError(f"{got}; wanted the same, or its extent, in m on the map", at=f"{at}.extent")
+        told = frame.on_map(told)
     marked = values if values.dtype.kind == "b" else raster.masked
     if values.dtype.kind == "f":
         marked = marked | np.isnan(values)

@@ -105,7 +105,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
     def __init__(self, **arguments: Any) -> None:
         settings = convert(plain(arguments), RobotTeamV1Settings)
         field = build_field(settings.field, settings.max_sites)
-        regions = read_regions(settings.no_go, field.low, field.high, field.projection)
+        regions = read_regions(settings.no_go, field.low, field.high, field.projection, field.frame)
         clearance = settings.clearance_m + (0.0 if settings.rovers is None else settings.rovers.rover_m)
         anchors = {"starts": settings.starts, "bases": settings.bases}
         self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))

@@ -77,6 +77,25 @@ def test_regions_in_degrees_lie_where_they_should_on_a_projected_raster(tiff, tm
     assert env.ground.is_free(inside).tolist() == [False, True]
 
 
+@pytest.mark.parametrize(("crs", "unit_m"), [("EPSG:32632", 1.0), ("EPSG:2272", 1200 / 3937)])
+def test_a_raster_of_regions_lies_on_the_field_where_both_lie_on_earth(tiff, crs, unit_m):
+    """The map begins at the middle of the field's south-west cell."""
+    field = {"raster": tiff(np.random.default_rng(2).random((40, 50)), 500_000, 5_200_000, 100.0, crs)}
+    lake = np.zeros((6, 4))
+    lake[1:3, 2] = -1.0  # 100 to 300 below its north edge, 200 to 300 right of its west one
+    regions = tiff(lake, 501_000, 5_199_000, 100.0, crs, "lake.tif", nodata=-1.0)
+    env = robot_team_v1.parallel_env(field=field, no_go=[{"raster": regions}], route_cells=200)
+    corner = np.array([500_050.0, 5_196_050.0])
+    wet, dry = np.array([[501_250.0, 5_198_800.0]]), np.array([[501_150.0, 5_198_800.0], [501_250.0, 5_199_100.0]])
+    assert not env.ground.is_free((wet - corner) * unit_m).any()
+    assert env.ground.is_free((dry - corner) * unit_m).all()
+    elsewhere = tiff(lake, 9.0, 47.0, 0.01, "EPSG:32633", "other.tif", nodata=-1.0)
+    with pytest.raises(
+        ConfigError, match=rf"\$.no_go\[0\].extent: got a raster in EPSG:32633 on a map in {crs}; wanted"
+    ):
+        robot_team_v1.parallel_env(field=field, no_go=[{"raster": elsewhere}])
+
+
 def test_what_is_refused(tiff, monkeypatch):
     values = np.ones((4, 5))
 
