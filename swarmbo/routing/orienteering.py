@@ -165,9 +165,11 @@ def orienteered(
     Returns:
         For each agent its way-points, in turn.
     """
-    n, p = len(ways), len(prizes)
+    n, p, largest = len(ways), len(prizes), float(prizes.max())
+    if not largest:
+        return [list[int]() for _ in ways]
     manager = solver.RoutingIndexManager(p + 2 * n, n, list(range(p, p + n)), list(range(p + n, p + 2 * n)))
-    model, unit = solver.RoutingModel(manager), _UNIT / max(float(prizes.max()), np.finfo(float).tiny)
+    model = solver.RoutingModel(manager)
     legs, limits = list[int](), [int(row[-2]) for row in ways]
     for agent, row in enumerate(ways):
         rounds = np.full((p + 2 * n, p + 2 * n), limits[agent] + 1, dtype=int)
@@ -175,11 +177,11 @@ def orienteered(
         rounds[:p, p + n + agent], rounds[p + agent, p + n + agent] = row[p + p * p : -2], 0
         legs.append(model.RegisterTransitMatrix(rounds.tolist()))
         cost = rounds.copy()
-        cost[:, :p] += round(float(row[-1]) * unit)
+        cost[:, :p] += round(min(float(row[-1]), (p + 1) * largest) / largest * _UNIT)  # all prizes are worth less
         model.SetArcCostEvaluatorOfVehicle(model.RegisterTransitMatrix(cost.tolist()), agent)
     model.AddDimensionWithVehicleTransitAndCapacity(legs, 0, limits, True, "rounds")
     for place, prize in enumerate(prizes.tolist()):
-        model.AddDisjunction([manager.NodeToIndex(place)], round(prize * unit))
+        model.AddDisjunction([manager.NodeToIndex(place)], round(prize / largest * _UNIT))
     search = solver.DefaultRoutingSearchParameters()
     search.local_search_metaheuristic = 2  # guided local search, by its number in the library
     search.solution_limit = solutions

@@ -92,7 +92,7 @@ def without_gaps(field: Field, settings: RasterFieldSettings, at: str) -> Field:
     if field.gaps is not None:
         raise ConfigError(
             f"got {settings.raster!r} with cells that have no value; wanted none here: cut the raster to where it has "
-            "values, or fill them; the robots of swarmbo/robot_team-v1 keep out of them",
+            "values, or fill them; teams of robots keep out of them",
             at=f"{at}.raster",
         )
     return field

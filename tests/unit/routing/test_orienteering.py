@@ -65,6 +65,17 @@ def test_prizes_are_those_of_the_best_joint_routes_by_brute_force(seed: int) -> 
     assert best > 0.0
 
 
+@pytest.mark.parametrize("largest", [0.0, 5e-324, 1e-30, 1e300])
+def test_prizes_of_any_size_have_routes_and_no_price_is_too_large(largest: float) -> None:
+    """As of a level far from all that is known, where the chance to be wrong about it vanishes."""
+    ways, prizes = some_ways(np.random.default_rng(0), 2, 5), largest * np.array([0.0, 1.0, 0.0, 0.0, 0.0])
+    ways[:, -1] = 0.0
+    free = orienteered(solver, ways, prizes, 20)
+    assert (1 in [stop for route in free for stop in route]) is (largest > 0.0)
+    ways[:, -1] = 1e3 * largest + 5.0
+    assert orienteered(solver, ways, prizes, 20) == [[], []]
+
+
 def test_what_each_place_adds_is_a_difference_of_sets() -> None:
     now, places = a_team(3), planning_places(DOMAIN, SITES, 20)
     assert isinstance(now.belief, ExactGP)
