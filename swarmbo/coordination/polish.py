@@ -15,12 +15,13 @@ from swarmbo.coordination.view import BoxView
 _SUFFICIENT = 1e-4  # share of the rise promised by the slope that a step must bring (Armijo)
 _SHRINK = 0.25
 _LARGEST_STEP = 1e10
+_NOWHERE = 1e-7  # sides of the box
 
 Looked = tuple[list[Float[np.ndarray, "_g m"]], Float[np.ndarray, "m n"]]
 Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
-def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = 1e-7) -> Steps[Polished]:
+def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE) -> Steps[Polished]:
     """Spectral projected gradient ascent on joint points of a part, each with a step length of its own.
 
     The sum at a point never falls: a step that brings too little is shortened and tried again.
@@ -31,7 +32,8 @@ def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: fl
         view: Of the part.
         Z: Joint points in the box.
         steps: At most this many.
-        tolerance: Stop when no point moves by more than this length, in sides of the box.
+        tolerance: Stop when no point moves by more than this length, in sides of the box, in a step that brings enough
+            and is as long as the one before it says; the first step's length, or a shortened one's, tells nothing.
 
     Returns:
         The points, and the part's sum there after and before.
@@ -40,7 +42,7 @@ def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: fl
     values, slope = yield from _look(view, Z)
     value, square = yield AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
     before = value
-    step = 0.1 / np.maximum(np.sqrt(square), 1e-300)
+    step, is_told = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
     for _ in range(steps):
         trial = np.clip(Z + step[:, None] * slope * sides, low, high)
         moved = (trial - Z) / sides
@@ -56,8 +58,10 @@ def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: fl
             np.where(keep, new_slope, slope),
             np.where(accepted, new_value, value),
         )
-        if square.max() <= tolerance**2:
+        little = np.where(accepted & is_told, tolerance, min(tolerance, _NOWHERE))
+        if (square <= little**2).all():
             break
+        is_told = accepted
     return Z, value, before
 
 

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -13,6 +14,7 @@ from swarmbo.errors import BudgetError, ConfigError, SwarmboError
 from swarmbo_envs import function_v0
 
 FUSED = {"kind": "fused", "n_features": 20}
+READINGS = {"kind": "fused", "method": "readings"}
 
 
 class StoppedError(Exception):
@@ -213,7 +215,7 @@ def test_threads_that_ask_tell_attach_save_and_copy_at_once_leave_a_whole_team(m
     assert state["log"]["asked"] == n * 12
 
 
-@pytest.mark.parametrize("make", [field_team, joint_team, lambda: field_team(belief=FUSED)])
+@pytest.mark.parametrize("make", [field_team, joint_team, *(partial(field_team, belief=b) for b in (FUSED, READINGS))])
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda team: pickle.loads(pickle.dumps(team))])
 def test_a_copy_goes_on_alike_by_itself_with_a_lock_of_its_own(make, copied):
     team = play(make(), 3)

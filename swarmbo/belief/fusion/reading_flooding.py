@@ -48,6 +48,9 @@ class _Log:
     def __deepcopy__(self, memo: object) -> "_Log":
         return self
 
+    def __reduce__(self) -> tuple[type["_Log"], tuple[Float[np.ndarray, "n c"]]]:
+        return _Log, (self.rows,)  # what is shared in a process is none of a pickle's, and weak references cannot be
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -336,6 +336,18 @@ def test_polish_never_lowers_the_value(scopes, seed, coupling) -> None:
         assert (point[:, apart] == Z[:, apart]).all()  # other parts are left alone
 
 
+def test_polish_is_not_left_for_the_length_of_its_first_step() -> None:
+    functions = Sum.on_box(CHAIN, seed=3)
+    part = Part(functions.graph, 0, Routes(functions.graph.agents))
+    Z = 0.5 * (functions.low + functions.high)[None]
+
+    def polished(steps: int, tolerance: float) -> float:
+        _, value, before = Central(part).run(polish(BoxView.on(LocalView.of(part), functions), Z, steps, tolerance))
+        return float(value[0] - before[0])
+
+    assert polished(100, 0.2) > 0.9 * polished(100, 1e-7) > 2.0 * polished(1, 0.2)  # the first step is 0.1 long
+
+
 @settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 1000), coupling=st.sampled_from([0.0, 0.5]))
 def test_what_is_said_of_the_result_is_so(scopes, seed, coupling) -> None:
