@@ -92,7 +92,8 @@ class Talking:
     def keeps_time(self) -> bool:
         """Whether it agrees by a deadline: then tick it once for each tick of your clock, whatever has arrived.
 
-        What it says in such ticks may be lost or late; all else that it says has to arrive.
+        Of what it says, what ``swarmbo.agent.may_be_lost`` says so of may be lost or late. All else has to arrive, also
+        of what it says in such ticks: as in that of the deadline, in which it goes on.
         """
         return self._clocked is not None
 

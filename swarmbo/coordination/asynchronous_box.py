@@ -48,7 +48,7 @@ from swarmbo.transport import Envelope
 _STEP = 0.1  # of the box's side: how far a variable looks at first ...
 _FINER = 3.0  # ... by what less where it does not go so far, and on the way there ...
 _FINEST = 1e-3  # ... and at last
-_LARGEST = 64  # values in an offer
+_LARGEST = 64  # values in an offer of a turn
 
 
 class PunctualInBox(Correspondent):
@@ -146,8 +146,8 @@ class PunctualInBox(Correspondent):
                     return False
                 self._runs.place(x, entries)
             case Offer(variable=x):
-                is_right = self._is_seen(x, sender) and 0 < len(entries) <= _LARGEST and np.isfinite(entries).all()
-                if not is_right:
+                most = max(_LARGEST, self._terms.n_values)
+                if not (self._is_seen(x, sender) and 0 < len(entries) <= most and np.isfinite(entries).all()):
                     return False
                 self._set_offer(message)
             case Worth(factor=f, variable=x, number=number):

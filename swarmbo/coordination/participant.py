@@ -27,7 +27,7 @@ from swarmbo.coordination.by_deadline import (
 )
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
-from swarmbo.coordination.messages import Codec, Key, Label, Message
+from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message
 from swarmbo.coordination.stepping import run, step
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, TransportError
@@ -192,6 +192,19 @@ def read(envelope: Envelope) -> tuple[Label, Message]:
         return Codec.read(envelope.payload)
     except TransportError as error:
         raise TransportError(f"from {envelope.sender!r} to {envelope.recipient!r}: {error}") from error
+
+
+def may_be_lost(envelope: Envelope) -> bool:
+    """Whether nobody waits for a message: it is of an agreement by a deadline. All others have to arrive.
+
+    Raises:
+        TransportError: As ``read``.
+
+    Example:
+        >>> may_be_lost(Envelope("a", "b", Codec.encode(Bundle(0, -1, 0, (), ()), Label(0))))
+        True
+    """
+    return isinstance(read(envelope)[1], Bundle)
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
 
 _MAY_STOP = 0.5  # seconds between looks at whether it should stop
+_GLANCE = 1e-3  # seconds for what has arrived and was not taken yet
 _TICK = b"tick"  # in the journal, as of its own: no letter is so short
 
 
@@ -123,6 +124,9 @@ class Member:
             if (got := self._mail.read(min(seconds, left))) is not None:
                 self.take(*got)
             return
+        until = self._clock() + self.plan.tick_s  # whatever arrives, the clock goes on
+        while self._clock() < until and (got := self._mail.read(_GLANCE)) is not None:
+            self.take(*got)  # what came while it computed: who is slow would else hear nothing at all
         self._next_tick += self.plan.tick_s
         self._heard = self._clock()  # it waits for nobody
         self._journal.keep(self.name, _TICK)

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run
+from swarmbo.agent import Agent, may_be_lost, run
 from swarmbo.agent.process import serve
-from swarmbo.coordination.messages import Bundle
-from swarmbo.coordination.participant import read
 from swarmbo.transport import Envelope, Faults, InProcess
 
 from .carried import copied
@@ -97,9 +95,9 @@ class Clock:
         here, self.arriving = self.arriving, {}
         said = [letter for name in names for letter in self.agents[name].tick(1.0, here.get(name, []))]
         for letter in said:
-            if isinstance(read(letter)[1], Bundle):
+            if may_be_lost(letter):
                 self.arriving.setdefault(letter.recipient, []).append(letter)
-        return [letter for letter in said if not isinstance(read(letter)[1], Bundle)]
+        return [letter for letter in said if not may_be_lost(letter)]
 
 
 def asked_in_field(**more: Any) -> tuple[InField, Clock]:

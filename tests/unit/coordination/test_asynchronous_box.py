@@ -235,6 +235,22 @@ def test_a_larger_threshold_sends_less():
     assert sent[0] > sent[1] > sent[2]
 
 
+def test_however_many_values_runs_end_at_all_of_them_are_heard():
+    graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+    functions = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))
+    method = structs.replace(BY_DEADLINE, starts=80, recombination_entries=10_000, deadline=12)
+    terms = BoxTerms.of(method, functions, 0, shares=False)
+    assert terms.n_values == 81
+    agents = {name: PunctualInBox.of(name, terms, functions) for name in graph.agents}
+    transport, inboxes = InProcess().open(graph.agents), {}
+    for now in range(method.deadline):
+        for name, agent in agents.items():
+            for envelope in agent.tick(now, inboxes.get(name, ())):
+                transport.send(envelope)
+        inboxes = transport.deliver()
+    assert [agent.dropped for agent in agents.values()] == [0] * len(agents)
+
+
 def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     functions = replace(hills(CHAIN), phases=1)
     terms = BoxTerms.of(BY_DEADLINE, functions, 0, shares=False)

@@ -66,6 +66,29 @@ def test_by_a_deadline_members_keep_a_clock_and_agree_in_bounds(network, fleets,
     assert bool(fleet.kills) == bool(kill)
 
 
+def test_by_a_deadline_who_computes_for_longer_than_a_tick_still_hears(network, fleets):
+    timed = sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2, inner_steps=2)
+    wire = network()
+    fleet, heard = fleets(world(), wire, **SETTINGS | {"coordination": timed}), list[int]()
+
+    def slowly(agent):
+        tick = agent.tick
+
+        def ticked(now, inbox=()):
+            if agent.keeps_time:
+                heard.append(len(inbox))
+                wire.now += 3.0 * fleet.plan.tick_s
+            return tick(now, inbox)
+
+        return ticked
+
+    for member in fleet.members.values():
+        member._agent.tick = slowly(member._agent)
+    decisions(fleet.team, world())
+    assert heard
+    assert sum(heard) > len(heard) / 2
+
+
 def test_a_network_that_loses_repeats_and_delays_changes_no_decision(network, fleets):
     wire = network(loss=0.3, twice=0.2, late=0.3, seed=1)
     points, _ = decisions(fleets(world(), wire, **SETTINGS).team, world())
