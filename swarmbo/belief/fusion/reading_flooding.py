@@ -159,13 +159,14 @@ class ReadingFlooding(Gossip):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         plain, arrays = super()._state()
-        rows = [self._logs[author].rows for author in self._has]
+        rows = [self._logs[author].rows for author in sorted(self._has)]
         return plain, arrays | {"readings": np.concatenate([np.zeros((0, self.n_columns + 2)), *rows])}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         super()._restore(plain, arrays)
-        rows = np.split(arrays["readings"], np.cumsum(list(self._has.values()))[:-1])
+        counts = sorted(self._has.items())  # not as the plain data have them: who keeps these may sort them
+        rows = np.split(arrays["readings"], np.cumsum([count for _, count in counts])[:-1])
         nothing = _empty(self.n_columns + 2)
-        told = zip(self._has.items(), rows, strict=False)  # of nobody there is one part, without rows
+        told = zip(counts, rows, strict=False)  # of nobody there is one part, without rows
         self._logs = {author: nothing.after(count, _packed(log)) for (author, count), log in told}
         self._belief = None

@@ -381,3 +381,14 @@ def test_extremes_do_no_harm(kind, lengthscale, noise):
         assert (var >= 0.0).all()
         assert (var <= 9.0 * 1.3 * (1.0 + 1e-6)).all()
         assert set(agent.reached) == {"a", "b"} or kind is CovarianceIntersection
+
+
+def test_a_saved_agent_goes_on_whatever_order_its_names_are_kept_in():
+    a, b = agents = [ReadingFlooding(name, DOMAIN, START, ["a", "b"]) for name in "ab"]
+    a.measure([[10.0, 0.0]], [1.0])
+    b.measure([[80.0, 1.0], [90.0, 2.0]], [2.0, 3.0])
+    exchange(agents, InProcess().open(["a", "b"]), steps=10)
+    state = b.state_dict()
+    again = ReadingFlooding("b", DOMAIN, START, ["a", "b"])
+    again.load_state_dict({"json": json.loads(json.dumps(state["json"], sort_keys=True)), "arrays": state["arrays"]})
+    assert {name: log.rows[:, -2].tolist() for name, log in again._logs.items()} == {"a": [1.0], "b": [2.0, 3.0]}
