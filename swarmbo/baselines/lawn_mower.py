@@ -176,7 +176,7 @@ class SweptGround:
 
     def sees(self, starts: Float[np.ndarray, "m 2"], ends: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
         """Whether nothing is closed between places."""
-        if self._near is None:
+        if self._near is None or not len(starts):
             return np.ones(len(starts), dtype=bool)
         longest = float(np.linalg.norm(ends - starts, axis=1).max())
         shares = np.linspace(0.0, 1.0, int(np.ceil(2.0 * longest / self._gap)) + 1)
@@ -189,7 +189,11 @@ class SweptGround:
         counts = np.maximum(1, np.round(self.side * np.sqrt(_CELLS / self.side.prod()))).astype(int)
         axes = [low + side * (np.arange(n) + 0.5) / n for low, side, n in zip(self.low, self.side, counts, strict=True)]
         nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-        nodes = nodes[self.is_open(nodes)]
+        is_open = self.is_open(nodes)
+        # where no cell is near a site, sites lie closer together than cells
+        nodes = (
+            nodes[is_open] if self.sites is None or is_open.any() else self.sites[:: max(1, len(self.sites) // _CELLS)]
+        )
         near = cKDTree(nodes)
         one, other = near.query_pairs(1.01 * float(np.hypot(*(self.side / counts))), output_type="ndarray").T
         seen = self.sees(nodes[one], nodes[other])
@@ -260,22 +264,30 @@ def _path(
     margin = min(gap, height) / 2.0
     low, high = float(ground.low[1]) + margin, float(ground.low[1]) + height - margin
     cells = _cells([ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_lanes)])
+    if not cells:  # lanes miss sites that lie in small clusters: they are laid over the sites alone
+        own = _judged(ground, west, east)
+        (west, low), (east, high) = own.min(axis=0), own.max(axis=0)
+        gap = (east - west) / n_lanes
+        cells = _cells([ground.runs(float(west + gap * (n + 0.5)), float(low), float(high)) for n in range(n_lanes)])
     path = [np.array([west, ground.low[1]] if start is None else start)]
     while cells:
         corners = np.array([[(lane[0], y) for lane in (cell[0], cell[-1]) for y in lane[1:]] for cell in cells])
         far = ground.how_far(path[-1], corners.reshape(-1, 2))
+        if is_lost := len(path) == 1 and not np.isfinite(far).any():  # far from all sites: straight to the nearest one
+            far = np.linalg.norm(corners.reshape(-1, 2) - path[-1], axis=1)
         nearest = int(far.argmin())
         if len(path) == 1:
             own = 4 * (nearest // 4)
             nearest = own + int(np.argsort(far[own : own + 4], kind="stable")[entry])
-        way = ground.way(path[-1], corners.reshape(-1, 2)[nearest])
+        corner = corners.reshape(-1, 2)[nearest]
+        way = np.array([path[-1], corner]) if is_lost else ground.way(path[-1], corner)
         if way is None or not np.isfinite(far[nearest]):
             break  # an agent does not get to what is left
-        number, corner = divmod(nearest, 4)
+        number, entered = divmod(nearest, 4)
         cell = cells.pop(number)
         path += [*way[1:]]
-        upwards = corner % 2 == 0
-        for x, south, north in cell if corner < 2 else cell[::-1]:
+        upwards = entered % 2 == 0
+        for x, south, north in cell if entered < 2 else cell[::-1]:
             path += [np.array([x, y]) for y in ((south, north) if upwards else (north, south))]
             upwards = not upwards
     return np.array(path[1:] if start is None and len(path) > 1 else path)

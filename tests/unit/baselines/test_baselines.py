@@ -148,6 +148,18 @@ def test_a_lawn_mower_gets_round_a_wall_and_covers_what_is_behind_it():
     assert (off < 12.0).mean() > 0.97
 
 
+@pytest.mark.parametrize("n_sites", [10, 1000, 6000])
+@pytest.mark.parametrize("start", [None, (10.0, 6.0)])
+def test_sweeps_get_to_sites_in_clusters_that_are_small_beside_the_map(n_sites, start):
+    noise = np.random.default_rng(0).uniform(-0.1, 0.1, (2, n_sites // 2, 2))
+    sites = noise + np.array([[[10.0, 6.0]], [[90.0, 54.0]]])
+    ground = ground_of(DOMAIN, sites.reshape(-1, 2))
+    for strip, own in enumerate(sites):
+        plan = sweep(ground, strip, 2, 40, start)
+        off = np.linalg.norm(own[:, None] - plan, axis=-1)
+        assert off.min(axis=1).max() < (30.0 if n_sites == 10 else 0.3)  # of few sites anything is near
+
+
 def test_lawn_mower_strips_stay_when_an_agent_leaves():
     now = situation()
     fewer = dataclasses.replace(now, agents=now.agents[1:], round=5)
