@@ -48,12 +48,16 @@ class Timed:
 
 
 @pytest.mark.parametrize(
-    ("faults", "given"), [(None, {}), (BAD, {}), (BAD, {"belief": OWN})], ids=["clean", "shared", "own"]
+    ("faults", "given", "turns"),
+    [(None, {}, 2), (BAD, {}, 2), (None, {"belief": OWN}, 2), (BAD, {"belief": OWN}, 1)],
+    ids=["clean", "shared", "own", "own, over links with faults, until these lose news"],
 )
-def test_in_a_field_agents_decide_by_a_deadline_as_a_team_does(faults: Faults | None, given: dict[str, Any]):
+def test_in_a_field_agents_decide_by_a_deadline_as_a_team_does(
+    faults: Faults | None, given: dict[str, Any], turns: int
+):
     case = InField(names=("r", "a", "m"), coordination=IN_FIELD, **given)
     timed = Timed(case, faults)
-    for turn in range(2):
+    for turn in range(turns):
         for query in timed.ask(case.candidates(turn)):
             case.tell(query)
     assert case.team.last_report.status == "deadline"
