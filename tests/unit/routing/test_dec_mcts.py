@@ -11,12 +11,9 @@ import swarmbo as sb
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.belief import ExactGP, Views
-from swarmbo.deciding.in_one_place import InOnePlace
-from swarmbo.deciding.places import place_steps
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
-from swarmbo.transport import InProcess
 
-from .test_routes import DOMAIN, SITES, TARGETED, Straight, a_team, at_thirds, reduction, some_belief
+from .test_routes import DOMAIN, SITES, TARGETED, Straight, a_team, at_thirds, decided_alike, reduction, some_belief
 
 
 def legs_of(now: Situation, coordination: RoutePlanner) -> dict[str, np.ndarray]:
@@ -62,14 +59,7 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(kind: str):
     if kind == "battery":
         travel = Straight(left={"r0": 3, "r2": 6})
     now, coordination = a_team(1, 4, travel, **more), DecMCTS(draws=4, exchanges=3, way_points=60)
-    alone, by_messages = (
-        InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(place_steps(now, TARGETED, coordination))
-        for agents in (False, True)
-    )
-    assert alone.points.keys() == by_messages.points.keys()
-    assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
-    assert alone.report == by_messages.report
-    assert alone.report.messages > 0
+    alone = decided_alike(now, coordination)
     assert ("r3" in alone.points) is (kind != "priced")
     assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
 

@@ -10,14 +10,11 @@ import swarmbo as sb
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.belief import ExactGP, Views
-from swarmbo.deciding.in_one_place import InOnePlace
-from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError
 from swarmbo.routing import Orienteering, RoutePlanner, Routes
 from swarmbo.routing.orienteering import marginals, orienteered
-from swarmbo.transport import InProcess
 
-from .test_routes import DOMAIN, SITES, TARGETED, Straight, a_team, reduction, some_belief
+from .test_routes import DOMAIN, SITES, TARGETED, Straight, a_team, decided_alike, reduction, some_belief
 
 solver = pytest.importorskip("ortools.constraint_solver.pywrapcp")
 QUICK = {"way_points": 40, "solutions": 60}
@@ -134,13 +131,7 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(kind: str) -> Non
     if kind == "priced":
         more["prices"] = {"r1": 0.02, "r2": 100.0}
     now, coordination = a_team(1, 3, **more), Orienteering(**QUICK, linearisations=2)
-    alone, by_messages = (
-        InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(place_steps(now, TARGETED, coordination))
-        for agents in (False, True)
-    )
-    assert alone.points.keys() == by_messages.points.keys()
-    assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
-    assert alone.report == by_messages.report
+    alone = decided_alike(now, coordination)
     assert ("r2" in alone.points) is (kind != "priced")
 
 

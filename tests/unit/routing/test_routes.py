@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition import Situation, TargetedVariance
+from swarmbo.acquisition import Decision, Situation, TargetedVariance
 from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.acquisition.target_worth import TargetWorth
 from swarmbo.acquisition.travel import NEVER
@@ -19,7 +19,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.routing import Routes
+from swarmbo.routing import RoutePlanner, Routes
 from swarmbo.routing.tour import FREE, Tour
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
@@ -188,6 +188,19 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
     assert length(tour.stops) + home(tour.stops) <= min(horizon, left)
 
 
+def decided_alike(now: Situation, coordination: RoutePlanner) -> Decision:
+    """What planners decide in one place, held to what agents do who send each other messages."""
+    alone, by_messages = (
+        InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(place_steps(now, TARGETED, coordination))
+        for agents in (False, True)
+    )
+    assert alone.points.keys() == by_messages.points.keys()
+    assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
+    assert alone.report == by_messages.report
+    assert alone.report.messages > 0
+    return alone
+
+
 @pytest.mark.parametrize("order", ["auction", "sequential"])
 @pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery", "along"])
 def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
@@ -204,16 +217,7 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str)
         if kind == "battery":
             travel = Straight(left={"r0": 3, "r2": 6})
         now, coordination = a_team(seed, 5, travel, **more), Routes(order=order)
-        alone, by_messages = (
-            InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(
-                place_steps(now, TARGETED, coordination)
-            )
-            for agents in (False, True)
-        )
-        assert alone.points.keys() == by_messages.points.keys()
-        assert all((alone.points[agent] == by_messages.points[agent]).all() for agent in alone.points)
-        assert alone.report == by_messages.report
-        assert alone.report.messages > 0
+        alone = decided_alike(now, coordination)
         assert ("r3" in alone.points) is (kind != "priced")
         assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
 
