@@ -16,7 +16,7 @@ from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exch
 from swarmbo.coordination.tables import checked_tables, sizes_of, total, violated
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.records import LinkReport, SolveReport
+from swarmbo.records import LinkReport, SolveReport, by_name
 from swarmbo.transport import FaultyTransport, InProcessTransport, Transport
 
 
@@ -205,7 +205,7 @@ def _links_of(
         silent=tuple(name for name in agents if name in unheard or name not in living),
         without=tuple(name for name in agents if name in without),
         clashes=clashes,
-        edges={f"{sender}>{recipient}": edge for (sender, recipient), edge in edges.items()},
+        edges=by_name(edges),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
 
-from swarmbo.records import EdgeTraffic, LinkReport, RoundRecord, Traffic
+from swarmbo.records import LinkReport, RoundRecord, Traffic
 
 
 def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:
@@ -39,20 +39,7 @@ def links_over_rounds(
         of: Of what: agreements, or with ``sharing_links_of`` sharing.
     """
     reports = [report for record in records if (report := of(record)) is not None]
-    if not reports:
-        return None
-    edges: dict[str, EdgeTraffic] = {}
-    for report in reports:
-        for edge, traffic in report.edges.items():
-            edges[edge] = edges.get(edge, EdgeTraffic()) + traffic
-    return LinkReport(
-        ticks=sum(report.ticks for report in reports),
-        repeated=sum(report.repeated for report in reports),
-        silent=tuple(sorted({agent for report in reports for agent in report.silent})),
-        without=tuple(sorted({agent for report in reports for agent in report.without})),
-        clashes=sum(report.clashes for report in reports),
-        edges=edges,
-    )
+    return sum(reports, LinkReport(ticks=0)) if reports else None
 
 
 def total_cost(records: Sequence[RoundRecord]) -> float:

@@ -17,6 +17,7 @@ from swarmbo.records.traffic import (
     LinkReport as LinkReport,
     NetworkRecord as NetworkRecord,
     Traffic as Traffic,
+    by_name as by_name,
 )
 from swarmbo.records.truth import (
     TRUE_MAXIMUM as TRUE_MAXIMUM,

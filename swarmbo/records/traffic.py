@@ -1,6 +1,7 @@
 """What crossed the links, and how they fared."""
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import astuple
@@ -51,6 +52,11 @@ class EdgeTraffic(msgspec.Struct, frozen=True):
         return self.steps / self.arrived if self.arrived else math.nan
 
 
+def by_name(edges: Mapping[tuple[str, str], EdgeTraffic]) -> dict[str, EdgeTraffic]:
+    """From whom to whom what was sent, as ``LinkReport`` has it."""
+    return {f"{sender}>{recipient}": edge for (sender, recipient), edge in edges.items()}
+
+
 class LinkReport(msgspec.Struct, frozen=True):
     """How links fared while agents talked over a transport with faults, or agreed until a deadline.
 
@@ -69,6 +75,20 @@ class LinkReport(msgspec.Struct, frozen=True):
     without: tuple[str, ...] = ()
     clashes: int = 0
     edges: dict[str, EdgeTraffic] = {}
+
+    def __add__(self, other: "LinkReport") -> "LinkReport":
+        """Counts are added up, and agents named that fared so in either."""
+        edges = dict(self.edges)
+        for edge, traffic in other.edges.items():
+            edges[edge] = edges.get(edge, EdgeTraffic()) + traffic
+        return LinkReport(
+            ticks=self.ticks + other.ticks,
+            repeated=self.repeated + other.repeated,
+            silent=tuple(sorted({*self.silent, *other.silent})),
+            without=tuple(sorted({*self.without, *other.without})),
+            clashes=self.clashes + other.clashes,
+            edges=edges,
+        )
 
     @property
     def total(self) -> EdgeTraffic:

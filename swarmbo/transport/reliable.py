@@ -5,7 +5,7 @@ import struct
 from dataclasses import dataclass
 from typing import ClassVar
 
-from swarmbo.records import EdgeTraffic, LinkReport, Traffic
+from swarmbo.records import EdgeTraffic, LinkReport, Traffic, by_name
 from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.in_process import Envelope
 from swarmbo.transport.routes import Routes
@@ -131,7 +131,7 @@ class Reliable:
             repeated=self.traffic.bytes - self._first,
             silent=tuple(agent for agent in self.routes.agents if agent in gone),
             without=without,
-            edges={f"{sender}>{recipient}": edge for (sender, recipient), edge in self.edges.items()},
+            edges=by_name(self.edges),
         )
 
     def _step(self) -> dict[tuple[str, str, int], Envelope]:

@@ -92,7 +92,9 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
                     crs=file.crs,
                 )
     except rasterio.errors.RasterioError as error:
-        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF, or an array (.npy)", at=at) from None
+        raise ConfigError(
+            f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF, or an array (.npy)", at=at
+        ) from None
 
 
 def read_array(path: str, at: str) -> Raster:

@@ -27,7 +27,7 @@ from swarmbo.belief.gp.spatial import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
 from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
-from swarmbo.records import EdgeTraffic, LinkReport, Traffic
+from swarmbo.records import LinkReport, Traffic, by_name
 from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, FaultyTransport, InProcess
@@ -189,14 +189,9 @@ class FusedBelief:
         """How links fared in all talks of an occasion."""
         if not isinstance(self._transport, Faults):
             return None
-        edges: dict[str, EdgeTraffic] = {}
-        for medium in media:
-            for (sender, recipient), edge in medium.edges.items():
-                name = f"{sender}>{recipient}"
-                edges[name] = edges.get(name, EdgeTraffic()) + edge
+        fared = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
         present = self._transport.present(self.names, round, math.inf)
-        silent = tuple(name for name in self.names if name not in present)
-        return LinkReport(ticks=sum(medium.now for medium in media), silent=silent, edges=edges)
+        return replace(fared, silent=tuple(name for name in self.names if name not in present))
 
     @property
     def has_all(self) -> bool:
