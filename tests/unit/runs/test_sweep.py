@@ -279,6 +279,11 @@ def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path,
     assert "rounds.jsonl: got a folder; wanted a file of the run's own" in outcomes[0].message
 
 
+def _hears_of_interrupts():
+    """What a shell starts in the background ignores interrupts, and so does all that it starts in turn."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="no process groups that can be interrupted")
 def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp_path):
@@ -297,6 +302,7 @@ def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp
         start_new_session=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
+        preexec_fn=_hears_of_interrupts,
     )
     try:
         while not (tmp_path / "starting").exists():
