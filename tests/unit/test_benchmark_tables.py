@@ -171,6 +171,7 @@ def test_wlan_totals_are_those_of_the_world(benchmark_program):
     np.testing.assert_allclose(function.value(X), network.value(X), rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_a_graph_of_processes_has_the_factors_that_it_says_and_a_maximum_that_random_points_do_not_reach(
     benchmark_program,
 ) -> None:

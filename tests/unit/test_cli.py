@@ -129,6 +129,7 @@ def test_a_disk_that_is_full_ends_a_run_with_one_line_and_the_run_goes_on_later(
     invoke("resume", "here", "--no-figures", "--quiet")
 
 
+@pytest.mark.thorough
 def test_an_interrupt_says_how_to_go_on(invoke, monkeypatch, tmp_path):
     from swarmbo.runs.progress import Progress
 
@@ -242,6 +243,7 @@ def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in drawn} == drawn
 
 
+@pytest.mark.thorough
 def test_formats_of_figures_are_chosen_by_every_command_that_draws(invoke, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     monkeypatch.setenv("PATH", "")

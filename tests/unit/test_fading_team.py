@@ -76,7 +76,7 @@ def test_a_restored_team_goes_on_to_the_bit(acquisition, outcomes):
     assert team.model.belief.has_time
 
 
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("outcomes", ["total", pytest.param("per-factor", marks=pytest.mark.thorough)])
 def test_auto_follows_a_maximum_that_moves(outcomes):
     """Over two rounds of its circle; a team whose outcomes don't fade stays where the maximum was."""
 

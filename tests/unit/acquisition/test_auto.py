@@ -693,6 +693,7 @@ def gathers(situation) -> bool:
     return True
 
 
+@pytest.mark.thorough
 def test_while_the_budget_is_not_known_the_best_of_all_parts_is_evaluated_whenever_the_history_grew_by_half(
     situation_of,
 ) -> None:

@@ -290,6 +290,7 @@ def test_parts_that_share_no_variable_need_nothing_of_each_other_unless_totals_t
     assert own_part("total", 1.0) != own_part("total", 3.0)
 
 
+@pytest.mark.thorough
 def test_a_process_refuses_what_an_agent_refuses_and_hands_over_its_state_and_ends_when_it_is_let_go():
     where = pairs([("a", "b"), ("b", "a")])
     evaluate = where[-1]()

@@ -153,6 +153,7 @@ def test_nor_do_they_where_domains_are_continuous(method: sb.ADMM | sb.RefinedMa
     assert repeated > 0
 
 
+@pytest.mark.thorough
 def test_nor_do_they_where_python_leaves_asserts_out() -> None:
     subprocess.run([sys.executable, "-O", __file__], check=True, timeout=100.0)
 

@@ -129,6 +129,7 @@ def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings():
         assert capacity - values.max() <= 0.02 * capacity  # and not a dream either
 
 
+@pytest.mark.thorough
 def test_the_best_known_of_the_default_does_not_hang_on_the_number_of_starts():
     env = wlan_power_v0.parallel_env()
     few, many = (best_known(env.network, 1.0, 25.0, starts)[1] for starts in (64, 512))
@@ -136,6 +137,7 @@ def test_the_best_known_of_the_default_does_not_hang_on_the_number_of_starts():
     assert many >= env.network.value(np.random.default_rng(0).uniform(1, 25, (20_000, 12))).max()
 
 
+@pytest.mark.thorough
 def test_the_best_known_is_kept_by_what_the_network_is():
     best_known.cache_clear()
     wlan_power_v0.parallel_env().best_known()

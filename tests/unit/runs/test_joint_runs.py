@@ -175,7 +175,7 @@ def test_a_run_that_stops_after_any_round_resumes_to_the_same_bytes(done, tmp_pa
     class Stopped(BaseException):
         pass
 
-    for last in (0, 4, 10, 12):
+    for last in (4, 12):
 
         def stop(record, was_logged, last=last):
             if record.round == last:

@@ -113,6 +113,7 @@ def wait_for(path):
         time.sleep(0.002)
 
 
+@pytest.mark.thorough
 def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small):
     first, killed, last = plan(small, 3, out=tmp_path)
     killed = Trial(msgspec.structs.replace(killed.scenario, rounds=60), killed.out)
@@ -194,6 +195,7 @@ def test_a_trial_beside_one_whose_process_is_killed_goes_on(tmp_path, small, mon
     assert sorted(outcome.status for outcome in sweep(trials, jobs=2)) == ["resumed", "skipped"]
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
     """What they hold is free again: the locks of their folders."""
@@ -269,6 +271,7 @@ def test_settings_that_are_no_safe_file_name_still_get_folders_of_their_own():
     assert folder_name("..") not in {"", ".", ".."}
 
 
+@pytest.mark.thorough
 def test_a_folder_in_which_something_strange_lies_fails_its_trial_only(tmp_path, small):
     strange, sound = plan(small, 2, out=tmp_path)
     run(sound.scenario, sound.out)
