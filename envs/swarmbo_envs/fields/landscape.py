@@ -10,7 +10,7 @@ from swarmbo_envs.fields.measured import measured_field
 from swarmbo_envs.fields.measured_in_time import measured_in_time
 from swarmbo_envs.fields.moving import FieldInTime
 from swarmbo_envs.fields.plume import plume_field
-from swarmbo_envs.fields.raster import raster_field, without_gaps
+from swarmbo_envs.fields.raster import raster_field
 from swarmbo_envs.fields.settings import (
     CarriedSettings,
     DrawnSettings,
@@ -58,7 +58,7 @@ def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = 
     if isinstance(settings, ElevationSettings):
         return FieldInTime(elevation_field(settings, max_sites, at))
     if isinstance(settings, RasterFieldSettings):
-        return FieldInTime(without_gaps(raster_field(settings, max_sites, at), settings, at))
+        return FieldInTime(raster_field(settings, max_sites, at, may_have_gaps=False))
     measured, title = _measured(settings)
     return measured_in_time(measured, max_sites, at, title)
 

@@ -23,17 +23,20 @@ _BEND = 0.05  # of a cell, by how much the edges of a cell of the map may bend i
 _MOST_GAP_CELLS = 1024  # along each side, of gaps that are laid anew over a projected map
 
 
-def raster_field(settings: RasterFieldSettings, max_sites: int, at: str = "$.field") -> Field:
+def raster_field(
+    settings: RasterFieldSettings, max_sites: int, at: str = "$.field", *, may_have_gaps: bool = True
+) -> Field:
     """A raster as a field, bilinear between the middles of its cells; its gaps are where one of four has no value.
 
     Args:
         settings: Which file.
         max_sites: Largest number of candidate sites, which are a lattice.
         at: Path of the settings, for messages.
+        may_have_gaps: Whether those who measure can keep out of cells without a value.
 
     Raises:
-        ConfigError: If the file cannot be read, says nothing of where it lies or in which unit, is turned, or has no
-            four neighbouring cells with values.
+        ConfigError: If the file cannot be read, says nothing of where it lies or in which unit, is turned, has no four
+            neighbouring cells with values, or has gaps where there may be none.
         MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
 
     Warns:
@@ -42,7 +45,7 @@ def raster_field(settings: RasterFieldSettings, max_sites: int, at: str = "$.fie
     raster = _read(settings, at)
     at = f"{at}.raster"
     values = raster.values[::-1].astype(float)  # south row first
-    known = ~_unknown(settings, raster, at)[::-1]
+    known = ~_unknown(settings, raster, at, may_have_gaps=may_have_gaps)[::-1]
     squares = known[1:, 1:] & known[1:, :-1] & known[:-1, 1:] & known[:-1, :-1]
     if not squares.any():
         got = f"got {settings.raster!r} of {values.shape[0]} x {values.shape[1]} cells, {known.sum():,} with a value"
@@ -83,21 +86,6 @@ def raster_field(settings: RasterFieldSettings, max_sites: int, at: str = "$.fie
     )
 
 
-def without_gaps(field: Field, settings: RasterFieldSettings, at: str) -> Field:
-    """The same field, of worlds in which nobody can keep out of gaps.
-
-    Raises:
-        ConfigError: If it has any.
-    """
-    if field.gaps is not None:
-        raise ConfigError(
-            f"got {settings.raster!r} with cells that have no value; wanted none here: cut the raster to where it has "
-            "values, or fill them; teams of robots keep out of them",
-            at=f"{at}.raster",
-        )
-    return field
-
-
 def _digest(values: Float[np.ndarray, "rows columns"], edges: tuple[float, float, float, float]) -> str:
     return hashlib.blake2b(values.astype("<f8").tobytes() + repr(edges).encode(), digest_size=16).hexdigest()
 
@@ -131,8 +119,10 @@ def _read(settings: RasterFieldSettings, at: str) -> Raster:
     return tiff
 
 
-def _unknown(settings: RasterFieldSettings, raster: Raster, at: str) -> Bool[np.ndarray, "rows columns"]:
-    """The cells of a raster that have no value, of which one line tells."""
+def _unknown(
+    settings: RasterFieldSettings, raster: Raster, at: str, *, may_have_gaps: bool
+) -> Bool[np.ndarray, "rows columns"]:
+    """The cells of a raster that have no value, of which one line tells, or refuses them."""
     values = raster.values.astype(float)
     unknown = raster.masked | ~np.isfinite(values)
     reasons = [f"{unknown.sum():,} without a number"] if unknown.any() else list[str]()
@@ -147,6 +137,13 @@ def _unknown(settings: RasterFieldSettings, raster: Raster, at: str) -> Bool[np.
         unknown = unknown | here
         reasons += [f"{here.sum():,} with {number:.10g}"] if here.any() else []
     path = repr(settings.raster)
+    why = "; ".join(reasons) + keep
+    if unknown.any() and not may_have_gaps:
+        raise ConfigError(
+            f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here: cut "
+            "the raster to where it has values, or fill them; teams of robots keep out of them",
+            at=at,
+        )
     for number, count in doubtful.items():
         warnings.warn(
             f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells, which may stand for nothing; it is "
@@ -156,7 +153,7 @@ def _unknown(settings: RasterFieldSettings, raster: Raster, at: str) -> Bool[np.
         )
     if unknown.any():
         told = f"{at}: {unknown.sum():,} of {size:,} cells of {path} have no value and are no-go"
-        warnings.warn(f"{told}: {'; '.join(reasons)}{keep}", DataWarning, stacklevel=2)
+        warnings.warn(f"{told}: {why}", DataWarning, stacklevel=2)
     return unknown
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Num
+from jaxtyping import Bool, Float, Num
 
 from swarmbo.boundary.extras import needed
 from swarmbo.errors import ConfigError
@@ -57,6 +57,13 @@ class Frame:
         """West, south, east and north edge in the system, as m on the map."""
         west, south, east, north = ((edge - self.corner[number % 2]) * self.unit_m for number, edge in enumerate(edges))
         return west, south, east, north
+
+    def of_degrees(self, degrees: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Longitudes and latitudes (WGS 84) as m on the map."""
+        from rasterio.warp import transform  # whoever has a frame has the extra
+
+        own = np.column_stack(transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2])
+        return (own - np.array(self.corner)) * self.unit_m
 
 
 def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:

@@ -55,17 +55,14 @@ class Ground:
         self.low, self.high, self.regions = low, high, tuple(regions)
         size = high - low
         self.shape = np.maximum(2, np.ceil(cells * size / size.max() - 1e-9)).astype(int)  # columns and rows
-        self.cell = size / self.shape
-        blocked = np.zeros(tuple(self.shape[::-1]), dtype=bool)
+        self.cell, self.clearance_m = size / self.shape, clearance_m
         for number, region in enumerate(regions):
-            touched = region.touched(low, self.cell, blocked.shape, clearance_m)
-            if not touched.any():
+            if not region.touched(low, self.cell, tuple(self.shape[::-1]), clearance_m).any():
                 (west, south), (east, north) = low, high
                 got = f"got region {number + 1} of {len(regions)} beside the map"
                 wanted = f"some of it in x {west:g} to {east:g} m, y {south:g} to {north:g} m"
                 raise ConfigError(f"{got}; wanted {wanted}", at=at)
-            blocked |= touched
-        self.blocked = blocked
+        self.blocked = blocked = self.touched()
         if blocked.all():
             raise ConfigError("got no-go regions all over the map; wanted some room to drive", at=at)
         parts = np.asarray(label(~blocked)[0])  # from 1; 0 where blocked
@@ -84,6 +81,17 @@ class Ground:
                 f"wanted at most {_MOST_NODES:,}: take fewer cells",
                 at="$.route_cells",
             )
+
+    def touched(self, finer: int = 1) -> Bool[np.ndarray, "rows columns"]:
+        """The cells that regions touch, with their clearance.
+
+        Args:
+            finer: Into how many each side of a cell is cut.
+        """
+        out = np.zeros(tuple(self.shape[::-1] * finer), dtype=bool)
+        for region in self.regions:
+            out |= region.touched(self.low, self.cell / finer, out.shape, self.clearance_m)
+        return out
 
     @property
     def is_open(self) -> bool:

@@ -10,6 +10,7 @@ import contourpy
 import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.path import Path as Outline
+from scipy.ndimage import label
 
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
@@ -19,6 +20,7 @@ from swarmbo_envs.fields.raster_file import Frame, Raster, read_array, read_geot
 Pair = tuple[float, float]
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
+_SPECK = 1e-3  # of the map's longer side: what is smaller in metres is probably in degrees
 _MOST_RINGS = 300  # around the cells of a raster: in pictures nobody tells more apart
 
 
@@ -47,7 +49,8 @@ class GeoJSONSettings(Settings, frozen=True):
     Args:
         geojson: Path of the file; relative to the current directory.
         coordinates: ``degrees`` (longitude and latitude, as the format has it) or ``metres`` on the map. Default:
-            degrees where the field was projected from degrees, else metres.
+            degrees where the field was projected from degrees, or is a raster in a projected system and numbers look
+            like degrees; else metres. On other maps numbers that look like degrees are a question, and refused.
     """
 
     geojson: str
@@ -152,16 +155,19 @@ class Region:
     def _by_rings(
         self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
     ) -> Bool[np.ndarray, "rows columns"]:
-        """A cell is touched if an edge comes near it, or if its middle lies within."""
+        """A cell is touched if an edge comes near it, or if it lies within, as all do that hang together with it."""
         from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
 
-        rows, columns = shape
-        middles = np.stack(np.meshgrid(np.arange(columns) + 0.5, np.arange(rows) + 0.5), axis=-1).reshape(-1, 2)
-        touched = self.holds(low + middles * cell).reshape(rows, columns)
+        touched = np.zeros(shape, dtype=bool)
         for ring in self.rings:
             units = (ring - low) / cell
             mark_segments(units, np.roll(units, -1, axis=0).copy(), clearance_m / cell, touched)
-        return touched
+        parts, n = label(~touched)
+        some = np.empty(n + 1, dtype=int)  # a cell of each
+        some[parts.ravel()] = np.arange(parts.size)
+        row, column = np.unravel_index(some[1:], shape)
+        within = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))
+        return touched | within[parts]
 
     def _by_marks(
         self,
@@ -226,7 +232,7 @@ def read_regions(
         if isinstance(settings, CornersSettings):
             found.append(Region([np.array(settings.corners, dtype=float)]))
         elif isinstance(settings, GeoJSONSettings):
-            found += _of_geojson(settings, projection, here)
+            found += _of_geojson(settings, high - low, projection, frame, here)
         else:
             found.append(_of_raster(settings, low, high, frame, here))
     if sum(len(ring) for region in found if region.marked is None for ring in region.rings) > _MOST_CORNERS:
@@ -234,27 +240,62 @@ def read_regions(
     return found
 
 
-def _of_geojson(settings: GeoJSONSettings, projection: LocalProjection | None, at: str) -> list[Region]:
-    at = f"{at}.geojson"
+def _of_geojson(
+    settings: GeoJSONSettings,
+    size: Float[np.ndarray, " 2"],
+    projection: LocalProjection | None,
+    frame: Frame | None,
+    at: str,
+) -> list[Region]:
+    path = f"{at}.geojson"
     try:
         data = json.loads(Path(settings.geojson).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"got {settings.geojson!r}, which cannot be read ({error}); wanted GeoJSON", at=at) from None
-    in_degrees = settings.coordinates == "degrees" or (settings.coordinates is None and projection is not None)
-    if in_degrees and projection is None:
-        raise ConfigError("got degrees on a map in metres; wanted coordinates = 'metres', or a field in degrees", at=at)
-    found: list[Region] = []
-    for polygon in _polygons(data, at):
+        got = f"got {settings.geojson!r}, which cannot be read ({error}); wanted GeoJSON"
+        raise ConfigError(got, at=path) from None
+    polygons: list[list[np.ndarray]] = []
+    for polygon in _polygons(data, path):
         try:
             rings = [np.array([corner[:2] for corner in ring], dtype=float).reshape(-1, 2) for ring in polygon]
         except (TypeError, ValueError, IndexError):
             rings = [np.empty((0, 2))]
         if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
-            raise ConfigError(f"got {settings.geojson!r} with a polygon that has no rings of 3 or more numbers", at=at)
-        found.append(Region([projection.metres(ring) if in_degrees and projection else ring for ring in rings]))
-    if not found:
-        raise ConfigError(f"got {settings.geojson!r} without polygons; wanted at least one", at=at)
-    return found
+            raise ConfigError(
+                f"got {settings.geojson!r} with a polygon that has no rings of 3 or more numbers", at=path
+            )
+        polygons.append(rings)
+    if not polygons:
+        raise ConfigError(f"got {settings.geojson!r} without polygons; wanted at least one", at=path)
+    on_map = projection.metres if projection is not None else None if frame is None else frame.of_degrees
+    can_be, look_so = _like_degrees(polygons, size)
+    in_degrees, at = settings.coordinates == "degrees", f"{at}.coordinates"
+    if settings.coordinates is None:
+        in_degrees = look_so or projection is not None
+    if not in_degrees:
+        return [Region(rings) for rings in polygons]
+    if not can_be:
+        got = f"got {settings.geojson!r} with numbers that are no longitudes and latitudes"
+        raise ConfigError(f"{got}; wanted degrees, or coordinates = 'metres' on the map", at=at)
+    if on_map is None:
+        got = "got degrees" if settings.coordinates else f"got {settings.geojson!r}, whose numbers look like degrees,"
+        wanted = (
+            "coordinates = 'metres' if they are metres on it, or a field that lies on Earth, in degrees or projected"
+        )
+        raise ConfigError(f"{got} on a map in metres; wanted {wanted}", at=at)
+    return [Region([on_map(ring) for ring in rings]) for rings in polygons]
+
+
+def _like_degrees(
+    polygons: Sequence[Sequence[Float[np.ndarray, "k 2"]]], size: Float[np.ndarray, " 2"]
+) -> tuple[bool, bool]:
+    """Whether corners can be longitudes and latitudes, and whether they look so on a map of some size, m.
+
+    In metres most of the polygons would be specks then, in which nobody could be: less than a thousandth of the map.
+    """
+    corners = np.concatenate([rings[0] for rings in polygons])
+    can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
+    widths = np.array([np.ptp(rings[0], axis=0).max() for rings in polygons])
+    return can_be, can_be and bool(np.median(widths) < _SPECK * size.max())
 
 
 def _polygons(data: Any, at: str) -> Iterator[Any]:

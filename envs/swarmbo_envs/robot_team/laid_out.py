@@ -1,14 +1,17 @@
 """A field on the ground where robots may drive: of what nobody can reach nothing counts."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground, Region
+from swarmbo_envs.ground.passages import widest_shut
+from swarmbo_envs.robot_team.settings import MOST_CELLS
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 
@@ -31,6 +34,9 @@ def laid_out(
 
     Raises:
         ConfigError: If an anchor is not on the map or not free, or nothing is left to drive or to measure.
+
+    Warns:
+        DataWarning: If there is a passage between regions that cells are too large for, and how wide it is.
     """
     at = "$.no_go" if regions else "$.field"
     if field.gaps is not None:
@@ -45,7 +51,19 @@ def laid_out(
                 at=name,
             )
     ground = Ground(field.low, field.high, regions, cells, clearance_m, named, at)
+    _tell_of_shut(ground, at)
     return _measurable(field, ground, at), ground
+
+
+def _tell_of_shut(ground: Ground, at: str) -> None:
+    """One line of the widest passage that nobody drives through since cells are large."""
+    if (width := widest_shut(ground)) is None:
+        return
+    cell = float(ground.cell.max())
+    cells = int(np.ceil(2.0 * float((ground.high - ground.low).max()) / width)) + 1
+    told = f"{at}: passages of up to about {width:.3g} m are shut by cells of {cell:.3g} m, and nobody drives through"
+    fix = f"route_cells = {cells} would leave them open" if cells <= MOST_CELLS else "they are too narrow for any cells"
+    warnings.warn(f"{told}: {fix}", DataWarning, stacklevel=2)
 
 
 def _measurable(field: Field, ground: Ground, at: str) -> Field:

@@ -1,7 +1,9 @@
 """The robot team with what robots meet outside: regions that are no-go, batteries, currents, and one another."""
 
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from swarmbo.errors import DataWarning
 from swarmbo.settings import convert
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.ground import read_regions
@@ -12,6 +14,9 @@ from swarmbo_envs.simulated_world import plain
 
 if TYPE_CHECKING:
     from swarmbo_envs.robot_team.physics.scene import Scene
+
+
+_LENGTHS_APART = 1.5  # of a rover, from middle to middle, at which two of them never touch
 
 
 class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
@@ -46,7 +51,9 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
     counts as reached within a rover's length. Who tips over, gets stuck or slides off its way by more
     than three quarters of its length has failed in that round, and is put upright on its way where it had got to; who
     runs out of battery is carried to its base. Rovers keep their length, too, from what is no-go, and stay where no
-    other is at any time of the round. With ``sites = "only"`` they measure the site that they stand at.
+    other is at any time of the round. Each drives in a simulation of its own: with a ``separation_m`` below one and a
+    half of their lengths, as by default, they may pass through each other, of which a warning tells. With
+    ``sites = "only"`` they measure the site that they stand at.
 
     | ``infos[agent]`` also has | type | meaning |
     |---|---|---|
@@ -74,7 +81,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
             array (true cells, NaN and nodata are no-go; first row in the north) or a GeoTIFF (extra ``geo``).
         clearance_m: How far robots keep from these regions besides, >= 0.
         route_cells: Cells along the map's longer side, 8 to 512, by which ways are found: passages narrower than two
-            cells may be shut.
+            cells may be shut, of which a warning tells.
         physics: ``kinematic``: robots drive as their equations of motion say; ``mujoco`` (extra ``mujoco``), or with
             its settings ``{mujoco = {rover_m = 3.0, ...}}``, those of ``MujocoSettings``.
         **others: As of ``RobotTeam``.
@@ -83,6 +90,9 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
         ConfigError: If an argument is wrong; the message has its path, as in ``$.no_go[0].geojson``.
         MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed, or an engine without its
             extra.
+
+    Warns:
+        DataWarning: If cells shut a passage, or rovers may pass through each other.
 
     Example:
         >>> import numpy as np
@@ -104,6 +114,8 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
 
     def __init__(self, **arguments: Any) -> None:
         settings = convert(plain(arguments), RobotTeamV1Settings)
+        if settings.rovers is not None and settings.robots > 1:
+            _tell_of_contact(settings.separation_m, settings.rovers.rover_m)
         field = build_field(settings.field, settings.max_sites)
         regions = read_regions(settings.no_go, field.low, field.high, field.projection, field.frame)
         clearance = settings.clearance_m + (0.0 if settings.rovers is None else settings.rovers.rover_m)
@@ -121,3 +133,14 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
             MissingPackageError: If nothing on this machine can draw without a display.
         """
         return self._world.mover.scene(width, height)
+
+
+def _tell_of_contact(separation_m: float, rover_m: float) -> None:
+    """One line where rovers may pass through each other: each drives in a simulation of its own."""
+    if separation_m < _LENGTHS_APART * rover_m:
+        warnings.warn(
+            f"$.separation_m: at {separation_m:g} m rovers of {rover_m:g} m may pass through each other, since each "
+            f"drives in a simulation of its own; separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart",
+            DataWarning,
+            stacklevel=3,
+        )

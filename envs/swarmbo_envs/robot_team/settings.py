@@ -10,6 +10,8 @@ from swarmbo.settings import Count, Distance, NoiseStd, NonNegative, Probability
 from swarmbo_envs.robot_team.physics.settings import MujocoSettings, PhysicsSettings
 from swarmbo_envs.watched import Task, require_level
 
+MOST_CELLS = 512  # along the longer side of a map, in which ways are found
+
 Pair = tuple[float, float]
 Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
 TurnRate = Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")]
@@ -111,7 +113,7 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
     sample_every_m: Distance | None = None
     no_go: list[dict[str, Any]] | None = None
     clearance_m: NonNegative = 0.0
-    route_cells: Annotated[int, within(8, 512)] = 128
+    route_cells: Annotated[int, within(8, MOST_CELLS)] = 128
     physics: Literal["kinematic", "mujoco"] | PhysicsSettings = "kinematic"
 
     def __post_init__(self) -> None:

@@ -1,6 +1,7 @@
 """Ways around what is blocked: against closed forms, dense samples and steps on a grid."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from matplotlib.path import Path
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from swarmbo.errors import ConfigError, MissingPackageError
+from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
+from swarmbo_envs import robot_team_v1
 from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.ground import Ground, Ways, read_regions
+from swarmbo_envs.ground.passages import widest_shut
 from swarmbo_envs.robot_team.driving import Driver
 from swarmbo_envs.robot_team.motion import Unicycle, advance, cut
 
@@ -115,6 +118,42 @@ def test_a_current_helps_one_way_and_hinders_the_other():
     assert ways.times_between(west, north)[0, 0] == pytest.approx(40 / np.sqrt(3))
 
 
+@settings(deadline=None, max_examples=40)
+@given(st.floats(1.5, 30.0), st.sampled_from(["wall", "islands", "cove", "shore"]), st.sampled_from([10, 24, 60]))
+def test_a_passage_that_cells_shut_is_told_with_its_width(width, kind, cells):
+    """Between two ends of a wall, two islands, into a cove, or between an island and the edge of the map."""
+    half, (x, y) = width / 2, (55.3, 50.7)
+    south, north = (-1.0, 101.0) if kind == "wall" else (20.0, 80.0)
+    walls = [[[x, south], [x + 4, south], [x + 4, y - half], [x, y - half]]]
+    walls += [[[x, y + half], [x + 4, y + half], [x + 4, north], [x, north]]]
+    if kind == "shore":
+        walls = [[[30.0, width], [70.0, width], [70.0, 60.0], [30.0, 60.0]]]
+    if kind == "cove":  # round behind the wall
+        out = [[x, y - half], [x, 16], [100, 16], [100, 84], [x, 84], [x, y + half]]
+        walls = [[*out, [x + 4, y + half], [x + 4, 80], [96, 80], [96, 20], [x + 4, 20], [x + 4, y - half]]]
+    told = widest_shut(ground(*({"corners": wall} for wall in walls), cells=cells))
+    cell, fine = 120.0 / cells, 120.0 / cells / (512 // cells)
+    if width >= 2.0 * cell:
+        assert told is None  # a row of cells is free in any case
+    elif width <= 0.9 * cell:  # cells are a little lower than wide
+        assert told == pytest.approx(width, abs=3.0 * fine)
+    else:
+        assert told is None or told == pytest.approx(width, abs=3.0 * fine)
+
+
+def test_a_world_says_which_cells_would_leave_a_passage_open():
+    walls = [{"corners": [[a, 500], [b, 500], [b, 520], [a, 520]]} for a, b in ((0, 400), (440, 1000))]
+    field = {"gp": {"size_m": [1000.0, 1000.0]}}
+    with pytest.warns(
+        DataWarning, match=r"\$\.no_go: passages of up to about .* m are shut by cells of 41.7 m"
+    ) as told:
+        shut = robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=24).field
+    (cells,) = re.findall(r"route_cells = (\d+) would leave them open", str(told[0].message))
+    assert int(cells) in range(50, 58)  # two cells of them are as wide as the passage of 40 m, about
+    room = robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=int(cells)).field  # and no warning
+    assert len(shut.sites) < 0.6 * len(room.sites)
+
+
 def test_there_is_no_way_into_what_is_shut_in():
     ring = [[30, 30], [70, 30], [70, 70], [30, 70]], [[40, 40], [60, 40], [60, 60], [40, 60]]
     wall = [{"corners": [*ring[0], ring[0][0], ring[1][0], *ring[1][::-1]]}]
@@ -145,6 +184,31 @@ def test_geojson_has_holes_and_may_be_in_degrees(tmp_path):
     file.write_text(json.dumps({"type": "Polygon", "coordinates": [corners]}))
     found = read_regions([{"geojson": str(file)}], LOW, HIGH, projection)[0]
     np.testing.assert_allclose(found.rings[0], outer, atol=1e-3)
+
+
+@pytest.mark.parametrize("side_m", [20.0, 800.0, 11_900.0])
+@pytest.mark.parametrize("south_west", [(8.53, 47.21), (-83.9, 35.4), (0.001, 0.001)])
+def test_geojson_in_degrees_is_never_taken_for_metres(tmp_path, side_m, south_west):
+    """Three lakes as wide as a tenth of the map, spread over a hundred maps."""
+    width, path = side_m / 111_000 / 10, tmp_path / "lakes.geojson"
+    corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * width + south_west
+    lakes = [[(corners + shift * 1000 * width).tolist()] for shift in range(3)]
+    path.write_text(json.dumps({"type": "MultiPolygon", "coordinates": lakes}))
+    high, table = np.array([side_m, 0.7 * side_m]), {"geojson": str(path)}
+    with pytest.raises(
+        ConfigError, match=r"no_go\[0\]\.coordinates: got .*, whose numbers look like degrees, on a map"
+    ):
+        read_regions([table], LOW, high)
+    with pytest.raises(
+        ConfigError, match=r"coordinates: got degrees on a map in metres; wanted coordinates = 'metres'"
+    ):
+        read_regions([{**table, "coordinates": "degrees"}], LOW, high)
+    assert len(read_regions([{**table, "coordinates": "metres"}], LOW, high)) == 3
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [(np.array(SQUARE["corners"]) * 5).tolist()]}))
+    with pytest.raises(
+        ConfigError, match=r"coordinates: got .* with numbers that are no longitudes and latitudes; want"
+    ):
+        read_regions([table], LOW, high, LocalProjection(9.0, 0.0, 0.0))
 
 
 @pytest.mark.parametrize("kind", ["booleans", "nan", "nodata"])

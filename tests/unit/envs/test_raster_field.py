@@ -8,6 +8,7 @@ import pytest
 
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
+from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.ground import Region
 
 rasterio = pytest.importorskip("rasterio")
@@ -75,6 +76,19 @@ def test_regions_in_degrees_lie_where_they_should_on_a_projected_raster(tiff, tm
     env = robot_team_v1.parallel_env(field={"raster": raster}, no_go=[{"geojson": str(path)}])
     inside = env.field.projection.metres(np.array([[8.15, 47.25], [8.3, 47.25]]))
     assert env.ground.is_free(inside).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("stated", [{}, {"coordinates": "degrees"}])
+def test_regions_in_degrees_lie_where_they_should_on_a_raster_in_a_projected_system(tiff, tmp_path, stated):
+    """Zone 32 N is a transverse Mercator about 9 degrees east, scaled by .9996, of which 500 km lie in the west."""
+    corner, zone = np.array([500_050.0, 5_196_050.0]), LocalProjection(9.0, 0.0, 0.0)  # of the map: a middle of a cell
+    ring = corner + np.array([[1000.0, 900.0], [2000.0, 900.0], [2000.0, 1900.0], [1000.0, 1900.0]])
+    path = tmp_path / "lake.geojson"
+    in_degrees = zone.degrees((ring - [500_000.0, 0.0]) / 0.9996).tolist()
+    path.write_text(json.dumps({"type": "Polygon", "coordinates": [in_degrees]}))
+    raster = tiff(np.random.default_rng(2).random((40, 50)), 500_000, 5_200_000, 100.0, "EPSG:32632")
+    env = robot_team_v1.parallel_env(field={"raster": raster}, no_go=[{"geojson": str(path), **stated}])
+    np.testing.assert_allclose(env.no_go()[0][0], ring - corner, atol=0.01)
 
 
 @pytest.mark.parametrize(("crs", "unit_m"), [("EPSG:32632", 1.0), ("EPSG:2272", 1200 / 3937)])
@@ -220,7 +234,14 @@ def test_rasters_without_room_are_refused(tmp_path):
     np.save(path, bay())
     with pytest.raises(ConfigError, match=r"\$\.starts\[0\]: got \[100.0, 400.0\] in a no-go region"):
         robot_team_v0.parallel_env(field={"raster": path, "cell_m": 20.0}, robots=1, starts=[[100.0, 400.0]])
-    with pytest.raises(ConfigError, match=r"\$\.field\.raster: got .* with cells that have no value; wanted none here"):
+
+
+@pytest.mark.filterwarnings("error::swarmbo.errors.DataWarning")
+def test_sensors_that_cannot_keep_out_are_not_told_that_gaps_are_no_go(tmp_path):
+    path = str(tmp_path / "bay.npy")
+    np.save(path, bay())
+    refused = r"\$\.field\.raster: got .* with 391 of 2,000 cells that have no value \(391 without a number\); wanted"
+    with pytest.raises(ConfigError, match=refused):
         sensor_field_v0.parallel_env(field={"raster": path, "cell_m": 20.0})
 
 

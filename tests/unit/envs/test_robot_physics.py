@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+import warnings
 from importlib.util import find_spec
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from swarmbo_envs.robot_team.physics import MujocoSettings
 from swarmbo_envs.robot_team.physics.following import Follower
 from swarmbo_envs.robot_team.physics.terrain import Terrain
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*may pass through each other:swarmbo.errors.DataWarning")
 has_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
 HILLS = {"gp": {"lengthscale_m": 80.0, "size_m": [300.0, 200.0]}}
 QUICK = {"rover_m": 1.0, "terrain_cells": 48, "step_s": 0.02}
@@ -203,6 +205,15 @@ def test_what_is_copied_or_resumed_in_mid_episode_goes_on_to_the_bit(copied):
     assert data_equivalence(told[0], told[2])
     assert data_equivalence(env.get_state(), other.get_state())
     assert make(robots=2).reset(seed=1)[0].keys() == {"robot_0", "robot_1"}
+
+
+@has_mujoco
+@pytest.mark.parametrize(("robots", "separation_m", "told"), [(2, 0.0, 1), (2, 1.4, 1), (2, 1.5, 0), (1, 0.0, 0)])
+def test_one_line_says_that_rovers_may_pass_through_each_other(robots, separation_m, told):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        make(robots=robots, separation_m=separation_m)
+    assert len([w for w in found if "separation_m = 1.5 or more keeps them apart" in str(w.message)]) == told
 
 
 @has_mujoco

@@ -10,6 +10,10 @@ import swarmbo as sb
 
 from .random_terrain import Witness, terrains
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*(are shut by cells|may pass through each other):swarmbo.errors.DataWarning"
+)
+
 FEW = settings(
     deadline=None, max_examples=100, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
 )  # a smaller example takes minutes to find

@@ -69,7 +69,7 @@ def test_numbers_of_robots_in_one_place_stand_side_by_side():
 @pytest.fixture
 def scene():
     pytest.importorskip("mujoco")
-    arguments = {"field": {"gp": {"size_m": [900.0, 700.0]}}, "robots": 2, "physics": "mujoco"}
+    arguments = {"field": {"gp": {"size_m": [900.0, 700.0]}}, "robots": 2, "physics": "mujoco", "separation_m": 5.0}
     try:
         made = robot_team_v1.parallel_env(**arguments).scene(320, 240)
     except MissingPackageError as error:
