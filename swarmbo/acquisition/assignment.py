@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
@@ -37,38 +37,37 @@ def divide(
     agents = [agent for chain in chains for agent in chain]
     if not agents:
         return {}
-    counts = [len(candidates[agent]) for agent in agents]
+    n, counts = len(agents), [len(candidates[agent]) for agent in agents]
     places, number = unique_places(np.concatenate([candidates[a] for a in agents]))
     numbers = np.split(number, np.cumsum(counts)[:-1])
     shares = shares_factor(chains, order)
-    reach = np.zeros((len(agents), len(places)), dtype=bool)
-    for a, own in enumerate(numbers):
-        reach[a, own] = True
-    claimed = np.zeros_like(reach)
-    for agent, place in (claims or {}).items():
-        if agent in agents:
-            claimed[agents.index(agent)] = (places == place).all(axis=1)
-    claimed &= reach
-    at, robots = np.nonzero(reach.T)  # who reaches a place: of a large team a few do
-    distance = np.full(reach.shape, np.inf)
+    # who reaches a place, place by place: of a large team a few do
+    at, robots = np.divmod(np.unique(number * n + np.repeat(np.arange(n), counts)), n)
+    claimed = np.full(n, -1)
     for a, agent in enumerate(agents):
-        if agent in positions:
-            distance[a, reach[a]] = np.linalg.norm(places[reach[a]] - positions[agent], axis=1)
-    distance[claimed] = -np.inf
-    turns = (robots - at) % len(agents)  # deal out where distances tie
-    by_turn = np.lexsort((turns, distance[robots, at], at))
-    in_turn = np.full((len(places), reach.sum(axis=0).max(initial=0)), -1)
+        if claims and agent in claims:
+            claimed[a] = max(numbers[a][(candidates[agent] == claims[agent]).all(axis=1)], default=-1)
+    unknown = np.full(places.shape[1], np.inf)
+    stand = np.array([positions.get(agent, unknown) for agent in agents])
+    distance = np.linalg.norm(places[at] - stand[robots], axis=1)
+    distance[at == claimed[robots]] = -np.inf
+    turns = (robots - at) % n  # deal out where distances tie
+    by_turn = np.lexsort((turns, distance, at))
+    in_turn = np.full((len(places), np.bincount(at).max(initial=0)), -1)
     in_turn[at, np.arange(len(at)) - np.searchsorted(at, at)] = robots[by_turn]
-    wins = np.zeros(in_turn.shape, dtype=bool)
-    for n, robot in enumerate(in_turn.T):  # for every place its nearest robot, then the next …
-        rivals = (wins[:, :n] & ~shares[in_turn[:, :n], robot[:, None]]).any(axis=1)
-        wins[:, n] = (robot >= 0) & ~rivals
-    kept = np.zeros_like(reach)
-    place, turn = np.nonzero(wins)
-    kept[in_turn[place, turn], place] = True
-    for a in np.flatnonzero(reach.any(axis=1) & ~kept.any(axis=1)):
-        wanted = np.flatnonzero(reach[a] & ~claimed.any(axis=0))
-        _get_one_back(int(a), kept, shares, wanted, distance[a])
+    winners = np.full((len(places), order + 1), -1)  # each at most order apart from all others in one chain
+    for next_one in in_turn.T:  # for every place its nearest robot, then the next …
+        rows = np.flatnonzero(next_one >= 0)
+        before, robot = winners[rows], next_one[rows]
+        wins = ((before < 0) | shares[before, robot[:, None]]).all(axis=1)
+        winners[rows[wins], (before[wins] >= 0).sum(axis=1)] = robot[wins]
+    kept = np.zeros((n, len(places)), dtype=bool)
+    place, turn = np.nonzero(winners >= 0)
+    kept[winners[place, turn], place] = True
+    for a in np.flatnonzero(~kept.any(axis=1)):
+        wanted = np.setdiff1d(numbers[a], claimed)
+        if len(wanted):
+            _get_one_back(int(a), kept, shares, wanted, np.linalg.norm(places[wanted] - stand[a], axis=1))
     return {agent: candidates[agent][kept[a, numbers[a]]] for a, agent in enumerate(agents)}
 
 
@@ -80,10 +79,14 @@ def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarra
 
 
 def _get_one_back(
-    a: int, kept: Bool[np.ndarray, "n p"], shares: Bool[np.ndarray, "n n"], wanted: np.ndarray, distance: np.ndarray
+    a: int,
+    kept: Bool[np.ndarray, "n p"],
+    shares: Bool[np.ndarray, "n n"],
+    wanted: Int[np.ndarray, " w"],
+    distance: Float[np.ndarray, " w"],
 ) -> None:
-    """Let robot a have its nearest place that all rivals can spare, if there is one (changes ``kept``)."""
-    for place in wanted[np.argsort(distance[wanted], kind="stable")]:
+    """Let robot a have the nearest place it wants that all rivals can spare, if there is one (changes ``kept``)."""
+    for place in wanted[np.argsort(distance, kind="stable")]:
         rivals = np.flatnonzero(kept[:, place] & ~shares[a])
         if (kept[rivals].sum(axis=1) > 1).all():
             kept[rivals, place] = False

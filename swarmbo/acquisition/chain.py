@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 _EXHAUSTIVE = 7  # 7! / 2 paths are compared in a millisecond
 
@@ -70,28 +70,35 @@ def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
     if n <= _EXHAUSTIVE:
         paths = np.array([path for path in itertools.permutations(range(n)) if path[0] < path[-1]])
         return paths[distance[paths[:, :-1], paths[:, 1:]].sum(axis=1).argmin()].tolist()
-    path = _nearest_neighbour(distance)
-    improved = True
+    path, improved = _nearest_neighbour(distance), True
     while improved:  # each exchange shortens the path, so this ends
         improved = False
         for i in range(n - 1):
-            for j in range(i + 1, n):
-                before = (distance[path[i - 1], path[i]] if i else 0.0) + (
-                    distance[path[j], path[j + 1]] if j + 1 < n else 0.0
-                )
-                after = (distance[path[i - 1], path[j]] if i else 0.0) + (
-                    distance[path[i], path[j + 1]] if j + 1 < n else 0.0
-                )
-                if after < before - 1e-12 * (before + 1.0):
-                    path[i : j + 1] = path[i : j + 1][::-1]
-                    improved = True
-    return path if path[0] < path[-1] else path[::-1]
+            j = i
+            while (j := _exchange(distance, path, i, j + 1)) < n:
+                path[i : j + 1] = path[i : j + 1][::-1]
+                improved = True
+    return path.tolist() if path[0] < path[-1] else path[::-1].tolist()
 
 
-def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> list[int]:
-    path = [int(distance.sum(axis=1).argmax())]  # the point farthest from all others is an end
-    left = set(range(len(distance))) - set(path)
-    while left:
-        path.append(min(left, key=lambda i: (distance[path[-1], i], i)))
-        left.remove(path[-1])
+def _exchange(distance: Float[np.ndarray, "n n"], path: Int[np.ndarray, " n"], i: int, start: int) -> int:
+    """The first j >= start for which the path is shorter with i to j turned round; n if there is none."""
+    ends, after = path[start:], path[start + 1 :]
+    cut, join = np.zeros((2, len(ends)))
+    if i:
+        cut += distance[path[i - 1], path[i]]
+        join += distance[path[i - 1], ends]
+    cut[:-1] += distance[ends[:-1], after]
+    join[:-1] += distance[path[i], after]
+    better = join < cut - 1e-12 * (cut + 1.0)
+    return start + int(better.argmax()) if better.any() else len(path)
+
+
+def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " n"]:
+    left, path = np.ones(len(distance), dtype=bool), np.empty(len(distance), dtype=int)
+    path[0] = distance.sum(axis=1).argmax()  # the point farthest from all others is an end
+    left[path[0]] = False
+    for k in range(1, len(path)):
+        path[k] = np.where(left, distance[path[k - 1]], np.inf).argmin()
+        left[path[k]] = False
     return path

@@ -21,7 +21,7 @@ from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.graph import FactorGraph
 from swarmbo.registry.own_code import checked_as
 from swarmbo.settings import require, within
-from swarmbo.spaces import Domain
+from swarmbo.spaces import Domain, place_keys
 
 
 class ChainAcquisition(Acquisition, frozen=True):
@@ -304,9 +304,11 @@ def local_acquisition(
         Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = worth.table_of(belief, options, price, ways) if ways else worth.table_of(belief, options, price)
-    copied = False
+    copied, keys = False, [place_keys(own) for own in options]
     for i, j in itertools.combinations(range(len(options)), 2):
-        mine, theirs = (options[i][:, None, :] == options[j][None, :, :]).all(axis=-1).nonzero()
+        mine, theirs = (keys[i][:, None] == keys[j]).nonzero()
+        same = (options[i][mine] == options[j][theirs]).all(axis=1)
+        mine, theirs = mine[same], theirs[same]
         if len(mine):
             table, copied = table if copied else table.copy(), True
             np.moveaxis(table, (i, j), (0, 1))[mine, theirs] = -np.inf

@@ -1,5 +1,6 @@
 """What one measurement is worth by itself, and given those of others, in the unit of the field."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,11 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.markov import Block, pivots
+from swarmbo.acquisition.markov import Block, of_successors, pivots
 from swarmbo.acquisition.worth import BatchValue, Scores, Worth
 from swarmbo.belief import PlaceBelief
+from swarmbo.belief.at_places import Looked
+from swarmbo.belief.gp.joint_posterior import JointPosterior
 
+_AT_ONCE = 2**15  # entries of a table at once, 256 KiB: what they are made of stays in the second-level cache
 MANY = 32  # times as many picks as there are places from which on all covariances between places are worked out
+_ROWS = 8  # the same where a belief is quick at single rows
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
@@ -107,9 +112,12 @@ class PlaceScores(Scores):
         else:
             self._mean, self._var = belief.posterior(places)
         self._rows = np.empty((picks, len(places)))  # of the Cholesky factor of the picks' covariance
-        # many rows of covariances are cheaper all at once
-        every = np.arange(len(places))
-        self._between = self._cache.cov(every, every) if picks and MANY * picks >= len(places) else None
+        self._between: Float[np.ndarray, "k k"] | None = None
+        if picks:
+            every, by_row = np.arange(len(places)), isinstance(self._cache, JointPosterior | Looked)
+            # many rows of covariances are cheaper all at once
+            if (_ROWS if by_row else MANY) * picks >= len(places):
+                self._between = self._cache.cov(every, every)
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
@@ -124,10 +132,12 @@ class PlaceScores(Scores):
     def take(self, pick: int) -> None:
         """Take a place as measured."""
         n, rows = self._taken, self._rows
-        if self._between is None:
-            across = self._cache.cov(np.array([pick]), np.arange(len(self._var)))[0]
-        else:
+        if self._between is not None:
             across = self._between[pick]
+        elif isinstance(self._cache, JointPosterior | Looked):
+            across = self._cache.row(pick)
+        else:
+            across = self._cache.cov(np.array([pick]), np.arange(len(self._var)))[0]
         row = across - rows[:n, pick] @ rows[:n]
         rows[n] = row / np.sqrt(max(self._var[pick], 0.0) + self._noise_variance)
         self._var = np.maximum(self._var - rows[n] ** 2, 0.0)
@@ -196,9 +206,11 @@ class LocalWorth(PlaceWorth):
         """What places are worth one by one."""
         return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
 
-    def gain(self, var: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    def gain(
+        self, var: Float[np.ndarray, "..."], out: Float[np.ndarray, "..."] | None = None
+    ) -> Float[np.ndarray, "..."]:
         """What places tell: root and weight included, of variances given what neighbours measure."""
-        told = np.maximum(var, 0.0, out=np.empty(np.shape(var)))  # below 0 is rounding
+        told = np.maximum(var, 0.0, out=np.empty(np.shape(var)) if out is None else out)  # below 0 is rounding
         told /= self.noise_variance
         np.sqrt(np.log1p(told, out=told), out=told)  # in one array: tables are as quick as memory is
         told *= self.bonus
@@ -231,14 +243,21 @@ class LocalWorth(PlaceWorth):
             for var, there, axis in zip(block.variances[1:], block.measures[1:], block.axes[1:], strict=True)
         ]
         merit = np.where(block.measures[0], self.merit(block.means[0]) - price, self.idle)
-        end, *stops = pivots(block, variances)
-        if not stops:
-            value = self.gain(np.broadcast_to(end, block.shape))
-            value += block.on_axes(merit, 0)
-            return value
-        log_psi = sum(np.log(np.maximum(stop / self.noise_variance, 1.0)) for stop in stops)
-        log_psi = log_psi + np.log1p(np.maximum(end, 0.0) / self.noise_variance)  # below 0 is rounding
-        return block.on_axes(merit, 0) + self.bonus * np.sqrt(log_psi)
+        table, known = np.empty(block.shape), of_successors(block, variances)
+        n_rows = max(1, _AT_ONCE // math.prod(block.shape[1:]))
+        for start in range(0, len(table), n_rows):
+            part = slice(start, start + n_rows)
+            rows = block.first(part)
+            own = [var[part] for var in variances[: block.own]]
+            end, *stops = pivots(rows, [*own, *variances[block.own :]], known)
+            if not stops:
+                self.gain(end, out=table[part])
+                table[part] += block.on_axes(merit[part], 0)
+                continue
+            log_psi = sum(np.log(np.maximum(stop / self.noise_variance, 1.0)) for stop in stops)
+            log_psi = log_psi + np.log1p(np.maximum(end, 0.0) / self.noise_variance)  # below 0 is rounding
+            table[part] = block.on_axes(merit[part], 0) + self.bonus * np.sqrt(log_psi)
+        return table
 
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False

@@ -9,6 +9,7 @@ KL(Psi, Psi_bar)), the less so the larger B.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -89,6 +90,15 @@ class Block:
             [mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there, tuple(every)
         )
 
+    def first(self, part: slice) -> "Block":
+        """The same with some of the first agent's candidates."""
+        own = self.own
+        means, variances, measures = (
+            [*(row[part] for row in rows[:own]), *rows[own:]] for rows in (self.means, self.variances, self.measures)
+        )
+        covariances = [[cov[part] for cov in row] for row in self.covariances[:own]] + self.covariances[own:]
+        return Block(means, variances, covariances, measures, self.axes)
+
     @property
     def own(self) -> int:
         """How many rows are the first agent's."""
@@ -130,26 +140,66 @@ def paired(cache: PosteriorCache, rows: Int[np.ndarray, " n"], cols: Int[np.ndar
     return np.concatenate([np.zeros(0), *(np.diagonal(cache.cov(rows[part], cols[part])) for part in parts)])
 
 
-def pivots(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Float[np.ndarray, "..."]]:
+class Taken(NamedTuple):
+    """A row of a successor, given all rows after it, by which those before it are conditioned.
+
+    Args:
+        variance: Of the row, with noise.
+        covariances: With each row of a successor before it.
+    """
+
+    variance: Float[np.ndarray, "..."]
+    covariances: dict[int, Float[np.ndarray, "..."]]
+
+
+def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Taken]:
+    """The rows of successors, the last first: the part of ``pivots`` that is the same for all places of the first one.
+
+    Args:
+        block: With covariances between rows.
+        variances: As of ``pivots``.
+    """
+    n, own, taken = len(variances), block.own, list[Taken]()
+    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(own, n) for j in range(i + 1, n)}
+    given |= {(i, i): block.on_axes(variances[i], i) for i in range(own, n)}
+    for k in range(n - 1, own - 1, -1):
+        taken.append(Taken(given[k, k], {i: given[i, k] for i in range(own, k)}))
+        _condition(given, range(own, k), k)
+    return taken
+
+
+def pivots(
+    block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken] | None = None
+) -> list[Float[np.ndarray, "..."]]:
     """Variance of each row of the first agent given the rows after it, for all combinations of candidates at once.
 
     Args:
         block: With covariances between rows.
         variances: Of each row (C_i,), with the noise that it is measured with.
+        successors: ``of_successors``, where that is known.
 
     Returns:
         Tables that multiply one over the candidates, in the order of the rows: with two rows, one of each agent, the
         entry (c_0, c_1) is Var[x_0 = c_0 | x_1 = c_1].
         Only sums and products of single entries are taken, so that a table never depends on what is computed beside it.
     """
-    n = len(variances)
-    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
-    given |= {(i, i): block.on_axes(variances[i], i) for i in range(n)}
-    for k in range(n - 1, 0, -1):  # condition on the last first: each step's Schur complement keeps the rest
-        gains = [given[i, k] / given[k, k] for i in range(k)]
-        for i in range(k):
-            for j in range(i, k):
-                taken = gains[i] * given[j, k]  # most of the work is memory, so as little of it as possible is new
-                full = np.broadcast_shapes(taken.shape, given[i, j].shape) == taken.shape
-                given[i, j] = np.subtract(given[i, j], taken, out=taken if full else None)
-    return [given[i, i] for i in range(block.own)]
+    n, own = len(variances), block.own
+    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(own) for j in range(i + 1, n)}
+    given |= {(i, i): block.on_axes(variances[i], i) for i in range(own)}
+    known = of_successors(block, variances) if successors is None else successors
+    for k, (variance, covariances) in zip(range(n - 1, own - 1, -1), known, strict=True):
+        given |= {(k, k): variance} | {(j, k): cov for j, cov in covariances.items()}
+        _condition(given, range(own), k)
+    for k in range(own - 1, 0, -1):
+        _condition(given, range(k), k)
+    return [given[i, i] for i in range(own)]
+
+
+def _condition(given: dict[tuple[int, int], Float[np.ndarray, "..."]], rows: range, k: int) -> None:
+    """Condition some rows, and what they have with all rows before k, on row k: each step's Schur complement."""
+    gains = [given[i, k] / given[k, k] for i in rows]
+    for i, gain in zip(rows, gains, strict=True):
+        for j in range(i, k):
+            taken = gain * given[j, k]  # most of the work is memory, so as little of it as possible is new
+            full = np.broadcast_shapes(taken.shape, given[i, j].shape) == taken.shape
+            given[i, j] = np.subtract(given[i, j], taken, out=taken if full else None)

@@ -18,7 +18,7 @@ from swarmbo.acquisition.by_view import ViewSteps, each, in_turn
 from swarmbo.acquisition.in_sight import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import BatchValue, Worth
-from swarmbo.belief import PlaceBelief
+from swarmbo.belief import PlaceBelief, Views
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes, multicast_traffic
 
@@ -84,7 +84,8 @@ class Safeguard:
         settled: Batch = {}
         for chain in self.chains:
             agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
-            posteriors = _Posteriors([*agreed.items(), *rival.items()], self.leg)
+            shared = not isinstance(situation.belief, Views)
+            posteriors = _Posteriors(chain, (agreed, rival), self.leg, shared=shared)
             agreed = yield from self._worth_their_price(situation, chain, agreed, posteriors)
             keeps = self.in_turn is None
             if not keeps:
@@ -171,39 +172,68 @@ class Safeguard:
 class _Posteriors:
     """What is believed at the places of two batches, worked out once for each rule and belief.
 
+    Where beliefs are agents' own, and there are more places than an agent sees, each is asked of those that it does.
+
     Args:
-        places: All of them (d,), and who would measure there.
+        chain: Who takes part.
+        batches: Where they would measure (d,).
         leg: As the safeguard has it.
+        shared: Whether all have one belief.
     """
 
     def __init__(
         self,
-        places: Sequence[Place],
+        chain: Sequence[str],
+        batches: Sequence[Batch],
         leg: Callable[[str, Float[np.ndarray, " d"]], Float[np.ndarray, "s d"]] | None,
+        *,
+        shared: bool,
     ) -> None:
         self._by_agent = leg is not None  # ways there are each agent's own
+        self._chain, self._batches = {agent: n for n, agent in enumerate(chain)}, batches
+        places = [item for batch in batches for item in batch.items()]
         legs = [place[None] if leg is None else leg(agent, place) for agent, place in places]
         self._places = np.concatenate([np.empty((0, 1)) if not legs else legs[0][:0], *legs])
+        self._asks_all = shared or len(chain) <= IN_SIGHT + 1
         ends = np.cumsum([0, *map(len, legs)]).tolist()
         self._rows = {
             self._key(agent, place): list(range(start, end))
             for (agent, place), (start, end) in zip(places, itertools.pairwise(ends), strict=True)
         }
-        self._known: dict[tuple[int, int], BatchValue] = {}
+        self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
     def _key(self, agent: str, place: Float[np.ndarray, " d"]) -> tuple[str, bytes]:
         return (agent if self._by_agent else "", place.tobytes())
 
     def of_first(self, worth: Worth, belief: PlaceBelief, places: Sequence[Place], to_the_letter: bool) -> float:
         """What the first of some of the places is worth given the others, by a rule and a belief."""
-        key = id(worth), id(belief)
-        if key not in self._known:
-            self._known[key] = worth.jointly(belief, self._places)
         rows = [self._rows[self._key(agent, place)] for agent, place in places]
         every = [row for own in rows for row in (own if worth.counts_way else own[:1])]
+        value, at = self._value(worth, belief, places[0][0], every)
         if worth.counts_way and len(rows[0]) > 1:
-            return self._known[key].of_first(every, to_the_letter, len(rows[0]))
-        return self._known[key].of_first(every, to_the_letter)
+            return value.of_first([at[row] for row in every], to_the_letter, len(rows[0]))
+        return value.of_first([at[row] for row in every], to_the_letter)
+
+    def _value(
+        self, worth: Worth, belief: PlaceBelief, agent: str, asked: Sequence[int]
+    ) -> tuple[BatchValue, dict[int, int]]:
+        """By what batches are valued, of at least the rows asked for, and where it has each row."""
+        key = "" if self._asks_all else agent, id(worth), id(belief)
+        if key not in self._known or not self._known[key][1].keys() >= set(asked):
+            rows = range(len(self._places)) if self._asks_all else sorted({*asked, *self._in_sight(agent)})
+            self._known[key] = worth.jointly(belief, self._places[rows]), {row: n for n, row in enumerate(rows)}
+        return self._known[key]
+
+    def _in_sight(self, agent: str) -> list[int]:
+        """Rows of an agent and of the next 64 in the chain."""
+        first = self._chain[agent]
+        return [
+            row
+            for batch in self._batches
+            for other, place in batch.items()
+            if first <= self._chain[other] <= first + IN_SIGHT
+            for row in self._rows[self._key(other, place)]
+        ]
 
 
 def _of(chain: Sequence[str], points: Mapping[str, Float[np.ndarray, " d"]]) -> Batch:

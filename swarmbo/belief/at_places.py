@@ -27,28 +27,30 @@ class Looked:
     """The posterior at some of the places, given those pending.
 
     Args:
-        cache: Of all places, given the data alone.
-        rows: Which of them (k,).
+        cache: Of these, given the data alone.
         told: What pending places tell of each (p, k): L⁻¹ C, with L Lᵀ the covariance of their outcomes.
     """
 
-    cache: PosteriorCache
-    rows: Int[np.ndarray, " k"]
+    cache: JointPosterior
     told: Float[np.ndarray, "p k"]
 
     @property
     def mean(self) -> Float[np.ndarray, " k"]:
         """Posterior means (k,)."""
-        return self.cache.mean[self.rows]
+        return self.cache.mean
 
     @property
     def var(self) -> Float[np.ndarray, " k"]:
         """Latent posterior variances (k,), >= 0."""
-        return np.maximum(self.cache.var[self.rows] - np.einsum("pk,pk->k", self.told, self.told), 0.0)
+        return np.maximum(self.cache.var - np.einsum("pk,pk->k", self.told, self.told), 0.0)
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
         """Latent posterior covariances between two subsets of the k places."""
-        return self.cache.cov(self.rows[rows], self.rows[cols]) - self.told[:, rows].T @ self.told[:, cols]
+        return self.cache.cov(rows, cols) - self.told[:, rows].T @ self.told[:, cols]
+
+    def row(self, place: int) -> Float[np.ndarray, " k"]:
+        """Latent posterior covariances of one of the places with all."""
+        return self.cache.row(place) - self.told[:, place] @ self.told
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +161,10 @@ class AtPlaces:
         return factorise(told)[0]
 
     def _looked(self, rows: Int[np.ndarray, " k"]) -> Looked:
+        own = self.cache.of_rows(rows)
         if not len(self.pending):
-            return Looked(self.cache, rows, np.zeros((0, len(rows))))
-        return Looked(self.cache, rows, solve_lower(self._root, self.cache.cov(self.pending, rows)))
+            return Looked(own, np.zeros((0, len(rows))))
+        return Looked(own, solve_lower(self._root, self.cache.cross(self.pending, own)))
 
     def _found(self, X: Float[np.ndarray, "k d"]) -> "tuple[AtPlaces, Int[np.ndarray, ' k']] | None":
         """A belief that has points among its places, and which of these they are; None where they may not join."""

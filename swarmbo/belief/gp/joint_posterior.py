@@ -121,8 +121,31 @@ class JointPosterior:
         Returns:
             Covariances (r, c), in the square of the outcome's unit.
         """
-        prior = _sum([term.weight * term.prior.matrix(term.at[rows], term.at[cols]) for term in self.terms])
-        return self.scale**2 * (prior - self.V[:, rows].T @ self.V[:, cols])
+        return self._covariances(rows, [term.at[cols] for term in self.terms], self.V[:, cols])
+
+    def cross(self, rows: Int[np.ndarray, " r"], other: "JointPosterior") -> Float[np.ndarray, "r c"]:
+        """Latent posterior covariances (r, c) of some of the points with all of another one's, of the same belief."""
+        return self._covariances(rows, [term.at for term in other.terms], other.V)
+
+    def row(self, point: int) -> Float[np.ndarray, " m"]:
+        """Latent posterior covariances of one point with all; nothing is copied."""
+        return self._covariances(slice(point, point + 1), [term.at for term in self.terms], self.V)[0]
+
+    def _covariances(
+        self,
+        rows: Int[np.ndarray, " r"] | slice,
+        at: Sequence[Float[np.ndarray, "c _a"]],
+        V: Float[np.ndarray, "n c"],
+    ) -> Float[np.ndarray, "r c"]:
+        prior = _sum(
+            [term.weight * term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
+        )
+        return self.scale**2 * (prior - self.V[:, rows].T @ V)
+
+    def of_rows(self, rows: Int[np.ndarray, " r"]) -> "JointPosterior":
+        """Of some of the points (r,)."""
+        terms = tuple(replace(term, at=term.at[rows]) for term in self.terms)
+        return replace(self, mean=self.mean[rows], var=self.var[rows], V=self.V[:, rows], terms=terms)
 
     def joined(self, other: "JointPosterior") -> "JointPosterior":
         """Of the points of both, this one's first.

@@ -56,3 +56,29 @@ def test_no_stretch_of_a_long_path_is_better_turned_round(seed, n):
     path = shortest_path_order(P)
     turned = [path[:i] + path[i:j][::-1] + path[j:] for i in range(n) for j in range(i + 2, n + 1)]
     assert min(length(P, other) for other in turned) >= length(P, path) - 1e-9
+
+
+def by_hand(P: np.ndarray) -> list[int]:
+    """Nearest neighbours, then stretches turned round one pair of ends after the other, as long as that shortens."""
+    d, n = np.linalg.norm(P[:, None] - P[None], axis=-1), len(P)
+    path = [int(d.sum(axis=1).argmax())]
+    while len(path) < n:
+        path.append(min(set(range(n)) - set(path), key=lambda i: (d[path[-1], i], i)))
+    improved = True
+    while improved:
+        improved = False
+        for i, j in itertools.combinations(range(n), 2):
+            before = (d[path[i - 1], path[i]] if i else 0.0) + (d[path[j], path[j + 1]] if j + 1 < n else 0.0)
+            after = (d[path[i - 1], path[j]] if i else 0.0) + (d[path[i], path[j + 1]] if j + 1 < n else 0.0)
+            if after < before - 1e-12 * (before + 1.0):
+                path[i : j + 1], improved = path[i : j + 1][::-1], True
+    return path if path[0] < path[-1] else path[::-1]
+
+
+@given(st.integers(0, 1000), st.integers(8, 40), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_a_long_path_is_the_one_that_single_exchanges_lead_to(seed, n, on_lattice):
+    """On a lattice many are equally long, and which one is found decides who are neighbours."""
+    rng = np.random.default_rng(seed)
+    P = rng.integers(0, 7, size=(n, 2)).astype(float) if on_lattice else rng.normal(size=(n, 2))
+    assert shortest_path_order(P) == by_hand(P)

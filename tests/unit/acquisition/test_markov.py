@@ -1,11 +1,13 @@
 """The identities of Daxberger & Low 2017, section 3, on random positive definite matrices."""
 
 import itertools
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.acquisition.markov import Block, pivots
+from swarmbo.acquisition import LocalWorth, local_worth
+from swarmbo.acquisition.markov import Block, of_successors, pivots
 
 from .markov_reference import conditional_block, log_det_terms, markov_approximation
 
@@ -93,3 +95,41 @@ def test_pivots_equal_the_schur_complement_at_every_combination(seed, sizes):
         cross = C[own, others]
         wanted = C[own, own] - cross @ np.linalg.solve(C[np.ix_(others, others)], cross) if others else C[own, own]
         assert np.isclose(table[choice], wanted, rtol=1e-9)
+
+
+def some_block(seed: int, sizes: list[int], ways: int) -> tuple[Block, list[np.ndarray]]:
+    """Of candidates with so many measurements on the way to each of the first agent's."""
+    axes = [0] * ways + list(range(len(sizes)))
+    counts = [sizes[axis] for axis in axes]
+    C, ends = random_psi(seed, sum(counts)), np.cumsum([0, *counts])
+    rows = [np.arange(a, b) for a, b in itertools.pairwise(ends)]
+    covariances = [
+        [C[r, s] if axes[i] == axes[j] else C[np.ix_(r, s)] for j, s in enumerate(rows)] for i, r in enumerate(rows)
+    ]
+    means = [np.random.default_rng(seed).normal(size=count) for count in counts]
+    variances, there = [np.diag(C)[r] for r in rows], [np.ones(count, dtype=bool) for count in counts]
+    return Block(means, variances, covariances, there, tuple(axes)), variances
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 2))
+@settings(max_examples=40, deadline=None)
+def test_rows_of_a_table_are_to_the_bit_what_they_are_in_all_of_it(seed, sizes, ways):
+    block, variances = some_block(seed, sizes, ways)
+    whole, known = pivots(block, variances), of_successors(block, variances)
+    for start in range(0, sizes[0], 2):
+        part = slice(start, start + 2)
+        own = [var[part] for var in variances[: ways + 1]]
+        for rows, table in zip(pivots(block.first(part), own + variances[ways + 1 :], known), whole, strict=True):
+            assert (rows == table[part]).all()
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 2))
+@settings(max_examples=40, deadline=None)
+def test_a_table_does_not_depend_on_how_much_of_it_is_worked_out_at_once(seed, sizes, ways):
+    block, _ = some_block(seed, sizes, ways)
+    rule, tables = LocalWorth(sqrt_beta=1.0, bonus=2.0, noise_variance=0.5, neighbours_noise=0.1), list[np.ndarray]()
+    for entries in (1, 2**15):
+        with mock.patch.object(local_worth, "_AT_ONCE", entries):
+            tables.append(rule.table(block, 0.25))
+    assert tables[0].shape == tuple(sizes)
+    assert (tables[0] == tables[1]).all()

@@ -20,7 +20,8 @@ from swarmbo.acquisition import (
     chains,
     local_acquisition,
 )
-from swarmbo.acquisition.safeguard import Safeguard
+from swarmbo.acquisition.in_sight import IN_SIGHT
+from swarmbo.acquisition.safeguard import Safeguard, _Posteriors
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
@@ -247,3 +248,30 @@ def test_neighbours_measure_with_their_sensors_noise():
         mean, cov = belief.joint_posterior(np.array([own[i], others[j]]))
         var = cov[0, 0] - cov[0, 1] ** 2 / (cov[1, 1] + noise)
         assert table[i, j] == pytest.approx(mean[0] + 2.0 * np.sqrt(np.log(1.0 + var / scale)), rel=1e-9)
+
+
+@pytest.mark.parametrize("price", [None, 4.0])
+def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and_at_all_that_count(
+    monkeypatch: pytest.MonkeyPatch, price: float | None
+) -> None:
+    """In a long chain each works out the posterior at its own place and the next 64, and values them by it."""
+    now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()
+    spots = {agent: DOMAIN.from_unit(np.random.default_rng(n).random((6, 2))) for n, agent in enumerate(now.agents)}
+    now = dataclasses.replace(now, candidates=spots)
+    jointly, of_first = LocalWorth.jointly, _Posteriors.of_first
+
+    def counted(self, belief, places):
+        asked.append(len(places))
+        return jointly(self, belief, places)
+
+    def held(self, worth, belief, places, to_the_letter):
+        value = of_first(self, worth, belief, places, to_the_letter)
+        alone = jointly(worth, belief, np.array([place for _, place in places]))
+        assert value == pytest.approx(alone.of_first(range(len(places)), to_the_letter), rel=1e-9, abs=1e-9)
+        return value
+
+    monkeypatch.setattr(LocalWorth, "jointly", counted)
+    monkeypatch.setattr(_Posteriors, "of_first", held)
+    decide(now, Information(candidates=4), Exact(), InProcess())
+    assert len(asked) > 10
+    assert max(asked) <= 2 * (IN_SIGHT + 1)
