@@ -92,6 +92,22 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
     return keys
 
 
+def are_among(X: Float[np.ndarray, "m d"], others: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " m"]:
+    """Whether places are some of others.
+
+    Args:
+        X: Places.
+        others: Places, too.
+
+    Example:
+        >>> are_among(np.array([[2.0, 0.0], [1.0, 5.0]]), np.array([[2.0, -0.0], [1.0, 4.0]])).tolist()
+        [True, False]
+    """
+    found = np.isin(place_keys(X), place_keys(others))
+    found[found] = (X[found][:, None, :] == others).all(axis=-1).any(axis=-1)
+    return found
+
+
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
     """``np.unique`` of rows, by their keys: quick where there are many of each.
 

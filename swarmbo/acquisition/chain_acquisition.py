@@ -11,7 +11,7 @@ from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.assignment import assign, divide, shares_factor
 from swarmbo.acquisition.by_view import ViewSteps, at_once, each
 from swarmbo.acquisition.chain import chains
-from swarmbo.acquisition.in_sight import nearest
+from swarmbo.acquisition.in_sight import IN_SIGHT, nearest
 from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.safeguard import Safeguard
@@ -22,6 +22,8 @@ from swarmbo.graph import FactorGraph
 from swarmbo.registry.own_code import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
+
+_IN_ALL = 2**22  # entries of the tables of a team of more than 65 agents
 
 
 class ChainAcquisition(Acquisition, frozen=True):
@@ -45,6 +47,7 @@ class ChainAcquisition(Acquisition, frozen=True):
         table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
             root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
             what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
+            Tables of more than 65 agents have 2^22 entries in all at most: 25 candidates each of 256 agents at B = 2.
         on_the_way: Whether a place is worth what it is with what is measured on the way there, and others take that as
             measured, in worlds whose agents do so and say where (``on_the_way``). A rule that does not say what that
             is worth, as expected improvement, values the place alone.
@@ -151,7 +154,10 @@ class ChainAcquisition(Acquisition, frozen=True):
         if not groups:
             return None
         arity = min(order + 1, max(map(len, groups)))
-        size = min(max(self.candidates, 2 * order + 1), int(round(self.table_entries ** (1 / arity), 9)))
+        entries = self.table_entries
+        if len(places) > IN_SIGHT + 1:
+            entries = min(entries, max(_IN_ALL // len(places), (2 * order + 1) ** arity))
+        size = min(max(self.candidates, 2 * order + 1), int(round(entries ** (1 / arity), 9)))
         known = [agent for agent in places if has_view(situation.belief, agent)]
         shared = None if isinstance(situation.belief, Views) else worth_of(self, situation, len(places))
         worths = {

@@ -11,6 +11,7 @@ from swarmbo.acquisition.by_view import ViewSteps, at_once, in_turn
 from swarmbo.acquisition.in_sight import nearest
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, quick_at, view_of
+from swarmbo.spaces import are_among
 
 
 def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
@@ -53,16 +54,22 @@ def turns(
     """
     belief, candidates = looked_at(situation, situation.belief) if looked is None else looked, situation.candidates
 
+    legs: dict[tuple[str, int], Float[np.ndarray, "s d"]] = {}  # of each choice, as others ask about it many times
+
+    def leg(agent: str, row: int) -> Float[np.ndarray, "s d"]:
+        if (agent, row) not in legs:
+            legs[agent, row] = situation.leg(agent, candidates[agent][row])
+        return legs[agent, row]
+
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
         places, own = candidates[agent], view_of(belief, agent)
         left = np.arange(len(places))
-        before = {other: candidates[other][row] for other, row in before.items() if row is not None}
+        before = {other: row for other, row in before.items() if row is not None}
         if before:
-            others, taken = tuple(before), np.array(list(before.values()))
-            there = taken[((taken >= places.min(axis=0)) & (taken <= places.max(axis=0))).all(axis=1)]
-            left = left[~(places[:, None, :] == there[None]).all(axis=-1).any(axis=-1)]
+            others, taken = tuple(before), np.array([candidates[other][row] for other, row in before.items()])
+            left = left[~are_among(places, taken)]
             near = nearest(places, taken, situation.domain)
-            own = own.condition_on_pending(np.concatenate([situation.leg(others[n], taken[n]) for n in near]))
+            own = own.condition_on_pending(np.concatenate([leg(others[n], before[others[n]]) for n in near]))
         chosen = choose(agent, own, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
-from swarmbo.belief.at_places import AtPlaces
-from swarmbo.spaces import Domain, place_keys, unique_places
+from swarmbo.belief.at_places import AtPlaces, Looked
+from swarmbo.belief.gp.joint_posterior import JointPosterior
+from swarmbo.spaces import Domain, are_among, place_keys, unique_places
 
 DOMAIN = Domain(np.array([-50.0, 0.0]), np.array([50.0, 30.0]))
 SITES = np.stack(np.meshgrid(np.linspace(-50.0, 50.0, 9), np.linspace(0.0, 30.0, 7)), axis=-1).reshape(-1, 2)
@@ -44,6 +45,9 @@ def test_places_pending_tell_what_they_tell_the_belief(
         wanted = plain.posterior_cache(X).cov(every, every[:2])
         np.testing.assert_allclose(cache.cov(every, every[:2]), wanted, rtol=0, atol=1e-8 * unit)
         np.testing.assert_array_equal(cache.var, var)
+        assert isinstance(cache, Looked | JointPosterior)
+        last = len(X) - 1
+        np.testing.assert_allclose(cache.row(last), cache.cov(every[last:], every)[0], rtol=0, atol=1e-12 * unit)
     np.testing.assert_allclose(quick.at(9.0).posterior(looked)[1], plain.at(9.0).posterior(looked)[1], atol=1e-8 * unit)
 
 
@@ -87,3 +91,14 @@ def test_keys_tell_a_hundred_thousand_sites_apart() -> None:
     side = np.linspace(0.0, 1.0, 316)
     sites = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     assert len(np.unique(place_keys(sites))) == len(sites)
+
+
+@pytest.mark.parametrize("clash", [False, True])
+def test_which_places_are_among_others(clash: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if clash:  # all places have one key
+        monkeypatch.setattr("swarmbo.spaces.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
+    X, others = SITES[:40], np.concatenate([-SITES[3:5] * [-1.0, 1.0] * [1.0, -1.0], SITES[30:50], SITES[:1] + 0.5])
+    wanted = [any((place == other).all() for other in others) for place in X]
+    assert are_among(X, others).tolist() == wanted
+    assert 0 < sum(wanted) < 40
+    assert not are_among(X, others[:0]).any()
