@@ -17,8 +17,11 @@ from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.local_posterior import Marginals, StackPosterior
 from swarmbo.belief.gp.path_sample import PathSample, draw_posterior
+from swarmbo.belief.gp.stacked_parts import StackedParts
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+
+_ENTRIES = 2**20  # means of factors worked out at once
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,6 +84,28 @@ class AdditivePosterior(ChannelGP):
             index = [self.graph.place_of[factor] for factor in stack.factors]
             self._prepared[stack.factors] = StackPosterior(self._conditioned, index)
         return self._prepared[stack.factors]
+
+    def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Mean and variance of the sum (without noise); see ``SpatialGP.posterior``."""
+        points = self._points(X)
+        if not isinstance(self._conditioned.parts, StackedParts):
+            return super().posterior(points)
+        mean, var = np.zeros(len(points)), np.zeros(len(points))  # many factors, independent of one another
+        size = max(1, _ENTRIES // len(self.graph.factors))
+        for start in range(0, len(points), size):
+            rows, U = slice(start, start + size), self.domain.to_unit(points[start : start + size])
+            for stack in stacks_of(self.graph):
+                found = self.local(stack, stack.take(U))
+                mean[rows] += found.mean.sum(axis=0)
+                var[rows] += found.var.sum(axis=0)
+        return mean, var
+
+    @cached_property
+    def means_at_data(self) -> Float[np.ndarray, "k t"]:
+        """What the factors, stack after stack, are expected to be at the points of which an outcome is known."""
+        known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
+        U = self.domain.to_unit(self.points[known])
+        return np.concatenate([self.local_mean(stack, stack.take(U)) for stack in stacks_of(self.graph)])
 
     def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
         """Posterior of each factor at points of its own.
@@ -151,4 +176,4 @@ class AdditivePosterior(ChannelGP):
         """
         if self._has_totals:
             raise ConfigError("got outcomes of the sum; wanted none: they tell of all factors at once", at="$.outcomes")
-        return tuple(part.log_density() for part in self._on_data.parts)
+        return tuple(self._on_data.log_densities.tolist())

@@ -8,6 +8,7 @@ import numpy as np
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.factorised import Factorised
+from swarmbo.belief.gp.stacked_parts import StackedParts
 from swarmbo.belief.gp.state import read_state, write_state
 
 _DATA = ("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds")
@@ -30,10 +31,14 @@ def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, 
         "hyperparameters": hyperparameters,
         "now": belief.now,
         "is_coupled": on_data.is_coupled,
-        "jitters": [part.jitter for part in on_data.parts],
-        "jitters_pending": None if given is None else [part.jitter for part in given.parts],
+        "jitters": on_data.jitters.tolist(),
+        "jitters_pending": None if given is None else given.jitters.tolist(),
     }
     arrays = {name: getattr(belief, name) for name in (*_DATA, "awaited")}
+    if isinstance(whole.parts, StackedParts):  # all follows from the inverses
+        for i, count in enumerate(whole.counts.tolist()):
+            (arrays[f"inverse_{i}"],) = whole.parts.inverse.squares(np.array([i]), count)
+        return write_state(written, arrays)
     for i, part in enumerate(whole.parts):
         arrays[f"L_{i}"] = part.L
         if part.kept_inverse is not None:
@@ -56,6 +61,8 @@ def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], 
     belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]
     data, is_coupled = belief.observations, bool(plain["is_coupled"])
     hyper = belief.channels.in_one_unit() if is_coupled else belief.channels
+    if not is_coupled and "L_0" not in state["arrays"]:
+        return _stacked(state["arrays"], plain, belief)
     known, waiting = list[Factorised](), list[Factorised]()
     own = [data] if is_coupled else data.by_factor(len(belief.scopes))
     for i, (jitter, outcomes) in enumerate(zip(plain["jitters"], own, strict=True)):
@@ -69,6 +76,20 @@ def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], 
             waiting.append(known[-1].awaiting(L, inverse, float(plain["jitters_pending"][i])))
     base = Conditioned(hyper, belief.scopes, data, is_coupled, tuple(known), belief.now)
     return belief._with(base=base, given=_with_pending(base, belief, waiting))  # pyright: ignore[reportPrivateUsage]
+
+
+def _stacked(arrays: Mapping[str, Any], plain: Mapping[str, Any], belief: B) -> B:
+    """The belief with the posterior of many latents, of which only inverses were written down."""
+    hyper, scopes, data = belief.channels, belief.scopes, belief.observations
+    inverses = [np.array(arrays[f"inverse_{i}"], dtype=float) for i in range(len(scopes))]
+    parts = StackedParts.restored(hyper, data, inverses, plain["jitters"])
+    base = Conditioned(hyper, scopes, data, False, parts, belief.now)
+    given = None
+    if plain["jitters_pending"] is not None:
+        data = data.then(belief.ahead)
+        parts = StackedParts.restored(hyper, data, inverses, plain["jitters_pending"])
+        given = Conditioned(hyper, scopes, data, False, parts, belief.now)
+    return belief._with(base=base, given=given)  # pyright: ignore[reportPrivateUsage]
 
 
 def _with_pending(base: Conditioned, belief: ChannelGP, parts: Sequence[Factorised]) -> Conditioned | None:

@@ -1,8 +1,8 @@
 """Posteriors of single factors in one compiled pass for each factor. Import it late: numba is slow to load.
 
 The formulas are those of ``swarmbo.belief.gp.local_posterior``, and so are the results, but for rounding. A factor's
-L⁻¹ is read row by row and only as far as the diagonal: with each row go its entry of v = L⁻¹ k for four points and, at
-once, its share of L⁻ᵀ v.
+L⁻¹ is read block by block of its rows and only as far as the diagonal: with each row go its entry of v = L⁻¹ k for
+eight points and, at once, its share of L⁻ᵀ v.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,18 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
 
+from swarmbo.belief.gp.block_rows import ROWS, BlockRows
 from swarmbo.belief.gp.local_posterior import Wanted
-from swarmbo.belief.gp.triangular_steps import POINTS, ROWS, many_rows, one_row
+from swarmbo.belief.gp.triangular_steps import POINTS, block
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
 from swarmbo.kernels.threads import in_threads
 
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _CODES = types.Array(types.int64, 1, "C", readonly=True)
+_ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
-_MANY, _BYTES = _unsigned(ROWS), _unsigned(8)
+_ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
 _MEAN, _SLOPE, _VARIANCE, _GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
 
 
@@ -32,31 +34,27 @@ def _read(n_dims: int) -> Any:
 
 @numba.njit(nogil=True)
 def _solved(
-    L: Float[np.ndarray, "T T"],
+    blocks: Int[np.ndarray, " n"],
+    place: int,
     n_rows: int,
-    K: Float[np.ndarray, "T 4"],
-    squares: Float[np.ndarray, " 4"],
-    W: Float[np.ndarray, "T 4"],
+    K: Float[np.ndarray, "T 8"],
+    squares: Float[np.ndarray, " 8"],
+    W: Float[np.ndarray, "T 8"],
     has_gradient: bool,
 ) -> None:
-    """|L⁻¹ k|² of four points and, where gradients are wanted, L⁻ᵀ L⁻¹ k; ``L`` is the inverse, lower triangular."""
-    T, n = _unsigned(len(L)), _unsigned(n_rows)
+    """|L⁻¹ k|² of eight points and, where gradients are wanted, L⁻ᵀ L⁻¹ k; L⁻¹ is that of a place in the blocks."""
     squares[:], W[:n_rows] = 0.0, 0.0
-    row, k = _unsigned(L.ctypes.data), _unsigned(K.ctypes.data)
-    s, w = _unsigned(squares.ctypes.data), _unsigned(W.ctypes.data)
-    whole = n // _MANY * _MANY
-    for done in range(_unsigned(0), whole, _MANY):
-        many_rows(row, T, done + _MANY, k, s, w, has_gradient)
-        row += _MANY * T * _BYTES
-    for done in range(whole, n):
-        one_row(row, T, done + _unsigned(1), k, s, w, has_gradient)
-        row += T * _BYTES
+    k, s, w = _unsigned(K.ctypes.data), _unsigned(squares.ctypes.data), _unsigned(W.ctypes.data)
+    width = _NONE
+    for b in range(n_rows // ROWS):
+        width += _ROWS
+        block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
 
 
 @numba.njit(
     types.void(
         types.int64, _CODES, _CODES, _read(3), _read(2), types.boolean, _read(3), _read(2), _read(1),
-        _read(2), _read(2), _read(3),
+        _read(2), _read(2), _ADDRESSES, _CODES,
         types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1],
     ),
     cache=True, nogil=True, fastmath=_LANES,
@@ -73,7 +71,8 @@ def predict(
     outputs: Float[np.ndarray, " g"],
     weights: Float[np.ndarray, "g T"],
     alpha: Float[np.ndarray, "g T"],
-    inverse: Float[np.ndarray, "_ T T"],
+    blocks: Int[np.ndarray, " n"],
+    places: Int[np.ndarray, " g"],
     mean: Float[np.ndarray, "g m"],
     var: Float[np.ndarray, "g m"],
     dmean: Float[np.ndarray, "g m a"],
@@ -93,14 +92,15 @@ def predict(
         outputs: Outputscales.
         weights: By which correlations with observations become covariances.
         alpha: Weights of the mean.
-        inverse: L⁻¹ of each factor, or one of all.
+        blocks: Where those of the rows of all L⁻¹ begin.
+        places: Of each factor's L⁻¹ among them.
         mean: Prior means not included.
         var: Not below 0.
         dmean: By coordinates of the unit cube.
         dvar: Likewise.
     """
     g, m, a = U.shape
-    most = alpha.shape[1]
+    most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
     K, S = np.empty((most, POINTS)), np.empty((most, POINTS))
     W, apart = np.empty((most, POINTS)), np.empty((most, POINTS))
     squares, x, pulls = np.empty(POINTS), np.empty((a, POINTS)), np.empty((2, POINTS))
@@ -108,6 +108,8 @@ def predict(
     one, near_one, slope_one = np.zeros(POINTS), np.zeros(POINTS), np.zeros(POINTS)
     for f in range(g):
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
+        n_rows = (T + ROWS - 1) // ROWS * ROWS
+        K[T:n_rows] = 0.0
         if is_contrast:
             away[:] = 0.0
             for d in range(a):
@@ -138,7 +140,7 @@ def predict(
             if wanted == _SLOPE:
                 W[:T] = 0.0
             else:
-                _solved(inverse[min(f, len(inverse) - 1)], T, K, squares, W, wanted == _GRADIENT)
+                _solved(blocks, places[f], n_rows, K, squares, W, wanted == _GRADIENT)
             if is_contrast:
                 one[:] = 0.0
                 for d in range(a):
@@ -173,7 +175,8 @@ def predicted(
     outputs: Float[np.ndarray, " g"],
     weights: Float[np.ndarray, "g T"],
     alpha: Float[np.ndarray, "g T"],
-    inverse: Float[np.ndarray, "_ T T"],
+    inverse: BlockRows,
+    places: Int[np.ndarray, " g"],
     wanted: Wanted,
 ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"], Float[np.ndarray, "g m a"]]:
     """Mean, variance and their gradients, as ``predict`` has them; what is not wanted is zero.
@@ -188,7 +191,8 @@ def predicted(
         outputs: Outputscales.
         weights: Of correlations.
         alpha: Of the mean.
-        inverse: L⁻¹.
+        inverse: L⁻¹ of some factors, or one of all.
+        places: Of each factor's own among them.
         wanted: ``slope``: the mean and its gradient; ``gradient``: all.
     """
     (g, m, a), whole = U.shape, np.ascontiguousarray
@@ -197,13 +201,11 @@ def predicted(
     names, points = np.array([CODES[kernel] for kernel in kernels]), whole(U)
     away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
     Zt, lengths, outputs, weights, alpha = map(whole, (Zt, lengths, outputs, weights, alpha))
-    inverses = whole(inverse)
 
     def put(rows: slice) -> None:
         predict(
             code, names[rows], counts[rows], points[rows], away[rows], reference is not None,
-            Zt[rows], lengths[rows], outputs[rows], weights[rows], alpha[rows],
-            inverses[rows] if len(inverses) > 1 else inverses,
+            Zt[rows], lengths[rows], outputs[rows], weights[rows], alpha[rows], inverse.addresses, places[rows],
             mean[rows], var[rows], dmean[rows], dvar[rows],
         )  # fmt: skip
 

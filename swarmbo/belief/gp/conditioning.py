@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
+from swarmbo.belief.gp.block_rows import BlockRows
 from swarmbo.belief.gp.factorised import Factorised
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled
 from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance
+from swarmbo.belief.gp.stacked_parts import StackedParts
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +27,7 @@ class Conditioned:
         scopes: Columns of U that each latent reads.
         data: The observations, those pending last.
         is_coupled: Whether all latents share one covariance matrix.
-        parts: That one, factorised, or one for each latent.
+        parts: That one, factorised, or one for each latent; of many latents ``StackedParts``.
         now: The round that it tells of; of no account where nothing fades.
         kept: The inverses of the parts (k, T, T) in one array, where they are of one size and were made together.
     """
@@ -34,29 +36,34 @@ class Conditioned:
     scopes: Sequence[Sequence[int]]
     data: Observations
     is_coupled: bool
-    parts: tuple[Factorised, ...]
+    parts: Sequence[Factorised]
     now: float = 0.0
     kept: Float[np.ndarray, "k T T"] | None = None
 
-    @cached_property
-    def points(self) -> tuple[Float[np.ndarray, "T _a"], ...]:
-        """For each latent the observed points (T, a) that it reads, padded to a common T."""
+    def points(self, latents: Sequence[int]) -> Float[np.ndarray, "g T a"]:
+        """The observed points that some latents of one size read, padded to a common T."""
+        data = self.data
+        if isinstance(self.parts, StackedParts):
+            columns = np.array([self.scopes[i] for i in latents])
+            return data.places[data.row[self.parts.entries[latents]][:, :, None], columns[:, None, :]]
         if self.is_coupled:
-            return tuple(self.data.at(scope) for scope in self.scopes)
-        own = [data.at(scope) for data, scope in zip(self.part_data, self.scopes, strict=True)]
-        return tuple(np.concatenate([U, np.zeros((self._width - len(U), U.shape[1]))]) for U in own)
+            return np.array([data.at(self.scopes[i]) for i in latents])
+        own = [self.part_data[i].at(self.scopes[i]) for i in latents]
+        return np.array([np.concatenate([U, np.zeros((self._width - len(U), U.shape[1]))]) for U in own])
 
     @cached_property
     def seen(self) -> Bool[np.ndarray, "k T"]:
         """Whether an observation holds the latent (k, T); never for padding."""
         if self.is_coupled:
             return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
-        return np.arange(self._width) < np.array([len(part.alpha) for part in self.parts])[:, None]
+        if isinstance(self.parts, StackedParts):
+            return self.parts.seen
+        return np.arange(self._width) < self.counts[:, None]
 
     @cached_property
     def alpha(self) -> Float[np.ndarray, "k T"]:
         """Weights (k, T) of the posterior mean: mean_i(u) = k_i(u, points_i) · alpha_i."""
-        return self.spread([part.alpha for part in self.parts])
+        return self.parts.alpha if isinstance(self.parts, StackedParts) else self.spread([p.alpha for p in self.parts])
 
     @cached_property
     def inverse(self) -> Float[np.ndarray, "_ T T"]:
@@ -71,17 +78,38 @@ class Conditioned:
         return out
 
     @cached_property
+    def rows(self) -> BlockRows:
+        """The same as compiled code reads it."""
+        return self.parts.inverse if isinstance(self.parts, StackedParts) else BlockRows.of(self.inverse)
+
+    @cached_property
+    def counts(self) -> Int[np.ndarray, " p"]:
+        """How many observations each part has."""
+        if isinstance(self.parts, StackedParts):
+            return self.parts.counts
+        return np.array([len(part.alpha) for part in self.parts], dtype=np.int64)
+
+    @cached_property
     def _width(self) -> int:
-        return max((len(part.alpha) for part in self.parts), default=0)
+        return int(self.counts.max(initial=0))
 
     def latents_of(self, channel: int) -> Sequence[int]:
         """Which latents a channel reads: ``TOTAL`` all, another its own."""
         return range(len(self.scopes)) if channel == TOTAL else [channel]
 
     @property
-    def jitter(self) -> float:
-        """The largest share of its diagonal that had to be added to an entry of a covariance matrix."""
-        return max(part.jitter for part in self.parts)
+    def jitters(self) -> Float[np.ndarray, " p"]:
+        """Of each part the largest share of its diagonal that had to be added to an entry of its covariance matrix."""
+        if isinstance(self.parts, StackedParts):
+            return self.parts.jitters
+        return np.array([part.jitter for part in self.parts], dtype=float)
+
+    @property
+    def log_densities(self) -> Float[np.ndarray, " p"]:
+        """Of each part's residuals, of which none is to come."""
+        if isinstance(self.parts, StackedParts):
+            return self.parts.log_densities
+        return np.array([part.log_density() for part in self.parts])
 
     def at(self, now: float) -> "Conditioned":
         """The same posterior, telling of another round."""
@@ -116,6 +144,9 @@ class Conditioned:
         """With further observations, in time quadratic in the number of old ones; ``new`` known, or all pending."""
         if not len(new):
             return self
+        if isinstance(self.parts, StackedParts):
+            data = self.data.then(new)
+            return replace(self, data=data, parts=StackedParts.of(self.hyper, self.scopes, data, self.parts))
         is_pending = bool(np.isnan(new.outcome).any())
         ahead = [new] if self.is_coupled else new.by_factor(len(self.scopes))
         parts = [
@@ -155,6 +186,8 @@ def condition(
         keeps_inverse: Whether inverses of the factors are kept up to date: quick where single latents are asked at a
             few points again and again, of no use where a channel is asked at many at once.
     """
+    if not is_coupled and not hyper.times and keeps_inverse and is_compiled(hyper.kernels):
+        return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
     if is_coupled:
         hyper = hyper.in_one_unit()
         chosen: list[tuple[int | None, Observations]] = [(None, data)]

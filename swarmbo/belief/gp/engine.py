@@ -111,7 +111,7 @@ class ChannelGP(SpatialGP):
     @property
     def jitter(self) -> float:
         """What was added to covariance matrices to factorise them, as a share of their diagonals; 0 as a rule."""
-        return self._conditioned.jitter
+        return float(self._conditioned.jitters.max())
 
     @cached_property
     def observations(self) -> Observations:
@@ -224,7 +224,7 @@ class ChannelGP(SpatialGP):
 
         Source: Rasmussen & Williams 2006, eq. 2.30.
         """
-        return float(sum(part.log_density() for part in self._on_data.parts))
+        return float(sum(self._on_data.log_densities))
 
     def posterior_cache(self, X: ArrayLike) -> JointPosterior:
         """The posterior at fixed points, from which covariances between subsets are cheap.

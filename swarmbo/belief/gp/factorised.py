@@ -42,7 +42,7 @@ class Factorised:
         """Factorise the covariance of known outcomes, noise included; an inverse that is kept is put into ``out``."""
         units = _units(K)
         L, jitter = factorise(K / (units[:, None] * units))
-        inverse = np.divide(_inverted(L), units, out=out) if keeps_inverse else None
+        inverse = np.divide(inverted(L), units, out=out) if keeps_inverse else None
         return cls.restored(np.asfortranarray(L * units[:, None]), inverse, residual, jitter)
 
     @classmethod
@@ -60,7 +60,7 @@ class Factorised:
     @cached_property
     def inverse(self) -> Float[np.ndarray, "r r"]:
         """L⁻¹ (r, r)."""
-        return _inverted(self.L) if self.kept_inverse is None else self.kept_inverse
+        return inverted(self.L) if self.kept_inverse is None else self.kept_inverse
 
     def extended(
         self,
@@ -118,7 +118,8 @@ class Factorised:
         return -0.5 * float(self.whitened @ self.whitened) - float(np.log(self.L.diagonal()).sum()) - constant
 
 
-def _inverted(L: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
+def inverted(L: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
+    """The inverse of a lower triangular matrix, zeros above its diagonal included."""
     if not len(L):
         return np.zeros((0, 0))
     inverse, info = lapack.dtrtri(L, lower=1)

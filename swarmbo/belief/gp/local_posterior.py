@@ -68,7 +68,7 @@ class StackPosterior:
         self._outputs = np.array([hyper.outputscales[i] for i in index])[:, None]  # (g, 1)
         self._scales = np.array([hyper.scales[i] for i in index])[:, None]
         self._constants = np.array([hyper.constants[i] for i in index])[:, None]
-        self._Z = np.array([conditioned.points[i] for i in index]) / self._lengths  # (g, T, a)
+        self._Z = conditioned.points(index) / self._lengths  # (g, T, a)
         self._Z_norms = (self._Z**2).sum(axis=-1)[:, None, :]
         self._Zt = np.ascontiguousarray(np.swapaxes(self._Z, 1, 2))
         is_run = index == list(range(index[0], index[0] + len(index)))
@@ -77,15 +77,17 @@ class StackPosterior:
         if hyper.times:
             self._weights = self._weights * conditioned.fading(index)[:, None, :]
         self._alpha = conditioned.alpha[rows][:, :, None]  # (g, T, 1)
+        self._is_compiled = is_compiled(hyper.kernels)
+        if self._is_compiled:
+            self._rows, T = conditioned.rows, conditioned.seen.shape[1]
+            self._places = np.zeros(len(index), dtype=np.int64) if conditioned.is_coupled else np.array(index)
+            self._counts = np.full(len(index), T) if conditioned.is_coupled else conditioned.counts[rows]
+            return
         self._inverse = conditioned.inverse if conditioned.is_coupled else conditioned.inverse[rows]
-
         self._inverse_t = np.swapaxes(self._inverse, 1, 2)
         if conditioned.is_coupled:
             self._inverse_t = np.ascontiguousarray(self._inverse_t)  # read for every factor
         self._slices = dict[int, list[tuple[slice, StackPosterior]]]()
-        T = conditioned.seen.shape[1]
-        own = [T if conditioned.is_coupled else len(conditioned.parts[i].alpha) for i in index]
-        self._counts, self._is_compiled = np.array(own, dtype=np.int64), is_compiled(hyper.kernels)
 
     def _some(self, factors: slice) -> "StackPosterior":
         """Those of some factors, without copies."""
@@ -184,7 +186,7 @@ class StackPosterior:
 
             told, _, pulled, _ = predicted(
                 self._names, self._counts, U, None, self._Zt, self._lengths[:, 0], self._outputs[:, 0],
-                self._weights[:, 0], alpha, self._inverse, "slope" if gradient else "mean",
+                self._weights[:, 0], alpha, self._rows, self._places, "slope" if gradient else "mean",
             )  # fmt: skip
             return told, pulled
         parts = list[np.ndarray](), list[np.ndarray]()
@@ -206,7 +208,7 @@ class StackPosterior:
 
         mean, var, dmean, dvar = predicted(
             self._names, self._counts, U, reference, self._Zt, self._lengths[:, 0], self._outputs[:, 0],
-            self._weights[:, 0], self._alpha[:, :, 0], self._inverse, wanted,
+            self._weights[:, 0], self._alpha[:, :, 0], self._rows, self._places, wanted,
         )  # fmt: skip
         scales = self._scales
         if wanted != "gradient":

@@ -207,7 +207,7 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
         draw: From ``draw_prior``.
     """
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
-    points = conditioned.points[factor][: len(rounds)]
+    points = conditioned.points([factor])[0, : len(rounds)]
     (values,) = StackedDraws([draw], is_compiled(conditioned.hyper.kernels)).value(points[None], rounds)
     return np.where(conditioned.seen[factor], values, 0.0) if conditioned.is_coupled else values
 
@@ -229,7 +229,7 @@ def path_weights(
         One row a factor; 0 for those not told of.
     """
     data = conditioned.part_data
-    alphas = [np.zeros(len(part.alpha)) for part in conditioned.parts]
+    alphas = [np.zeros(n) for n in conditioned.counts]
     for i in [0] if conditioned.is_coupled else values:
         part, own = conditioned.parts[i], data[i]
         s = int((~np.isnan(own.outcome)).sum())  # pending ones come last, and take the draw's own value: no change

@@ -1,61 +1,63 @@
 """Products with rows of a triangular matrix in vector instructions, written out: compilers keep no sums in registers.
 
-Four points go side by side in the lanes of one register, so nothing is added up across lanes, and each entry of the
-matrix is read once for all four. Everything is known by its address, as in ``swarmbo.coordination.vector_steps``.
+Eight points go side by side in the lanes of a register, so nothing is added up across lanes, and each entry of the
+matrix is read once for all of them. Everything is known by its address, as in ``swarmbo.coordination.vector_steps``.
 """
 
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-POINTS, ROWS = 4, 8  # side by side in one register, and rows at once: each has a register for its sum
+from swarmbo.belief.gp.block_rows import ROWS
+
+POINTS = 8  # side by side
+_IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows at once: their sums stay in registers
 _DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _VECTOR = ir.VectorType(_DOUBLE, POINTS)
 _FUSED = ("contract",)
 
 
-def _times(n_rows: int) -> Any:
-    """Some rows of a triangular matrix at once.
+@intrinsic
+def _block(
+    _typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any
+) -> Any:
+    """Some rows of a triangular matrix, as many as a block has.
 
     The intrinsic takes the address of the first row, how many entries lie between rows, how many of each are looked at,
-    and the addresses of vectors k (that many times four points, four points of an entry after one another), of four
+    and the addresses of vectors k (that many times eight points, the points of an entry after one another), of eight
     sums of squares, and of vectors w like k; last whether w is wanted. With v the products of rows and k, it adds v² to
     the sums, and row by row v times the row to w.
     """
 
-    @intrinsic
-    def rows(
-        _typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, pulled: Any, is_pulled: Any
-    ) -> Any:
-        def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            matrix, apart, n, points, squares, pulled, is_pulled = arguments
-            starts = [_doubles(builder, matrix, builder.mul(apart, _INT(row))) for row in range(n_rows)]
-            sums = [cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [0.0] * POINTS)) for _ in starts]
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        matrix, apart, n, points, squares, pulled, is_pulled = arguments
+        starts = [_doubles(builder, matrix, builder.mul(apart, _INT(row))) for row in range(ROWS)]
+        place, v = _doubles(builder, squares, _INT(0)), list[Any]()
+        for first in range(0, ROWS, _IN_FLIGHT):
+            own = starts[first : first + _IN_FLIGHT]
+            sums = [cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [0.0] * POINTS)) for _ in own]
             with cgutils.for_range(builder, n, intp=_INT) as loop:
                 k = _load(builder, _doubles(builder, points, builder.mul(loop.index, _INT(POINTS))))
-                for start, total in zip(starts, sums, strict=True):
+                for start, total in zip(own, sums, strict=True):
                     entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
                     builder.store(_added(builder, builder.load(total), entry, k), total)
-            v = [builder.load(total) for total in sums]
-            place = _doubles(builder, squares, _INT(0))
-            square = _load(builder, place)
-            for own in v:
-                square = _added(builder, square, own, own)
-            _put(builder, square, place)
-            with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
-                place = _doubles(builder, pulled, builder.mul(loop.index, _INT(POINTS)))
-                w = _load(builder, place)
-                for start, own in zip(starts, v, strict=True):
-                    entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
-                    w = _added(builder, w, entry, own)
-                _put(builder, w, place)
-            return context.get_dummy_value()
+            v.extend(builder.load(total) for total in sums)
+        square = _load(builder, place)
+        for own in v:
+            square = _added(builder, square, own, own)
+        _put(builder, square, place)
+        with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
+            place = _doubles(builder, pulled, builder.mul(loop.index, _INT(POINTS)))
+            w = _load(builder, place)
+            for start, own in zip(starts, v, strict=True):
+                entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
+                w = _added(builder, w, entry, own)
+            _put(builder, w, place)
+        return context.get_dummy_value()
 
-        return types.void(matrix, apart, n, points, squares, pulled, is_pulled), emit
-
-    return rows
+    return types.void(matrix, apart, n, points, squares, pulled, is_pulled), emit
 
 
 def _doubles(builder: Any, address: Any, place: Any) -> Any:
@@ -79,6 +81,4 @@ def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
     return builder.fadd(total, builder.fmul(one, other, flags=_FUSED), flags=_FUSED)
 
 
-# Called without the first argument, which numba supplies.
-many_rows: Any = _times(ROWS)
-one_row: Any = _times(1)
+block: Any = _block  # called without the first argument, which numba supplies

@@ -34,9 +34,9 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
         factor_means: What each factor is worth there; by default as the belief has it.
     """
     graph, in_use = belief.graph, known(belief)
-    if factor_means is None:  # as ``means_of`` has them: factors in stacks
+    if factor_means is None:
         order = [factor for stack in stacks_of(graph) for factor in stack.factors]
-        row, factor_means = {factor: i for i, factor in enumerate(order)}, means_of(belief, order)
+        row, factor_means = {factor: i for i, factor in enumerate(order)}, belief.means_at_data
     else:
         row = graph.place_of
     out = list[PartMeans]()

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
 _RECOMBINES = MaxSum(rounds=20)
 _MANY = 128  # factors of a part, from which on nobody climbs further than the others will let it stay
+_FEW = 8  # values of a variable: with fewer to choose from, starts of such a part are not put together
+_RUNS = 8  # of such a part, as many as are evaluated at once; of more, it was found, few brought anything
 _STILL = 1e-3  # sides of the box by which variables of such a part move, as a root mean square, once it is polished
 
 
@@ -100,6 +102,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     many variables for tables of ``recombination_entries`` go without. Parts of one factor need no agreement: their
     owner climbs alone. With functions that are not concave this is a local search, as any such method is, and nothing
     is proved about the optimum.
+
+    In parts of 128 factors and more no random joint point suits more than a few of them. Where tables may have eight
+    values of each variable none is screened then: starts are put together by max-sum from values that lie evenly, eight
+    runs at most go on from there, and for half as many rounds.
 
     Connected parts agree independently of one another; factors that share no variable are one part, without rounds.
 
@@ -210,13 +216,16 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Agree within a part of several factors: rounds of consensus, recombination, polish."""
-        Z, natural = yield from self._starts(view, seed)
-        agreed, residuals = yield from self._rounds(view, Z, natural)
-        pool = np.concatenate([Z, agreed])
+        n_values = self.values_of(view.graph)
+        if _is_large(view) and n_values >= _FEW:
+            pool, residuals = yield from self._from_pieces(view, seed, n_values)
+        else:
+            Z, natural = yield from self._starts(view, seed)
+            agreed, residuals = yield from self._rounds(view, Z, natural, self.rounds)
+            pool = np.concatenate([Z, agreed])
         values = yield from part_total(view, pool)
         order = np.argsort(-values, kind="stable")
         best = pool[order[: self.polished]]
-        n_values = self.values_of(view.graph)
         if n_values > 1:
             joined = yield from _recombined(view, pool[order[:n_values]])
             best = np.concatenate([best, joined[None]])
@@ -226,6 +235,19 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         is_polished = self.polish_steps > 0 and before.max() > -np.inf
         gain = float(values[winner] - before.max()) if is_polished else None
         return (yield from settled(view, best[winner], BoxOutcome(view.part.index, {}, {}, *residuals, gain)))
+
+    def _from_pieces(
+        self, view: BoxView, seed: int, n_values: int
+    ) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
+        """In a large part of small factors: what was put together at first, the given starts, and where runs ended."""
+        n_given = min(len(view.functions.starts), self.starts)
+        drawn = joint_starts(view.functions, view.seen, seed, self.starts, FEWEST, even=True)
+        values = yield from part_total(view, drawn)
+        joined = yield from _recombined(view, drawn[:n_values])
+        runs = np.concatenate([joined[None], drawn])[: min(self.starts, _RUNS)]
+        natural = natural_penalty(values, n_given)
+        agreed, residuals = yield from self._rounds(view, runs, natural, (self.rounds + 1) // 2)
+        return np.concatenate([joined[None], drawn[:n_given], agreed]), residuals
 
     def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
         """Joint points that are looked at for starts, and how many of them were given: those come first."""
@@ -243,7 +265,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
 
     def _rounds(
-        self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float
+        self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float, n_rounds: int
     ) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
         """The rounds of consensus, from all starts at once."""
         functions, sides = view.functions, view.sides
@@ -257,7 +279,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X
         ]  # right where the penalty rules; longer ones follow
         primal = dual = np.inf
-        for turn in range(1, self.rounds + 1):
+        for turn in range(1, n_rounds + 1):
             received = yield from exchange(view, X)
             weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)  # nobody else wants a say in the others
             climbs = self._climbed(view, known, X, U, Z, view.take(weights), received, steps)
@@ -285,7 +307,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 factor = np.where(goes_on, np.where(grow, 2.0, np.where(shrink, 0.5, 1.0)), 1.0)
                 eta = eta * factor
                 U = [u / factor[:, None] for u in U]
-        return Z, Residuals(self.rounds, False, primal, dual)
+        return Z, Residuals(n_rounds, False, primal, dual)
 
     def _climbed(
         self,
@@ -328,13 +350,21 @@ def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[
 
 
 def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np.ndarray, " n"]]:
-    """For each variable its value in one of the joint points, chosen by max-sum; the first point is the incumbent."""
-    points = view.take(pool[:1])
+    """For each variable its value in one of the joint points, chosen by max-sum; the first point is the incumbent.
+
+    Of large parts all messages are renewed at once, and the best of all rounds is taken.
+    """
+    points, graph, out = view.take(pool[:1]), view.graph, pool[0].copy()
     received = yield from exchange(view, points)
     built = yield from tabulated(view, pool.T, received)
-    outcome = yield from _RECOMBINES.steps(view, built, dict.fromkeys(view.graph.variables, len(pool)))
+    sizes = dict.fromkeys(graph.variables, len(pool))
+    if _is_large(view):
+        found = yield from _RECOMBINES.flooded(view, built, sizes, 0.0 if graph.is_forest else _RECOMBINES.damping)
+        columns = [view.place[variable] for variable in graph.variables]
+        out[columns] = pool[found.best, columns]
+        return out
+    outcome = yield from _RECOMBINES.steps(view, built, sizes)
     chosen = yield from tell_factors(view, outcome.assignment)
-    out = pool[0].copy()
     for variable, row in chosen.items():
         out[view.place[variable]] = pool[int(row), view.place[variable]]
     return out

@@ -1,9 +1,10 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Solution, TableOutcome
@@ -14,9 +15,10 @@ from swarmbo.coordination.messages import FromFactor, FromVariable
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.repair import reweighed, sweep
 from swarmbo.coordination.requests import Compare, Mail, Steps, ToFactors, ToVariables
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.tables import Rank, Table
 from swarmbo.coordination.updates import (
     Edge,
+    Flat,
     Vector,
     kernels_for,
     messages_of_factor,
@@ -31,6 +33,30 @@ from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+class Flooded(NamedTuple):
+    """Where rounds that renew every message have ended.
+
+    Args:
+        flooding: The layout.
+        from_variables: The variables' last messages.
+        from_factors: The factors' last ones.
+        choices: What each own variable would choose by these.
+        best: Of the choices of all rounds the best joint one: of own variables, and of own factors' variables.
+        best_so_far: How good it is, at the root of the tree.
+        status: Whether messages had stopped.
+        rounds: Taken.
+    """
+
+    flooding: Flooding
+    from_variables: Flat
+    from_factors: Flat
+    choices: Int[np.ndarray, " n_variables"]
+    best: Int[np.ndarray, " n_variables"]
+    best_so_far: Rank | None
+    status: Status
+    rounds: int
 
 
 @kind("coordination", FIELD)
@@ -129,26 +155,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
         If all these are forbidden, the decoded one is repaired.
         """
-        kernels = kernels_for(self.rounds * n_entries(view, tables))
-        flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, kernels, view.variables, sizes)
-        messages = np.zeros(flooding.n_entries)  # those of factors
-        from_variables, choices = flooding.from_variables(messages)
-        best = choices
-        best_so_far, n_rounds = None, 0
-        status: Status = "max_rounds"
-        for n_rounds in range(1, self.rounds + 1):  # noqa: B007
-            from_variables, said = yield ToFactors(flooding, from_variables, choices)
-            values = flooding.values(said)
-            messages, change = flooding.from_factors(messages, from_variables, self.damping)
-            messages = yield ToVariables(flooding, messages)
-            before = choices
-            from_variables, choices = flooding.from_variables(messages)
-            moved = not np.array_equal(choices, before)
-            verdict, best_so_far = yield Compare([values], best_so_far, change, moved, self.tolerance)
-            best = before if verdict.best else best
-            if verdict.stop:
-                status = "converged"
-                break
+        flooded = yield from self.flooded(view, tables, sizes, self.damping)
+        flooding, from_variables, messages, choices, best, best_so_far, status, n_rounds = flooded
         from_variables, said = yield ToFactors(flooding, from_variables, choices)
         decoded = yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(messages))
         both = [flooding.values(said), _values(view, tables, decoded)]
@@ -164,6 +172,39 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             verdict, best_so_far = yield Compare([values], best_so_far, until_allowed=True)
             agreed = mended if verdict.best else agreed
         return TableOutcome({x: agreed[x] for x in view.variables}, status, n_rounds)
+
+    def flooded(
+        self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], damping: float
+    ) -> "Steps[Flooded]":
+        """The rounds alone, whatever the part is.
+
+        Args:
+            view: Own factors and variables.
+            tables: Of the own factors.
+            sizes: Number of values by variable.
+            damping: Share of the previous message kept in a new one.
+        """
+        kernels = kernels_for(self.rounds * n_entries(view, tables))
+        flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, kernels, view.variables, sizes)
+        messages = np.zeros(flooding.n_entries)  # those of factors
+        from_variables, choices = flooding.from_variables(messages)
+        best = choices
+        best_so_far, n_rounds = None, 0
+        status: Status = "max_rounds"
+        for n_rounds in range(1, self.rounds + 1):  # noqa: B007
+            from_variables, said = yield ToFactors(flooding, from_variables, choices)
+            values = flooding.values(said)
+            messages, change = flooding.from_factors(messages, from_variables, damping)
+            messages = yield ToVariables(flooding, messages)
+            before = choices
+            from_variables, choices = flooding.from_variables(messages)
+            moved = not np.array_equal(choices, before)
+            verdict, best_so_far = yield Compare([values], best_so_far, change, moved, self.tolerance)
+            best = said if verdict.best else best
+            if verdict.stop:
+                status = "converged"
+                break
+        return Flooded(flooding, from_variables, messages, choices, best, best_so_far, status, n_rounds)
 
 
 def max_sum(

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.methods import admm
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import maximise_with_agents
@@ -17,7 +18,7 @@ from swarmbo.coordination.polish import polish
 from swarmbo.coordination.starts import joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, LocalView
 from swarmbo.errors import ConfigError, ShapeError, TransportError
-from swarmbo.graph import FactorGraph
+from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.records import Traffic
 from swarmbo.settings import convert
 from swarmbo.transport import InProcess, Routes
@@ -440,6 +441,14 @@ def test_agents_do_what_the_fast_path_does_with_the_defaults(scopes) -> None:
     check_agents(Sum.on_box(scopes, 5, ripples=0.3, coupling=0.5), ADMM())
 
 
+@pytest.mark.parametrize("scopes", [CHAIN, RING, DISJOINT], ids=["chain", "ring", "disjoint"])
+def test_agents_of_large_parts_do_what_the_fast_path_does(scopes, monkeypatch) -> None:
+    monkeypatch.setattr(admm, "_MANY", 2)
+    for n_starts, entries in ((0, 1024), (2, 32)):  # with so few entries factors of three variables go without tables
+        functions = Sum.on_box(scopes, 5, ripples=0.3, coupling=0.5, n_starts=n_starts)
+        check_agents(functions, ADMM(**FEW, recombination_entries=entries))
+
+
 def test_agents_relay_over_links() -> None:
     functions = Sum.on_box(CHAIN, 2)
     line = nx.path_graph(["x0", "x3", "x1", "x4", "x2"])  # nobody hears those it shares factors with
@@ -559,3 +568,34 @@ def test_large_parts_come_to_the_maximiser_too() -> None:
     best = maximiser_of(functions)
     agreement = ADMM(rounds=300, starts=1, screened=0, recombination_entries=0).maximise(functions)
     np.testing.assert_allclose(agreement.point, best, atol=3e-3)
+
+
+def test_large_parts_of_small_factors_come_as_high_as_the_best_of_a_fine_grid() -> None:
+    n, m = 128, 49
+    functions = Sum.on_box({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n)}, seed=4, ripples=0.1, n_starts=1)
+    agreement = ADMM().maximise(functions)
+    (stack,), grid = stacks_of(functions.graph), np.linspace(0.0, 1.0, m)
+    U = np.broadcast_to(np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2), (n, m * m, 2))
+    best = np.zeros(m)  # of all factors before, by the value of the variable in common
+    for table in functions.value(stack, U, ()).reshape(n, m, m):
+        best = (best[:, None] + table).max(axis=0)
+    start = float(total_value(functions, functions.starts)[0])
+    assert agreement.value - start > 0.99 * (best.max() - start)
+
+
+def test_large_parts_look_at_no_random_points_but_those_that_say_how_far_values_spread(monkeypatch) -> None:
+    monkeypatch.setattr(admm, "_MANY", 2)
+    drawn = joint_starts(Sum.on_box(CHAIN), ("x0", "x2"), 3, 0, 16, even=True)
+    for column, is_drawn in zip(drawn.T, (True, False, True, False, False), strict=True):
+        own = np.sort(column)  # one in each sixteenth of the box
+        assert (np.floor(16.0 * own) == np.arange(16)).all() if is_drawn else not own.any()
+    asked = list[int]()
+
+    class Looked(Sum):
+        def value(self, stack, U, received):
+            asked.append(U.shape[1])
+            return super().value(stack, U, received)
+
+    ADMM(screened=256).maximise(Looked.on_box(CHAIN, n_starts=1))
+    assert asked[0] == 17  # the given one, and those that are drawn; then their values in one table
+    assert max(asked) == 17**2

@@ -1,0 +1,121 @@
+"""Inverses of Cholesky factors of many covariance matrices, grown row by row. Import it late: numba is slow to load.
+
+With k the covariances of an observation with those before, v = L⁻¹ k and s its own variance, noise included,
+
+    pivot² = s - |v|²,        new row of L⁻¹ = (-vᵀ L⁻¹, 1) / pivot
+
+So rows are the same to the bit, whether they come one by one or together, and L itself is not needed.
+"""
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numba.core import types
+
+from swarmbo.kernels.compiled import radial
+
+_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
+_EPSILON = float(np.finfo(float).eps)
+
+
+def _read(n_dims: int, of: Any = types.float64) -> Any:
+    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
+
+
+_COUNTS = _read(1, types.int64)
+
+
+@numba.njit(
+    types.void(_read(2), _read(1), types.int64, types.float64[::1], types.float64[::1]),
+    cache=True, nogil=True, fastmath=_LANES,
+)  # fmt: skip
+def follow(
+    R: Float[np.ndarray, "T T"],
+    residual: Float[np.ndarray, " T"],
+    known: int,
+    whitened: Float[np.ndarray, " T"],
+    alpha: Float[np.ndarray, " T"],
+) -> None:
+    """What follows of one latent from its L⁻¹ and the outcomes of its first observations; see ``grow``."""
+    whitened[:], alpha[:] = 0.0, 0.0
+    for i in range(known):
+        own, summed = R[i], 0.0
+        for m in range(i + 1):
+            summed += own[m] * residual[m]
+        whitened[i] = summed
+        for m in range(i + 1):
+            alpha[m] += summed * own[m]
+
+
+@numba.njit(
+    types.void(
+        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), _read(1), _read(2), _read(2),
+        types.float64[:, :, ::1], types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
+    ),
+    cache=True, nogil=True, fastmath=_LANES,
+)  # fmt: skip
+def grow(
+    kernels: Int[np.ndarray, " g"],
+    starts: Int[np.ndarray, " g"],
+    known: Int[np.ndarray, " g"],
+    ends: Int[np.ndarray, " g"],
+    Zt: Float[np.ndarray, "g a T"],
+    outputs: Float[np.ndarray, " g"],
+    noise: Float[np.ndarray, "g T"],
+    residuals: Float[np.ndarray, "g T"],
+    inverse: Float[np.ndarray, "g T T"],
+    whitened: Float[np.ndarray, "g T"],
+    alpha: Float[np.ndarray, "g T"],
+    is_sound: Bool[np.ndarray, " g"],
+) -> None:
+    """Put further rows of L⁻¹ below those that are there, then what follows from the outcomes.
+
+    Args:
+        kernels: Codes, see ``swarmbo.kernels.compiled``.
+        starts: How many rows each has; ``ends`` of them are taken as they are.
+        known: How many of its first observations have outcomes.
+        ends: How many rows each is to have.
+        Zt: Observed points, in lengthscales, coordinate by coordinate.
+        outputs: Outputscales.
+        noise: Variances of the noise.
+        residuals: Outcomes less their prior means.
+        inverse: L⁻¹, its upper triangle 0.
+        whitened: L⁻¹ residual is put here, 0 where there is none.
+        alpha: K⁻¹ residual likewise.
+        is_sound: Whether all pivots are above rounding noise; if not, nothing of that latent means anything.
+    """
+    T = Zt.shape[2]
+    squares, near, slope, row = np.empty(T), np.empty(T), np.empty(T), np.empty(T)
+    for f in range(len(starts)):
+        R, output, is_sound[f] = inverse[f], outputs[f], True
+        for i in range(starts[f], ends[f]):
+            square, covariance, new = squares[:i], near[:i], row[:i]
+            square[:] = 0.0
+            new[:] = 0.0
+            for d in range(Zt.shape[1]):
+                z, at = Zt[f, d], Zt[f, d, i]
+                for j in range(i):
+                    square[j] += (at - z[j]) ** 2
+            radial(kernels[f], square, output, covariance, slope[:i])
+            explained = 0.0
+            for j in range(i):
+                old, v = R[j], 0.0
+                for m in range(j + 1):
+                    v += old[m] * covariance[m]
+                explained += v * v
+                for m in range(j + 1):
+                    new[m] += v * old[m]
+            own = output + noise[f, i]
+            pivot = own - explained
+            if not pivot > T * _EPSILON * own:
+                is_sound[f] = False
+                break
+            root = math.sqrt(pivot)
+            for m in range(i):
+                R[i, m] = -new[m] / root
+            R[i, i] = 1.0 / root
+        if is_sound[f]:
+            follow(R, residuals[f], known[f], whitened[f], alpha[f])

@@ -1,0 +1,213 @@
+"""Latents that are observed one by one, many of them: factorised side by side, and kept as rows of L⁻¹ alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.belief.gp.block_rows import BlockRows
+from swarmbo.belief.gp.factorised import Factorised, inverted
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.observations import Observations, factor_covariance, standardised_noise
+from swarmbo.kernels.threads import in_threads
+
+_AT_ONCE = 16  # latents: their matrices are whole while rows are added
+
+
+@dataclass(frozen=True, eq=False)
+class StackedParts(Sequence[Factorised]):
+    """What a posterior needs of k latents with up to T observations each, pending ones last.
+
+    As a sequence it gives the factorised matrix of each, which takes a while: ask the arrays where all are wanted.
+
+    Args:
+        entries: Which observations each latent has (k, T), in their order; 0 beyond.
+        counts: How many (k,).
+        known: How many of them have outcomes (k,).
+        residuals: Outcomes less their prior means (k, T), standardised; 0 beyond.
+        inverse: L⁻¹ of each.
+        whitened: L⁻¹ residual (k, T), 0 where pending and beyond.
+        alpha: K⁻¹ residual of those known (k, T), likewise.
+        jitters: The largest share of its diagonal that was added to an entry of each matrix (k,).
+    """
+
+    entries: Int[np.ndarray, "k T"]
+    counts: Int[np.ndarray, " k"]
+    known: Int[np.ndarray, " k"]
+    residuals: Float[np.ndarray, "k T"]
+    inverse: BlockRows
+    whitened: Float[np.ndarray, "k T"]
+    alpha: Float[np.ndarray, "k T"]
+    jitters: Float[np.ndarray, " k"]
+
+    @classmethod
+    def of(
+        cls,
+        hyper: AdditiveHyperparameters,
+        scopes: Sequence[Sequence[int]],
+        data: Observations,
+        base: "StackedParts | None" = None,
+    ) -> "StackedParts":
+        """Factorise in compiled code, which knows no user's own kernels and no time.
+
+        A matrix that is singular to rounding is left to NumPy, which adds to its diagonal.
+
+        Args:
+            hyper: Hyper-parameters.
+            scopes: Columns that each latent reads.
+            data: Observations of single latents; those of the base first.
+            base: Of the first of them, to go on from.
+        """
+        from swarmbo.belief.gp.compiled_conditioning import grow  # late: numba is slow to load
+        from swarmbo.kernels.compiled import CODES
+
+        k = len(scopes)
+        entries, counts, known, residuals, noise = _tabled(hyper, data, k)
+        T, starts = entries.shape[1], np.zeros(k, dtype=np.int64) if base is None else base.counts
+        inverse = BlockRows.empty(k, T, None if base is None else base.inverse, int(starts.min(initial=T)))
+        made = cls(
+            entries, counts, known, residuals, inverse, np.zeros((k, T)), np.zeros((k, T)),
+            np.zeros(k) if base is None else base.jitters.copy(),
+        )  # fmt: skip
+        codes = np.array([CODES[name] for name in hyper.kernels])
+        outputs, is_sound = np.array(hyper.outputscales), np.ones(k, dtype=bool)
+        by_size = dict[int, list[int]]()
+        for i, scope in enumerate(scopes):
+            by_size.setdefault(len(scope), []).append(i)
+        for alike in by_size.values():
+            index = np.array(alike)
+            columns = np.array([scopes[i] for i in alike])
+            lengths = np.array([hyper.lengthscales[i] for i in alike])
+
+            def put(rows: slice, index: Any = index, columns: Any = columns, lengths: Any = lengths) -> None:
+                for first in range(rows.start, rows.stop, _AT_ONCE):
+                    some = slice(first, min(first + _AT_ONCE, rows.stop))
+                    own = index[some]
+                    points = data.places[data.row[entries[own]][:, :, None], columns[some][:, None, :]]
+                    Zt = np.ascontiguousarray(np.swapaxes(points / lengths[some][:, None, :], 1, 2))
+                    squares = np.zeros((len(own), T, T)) if base is None else inverse.squares(own, T)
+                    whitened, alpha, sound = np.zeros((len(own), T)), np.zeros((len(own), T)), is_sound[own]
+                    grow(
+                        codes[own], starts[own], known[own], counts[own], Zt, outputs[own], noise[own], residuals[own],
+                        squares, whitened, alpha, sound,
+                    )  # fmt: skip
+                    inverse.put(own, squares, int(starts[own].min()))
+                    made.whitened[own], made.alpha[own], is_sound[own] = whitened, alpha, sound
+
+            in_threads(len(index), put)
+        for i in np.flatnonzero(~is_sound).tolist():
+            made._patch(i, hyper, scopes[i], data.of_channel(i), base)
+        return made
+
+    @classmethod
+    def restored(
+        cls,
+        hyper: AdditiveHyperparameters,
+        data: Observations,
+        inverses: Sequence[Float[np.ndarray, "_r _r"]],
+        jitters: Sequence[float],
+    ) -> "StackedParts":
+        """From inverses that were written down.
+
+        Args:
+            hyper: Hyper-parameters.
+            data: Observations.
+            inverses: L⁻¹ of each latent, or of more observations that come after these.
+            jitters: Of each latent.
+        """
+        k = len(inverses)
+        entries, counts, known, residuals, _ = _tabled(hyper, data, k)
+        T = entries.shape[1]
+        made = cls(
+            entries, counts, known, residuals, BlockRows.empty(k, T), np.zeros((k, T)), np.zeros((k, T)),
+            np.array(jitters, dtype=float),
+        )  # fmt: skip
+        for i, inverse in enumerate(inverses):
+            made._put(i, inverse[: counts[i], : counts[i]], 0)
+        return made
+
+    def _put(self, i: int, inverse: Float[np.ndarray, "n n"], first: int) -> None:
+        """Take another L⁻¹ for one latent, of which the rows before ``first`` are there."""
+        from swarmbo.belief.gp.compiled_conditioning import follow  # late: numba is slow to load
+
+        T = self.entries.shape[1]
+        square = np.zeros((1, T, T))
+        square[0, : len(inverse), : len(inverse)] = inverse
+        self.inverse.put(np.array([i]), square, first)
+        follow(square[0], self.residuals[i], int(self.known[i]), self.whitened[i], self.alpha[i])
+
+    def _patch(
+        self,
+        i: int,
+        hyper: AdditiveHyperparameters,
+        scope: Sequence[int],
+        own: Observations,
+        base: "StackedParts | None",
+    ) -> None:
+        """Factorise one latent's matrix in NumPy."""
+        K = factor_covariance(hyper, scope, i, own, own)
+        K.flat[:: len(own) + 1] += own.noise_variances(hyper)
+        r = 0 if base is None else int(base.counts[i])
+        if base is None or not r:
+            part = Factorised.of(K, np.zeros(len(K)))
+        else:
+            part = base[i].extended(K[r:, :r], K[r:, r:], None)
+        self._put(i, part.inverse, r)
+        self.jitters[i] = part.jitter
+
+    @cached_property
+    def seen(self) -> Bool[np.ndarray, "k T"]:
+        """Which entries are of observations."""
+        return np.arange(self.entries.shape[1]) < self.counts[:, None]
+
+    @property
+    def log_densities(self) -> Float[np.ndarray, " k"]:
+        """Log density of each latent's residuals, of which none is to come."""
+        T = self.entries.shape[1]
+        diagonal = np.ones((len(self), T))
+        for b, rows in enumerate(self.inverse.blocks):
+            own = np.diagonal(rows[:, :, rows.shape[1] * b :], axis1=1, axis2=2)[:, : T - rows.shape[1] * b]
+            diagonal[:, rows.shape[1] * b :][:, : own.shape[1]] = own
+        logs = np.log(np.where(self.seen, diagonal, 1.0)).sum(axis=1)
+        return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        n, r = int(self.counts[i]), int(self.known[i])
+        (inverse,) = self.inverse.squares(np.array([i]), n)
+        L, whitened = np.asfortranarray(inverted(np.asfortranarray(inverse))), self.whitened[i, :n]
+        residual = np.concatenate([self.residuals[i, :r], L[r:, :r] @ whitened[:r]])
+        return Factorised(L, residual, whitened, self.alpha[i, :n], float(self.jitters[i]), inverse)
+
+
+def _tabled(
+    hyper: AdditiveHyperparameters, data: Observations, k: int
+) -> tuple[
+    Int[np.ndarray, "k T"],
+    Int[np.ndarray, " k"],
+    Int[np.ndarray, " k"],
+    Float[np.ndarray, "k T"],
+    Float[np.ndarray, "k T"],
+]:
+    """For each latent the places of its observations, how many there are and are known, their residuals and noise."""
+    order = np.argsort(data.channel, kind="stable")
+    channel = data.channel[order]
+    counts = np.bincount(channel, minlength=k)
+    slots = np.arange(len(order)) - (np.cumsum(counts) - counts)[channel]
+    entries = np.zeros((k, int(counts.max(initial=0))), dtype=np.int64)
+    entries[channel, slots] = order
+    residuals, noise = np.zeros(entries.shape), np.zeros(entries.shape)
+    constants, scales = np.array(hyper.constants)[channel], np.array(hyper.scales)[channel]
+    outcomes = data.outcome[order]
+    is_known = ~np.isnan(outcomes)
+    residuals[channel, slots] = np.where(is_known, (outcomes - constants) / scales, 0.0)
+    told = standardised_noise(data.noise[order], scales)
+    noise[channel, slots] = np.where(np.isnan(told), np.array(hyper.noise_variances)[channel], told)
+    return entries, counts, np.bincount(channel[is_known], minlength=k), residuals, noise

@@ -1,0 +1,158 @@
+"""Posteriors of many factors observed one by one: rows of L⁻¹ and nothing else, held to NumPy and SciPy."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.linalg import cholesky, solve_triangular
+from scipy.stats import multivariate_normal
+
+from swarmbo.belief import AdditiveGP
+from swarmbo.belief.gp import hyperparameters
+from swarmbo.belief.gp.block_rows import ROWS, BlockRows
+from swarmbo.belief.gp.factorised import Factorised
+from swarmbo.belief.gp.observations import Observations, factor_covariance
+from swarmbo.belief.gp.stacked_parts import StackedParts
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.kernels import KERNEL_NAMES
+
+SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]}
+GRAPH = FactorGraph.from_scopes(SCOPES)
+
+
+@pytest.fixture(autouse=True)
+def _many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
+
+
+def belief_of(noise_variance: float = 1e-2) -> AdditiveGP:
+    kernels = dict(zip(GRAPH.factors, [*KERNEL_NAMES, "rbf"], strict=True))
+    return AdditiveGP(GRAPH, kernel=kernels, noise_variance=noise_variance, outcomes="per-factor")
+
+
+def evaluations(t: int, seed: int, missing: float = 0.0):
+    rng = np.random.default_rng(seed)
+    X, F = rng.random((t, 3)), rng.normal(size=(t, 5))
+    F[rng.random(F.shape) < missing] = np.nan
+    return X, F
+
+
+def parts_of(belief: AdditiveGP, data: Observations, base: StackedParts | None = None) -> StackedParts:
+    return StackedParts.of(belief.hyperparameters, belief.scopes, data, base)
+
+
+def arrays_of(parts: StackedParts) -> list[bytes]:
+    blocks = [block.tobytes() for block in parts.inverse.blocks]
+    return [*blocks, parts.alpha.tobytes(), parts.whitened.tobytes(), parts.counts.tobytes()]
+
+
+@pytest.mark.parametrize("t", [1, ROWS - 1, ROWS, 21])
+def test_rows_and_weights_are_those_of_the_cholesky_factor(t):
+    belief = belief_of()
+    data = belief.update(*evaluations(t, 0, 0.3)).observations
+    parts = parts_of(belief, data)
+    for i, own in enumerate(data.by_factor(5)):
+        n = len(own)
+        K = factor_covariance(belief.hyperparameters, belief.scopes[i], i, own, own) + 1e-2 * np.eye(n)
+        expected = solve_triangular(cholesky(K, lower=True), np.eye(n), lower=True)
+        (found,) = parts.inverse.squares(np.array([i]), n)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(parts.alpha[i, :n], np.linalg.solve(K, own.outcome), rtol=1e-9, atol=1e-11)
+        assert not parts.alpha[i, n:].any()
+        density = multivariate_normal(np.zeros(n), K).logpdf(own.outcome) if n else 0.0
+        assert np.isclose(parts.log_densities[i], density)
+        np.testing.assert_allclose(parts[i].L @ parts[i].L.T, K, rtol=1e-10, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(t=st.integers(1, 20), more=st.lists(st.integers(1, 9), min_size=1, max_size=3), seed=st.integers(0, 9))
+def test_rows_that_come_one_by_one_are_to_the_bit_those_that_come_together(t, more, seed):
+    belief, n = belief_of(), t + sum(more)
+    X, F = evaluations(n, seed, 0.3)
+    known = belief.update(X[:t], F[:t])
+    parts, data = parts_of(belief, known.observations), known.observations
+    for step in more:
+        t, known = t + step, belief.update(X[t : t + step], F[t : t + step])
+        data = data.then(known.observations)
+        parts = parts_of(belief, data, parts)
+    assert arrays_of(parts) == arrays_of(parts_of(belief, belief.update(X, F).observations))
+
+
+def test_points_pending_take_variance_and_leave_the_weights_of_the_mean_to_the_bit():
+    belief, rng = belief_of().update(*evaluations(19, 1)), np.random.default_rng(2)
+    awaited = np.array([[True, True, False, False, True]])
+    waiting = belief.condition_on_pending(rng.random((1, 3)), awaited=awaited)
+    for stack in stacks_of(GRAPH):
+        U = rng.random((len(stack.factors), 4, stack.size))
+        before, after = belief.local(stack, U), waiting.local(stack, U)
+        np.testing.assert_allclose(before.mean, after.mean, rtol=1e-12, atol=1e-14)
+        own = awaited[0, [GRAPH.place_of[factor] for factor in stack.factors]]
+        assert (after.var[own] < before.var[own]).all()
+        np.testing.assert_array_equal(after.var[~own], before.var[~own])
+    known, parts = parts_of(belief, belief.observations), parts_of(belief, belief.observations.then(waiting.ahead))
+    np.testing.assert_array_equal(parts.alpha[:, :19], known.alpha)
+    assert not parts.alpha[:, 19:].any()
+
+
+def test_what_is_singular_to_rounding_is_what_numpy_makes_of_it(monkeypatch):
+    empty = belief_of(noise_variance=0.0)
+    X, F = evaluations(10, 3)
+    X[7], F[7] = X[2], F[2]
+    data = empty.update(X, F).observations
+    parts = parts_of(empty, data)
+    for i, own in enumerate(data.by_factor(5)):
+        expected = Factorised.of(factor_covariance(empty.hyperparameters, empty.scopes[i], i, own, own), own.outcome)
+        assert parts.jitters[i] == expected.jitter > 0.0
+        np.testing.assert_allclose(parts.inverse.squares(np.array([i]), 10)[0], expected.inverse, rtol=1e-12)
+
+    def in_two_steps(compiled_from: int) -> AdditiveGP:
+        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", compiled_from)
+        first = empty.update(X[:7], F[:7])
+        assert first.jitter == 0.0
+        return first.update(X[7:], F[7:])
+
+    plain, grown = in_two_steps(10**9), in_two_steps(1)
+    assert 0.0 < grown.jitter < 1e-12
+    for stack in stacks_of(GRAPH):
+        U = np.random.default_rng(8).random((len(stack.factors), 6, stack.size))
+        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
+        found = grown.local(stack, U)
+        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 10**9)
+        expected = plain.local(stack, U)
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(found.var, expected.var, rtol=1e-5, atol=1e-7)
+
+
+def test_what_is_written_down_goes_on_to_the_bit():
+    belief = belief_of().update(*evaluations(11, 4, 0.2)).condition_on_pending(evaluations(3, 5)[0])
+    again = AdditiveGP.from_state_dict(belief.settings, GRAPH, belief.domain, belief.state_dict())
+    X, F = evaluations(4, 6)
+    for one, other in ((belief, again), (belief.update(X, F), again.update(X, F))):
+        for stack in stacks_of(GRAPH):
+            U = np.random.default_rng(7).random((len(stack.factors), 5, stack.size))
+            found, expected = other.local(stack, U), one.local(stack, U)
+            np.testing.assert_array_equal(found.mean, expected.mean)
+            np.testing.assert_array_equal(found.var, expected.var)
+        assert one.log_evidences() == other.log_evidences()
+
+
+def test_a_copy_is_asked_where_its_own_rows_lie():
+    belief = belief_of().update(*evaluations(17, 8))
+    (stack,), U = stacks_of(GRAPH, ["f"]), np.random.default_rng(9).random((1, 5, 2))
+    expected = belief.local(stack, U)
+    again = pickle.loads(pickle.dumps(belief))
+    rows = again._conditioned.rows
+    assert not set(rows.addresses) & set(belief._conditioned.rows.addresses)
+    del belief
+    np.testing.assert_array_equal(again.local(stack, U).var, expected.var)
+
+
+def test_matrices_that_grow_have_their_full_blocks_in_common():
+    squares = np.tril(np.random.default_rng(0).random((3, 21, 21)))
+    rows = BlockRows.of(squares[:, :19, :19])
+    grown = BlockRows.empty(3, 21, rows, 19)
+    grown.put(np.arange(3), squares, 19)
+    np.testing.assert_array_equal(grown.squares(np.arange(3), 21), squares)
+    assert [one is other for one, other in zip(rows.blocks, grown.blocks, strict=True)] == [True, True, False]
+    np.testing.assert_array_equal(rows.squares(np.arange(3), 19), squares[:, :19, :19])  # as they were
