@@ -16,12 +16,15 @@ _SUFFICIENT = 1e-4  # share of the rise promised by the slope that a step must b
 _SHRINK = 0.25
 _LARGEST_STEP = 1e10
 _NOWHERE = 1e-7  # sides of the box
+_STEPS = 4  # that are looked back on
 
 Looked = tuple[list[Float[np.ndarray, "_g m"]], Float[np.ndarray, "m n"]]
 Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
-def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE) -> Steps[Polished]:
+def polish(
+    view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
+) -> Steps[Polished]:
     """Spectral projected gradient ascent on joint points of a part, each with a step length of its own.
 
     The sum at a point never falls: a step that brings too little is shortened and tried again.
@@ -34,6 +37,7 @@ def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: fl
         steps: At most this many.
         tolerance: Stop when no point moves by more than this length, in sides of the box, in a step that brings enough
             and is as long as the one before it says; the first step's length, or a shortened one's, tells nothing.
+        least: Stop too when four steps have raised the best sum by no more than this share of all that it rose.
 
     Returns:
         The points, and the part's sum there after and before.
@@ -41,7 +45,7 @@ def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: fl
     low, high, sides = view.functions.low, view.functions.high, view.sides
     values, slope = yield from _look(view, Z)
     value, square = yield AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
-    before = value
+    before, reached = value, [value.max()]
     step, is_told = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
     for _ in range(steps):
         trial = np.clip(Z + step[:, None] * slope * sides, low, high)
@@ -59,7 +63,10 @@ def polish(view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: fl
             np.where(accepted, new_value, value),
         )
         little = np.where(accepted & is_told, tolerance, min(tolerance, _NOWHERE))
-        if (square <= little**2).all():
+        reached.append(value.max())
+        gained = reached[-1] - reached[0]
+        is_done = len(reached) > _STEPS and gained > 0.0 and reached[-1] - reached[-1 - _STEPS] <= least * gained
+        if is_done or (square <= little**2).all():
             break
         is_told = accepted
     return Z, value, before

@@ -45,6 +45,7 @@ _RECOMBINES = MaxSum(rounds=20)
 _MANY = 128  # factors of a part, from which on nobody climbs further than the others will let it stay
 _FEW = 8  # values of a variable: with fewer to choose from, starts of such a part are not put together
 _RUNS = 8  # of such a part, as many as are evaluated at once; of more, it was found, few brought anything
+_LEAST = 0.01  # share of what polishing such a part brought, once four steps that bring no more end it
 _STILL = 1e-3  # sides of the box by which variables of such a part move, as a root mean square, once it is polished
 
 
@@ -114,7 +115,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         starts: Runs side by side, >= 1.
         screened: Random joint points looked at for starts, >= 0.
         inner_steps: Gradient steps of a factor in a round, >= 1; in parts of 128 factors and more half as many, rounded
-            up, and what is polished is left once its variables move by no more than a thousandth of the box.
+            up, and what is polished is left once its variables move by no more than a thousandth of the box, or four
+            steps bring no more than a hundredth of what all before them brought.
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
         penalty: eta at first, > 0, in units of the spread of a part's values over the squared spread of its box. The
             spread is that over the random points looked at for starts, and over no fewer than 16.
@@ -229,7 +231,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         if n_values > 1:
             joined = yield from _recombined(view, pool[order[:n_values]])
             best = np.concatenate([best, joined[None]])
-        still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5} if _is_large(view) else {}
+        still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5, "least": _LEAST} if _is_large(view) else {}
         best, values, before = yield from polish(view, best, self.polish_steps, **still)
         winner = int(values.argmax())
         is_polished = self.polish_steps > 0 and before.max() > -np.inf

@@ -349,6 +349,21 @@ def test_polish_is_not_left_for_the_length_of_its_first_step() -> None:
     assert polished(100, 0.2) > 0.9 * polished(100, 1e-7) > 2.0 * polished(1, 0.2)  # the first step is 0.1 long
 
 
+def test_polish_ends_when_four_steps_bring_little_of_what_it_brought() -> None:
+    part = Part(Sum.on_box(CHAIN).graph, 0, Routes(Sum.on_box(CHAIN).graph.agents))
+
+    def polished(least: float) -> tuple[float, int]:
+        functions = Counted.on_box(CHAIN, seed=3)
+        Z = 0.5 * (functions.low + functions.high)[None]
+        steps = polish(BoxView.on(LocalView.of(part), functions), Z, 100, least=least)
+        _, value, before = Central(part).run(steps)
+        return float(value[0] - before[0]), len(functions.asked)
+
+    (most, all_steps), (gain, steps) = polished(0.0), polished(0.01)
+    assert 0.98 * most < gain < most
+    assert 4 < steps < all_steps / 2
+
+
 @settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 1000), coupling=st.sampled_from([0.0, 0.5]))
 def test_what_is_said_of_the_result_is_so(scopes, seed, coupling) -> None:
