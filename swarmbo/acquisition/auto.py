@@ -49,16 +49,17 @@ class Auto(Acquisition, frozen=True, tag="auto"):
     | totals of several factors | outcomes as they are | confidence bounds on differences to the incumbent | one |
     | | a root of the distance below the best | alternately a joint posterior draw and such bounds | one |
     | | the same, of one factor of all variables | confidence bounds | one |
+    | | outcomes as they are, of one factor of all variables | log expected improvement | none |
     | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
 improvement | one per factor; with several, none while there is promise elsewhere, and alternately once stuck |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
     | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
 
-    Models of totals that evidence can't tell apart alternate. Where a sum of outcomes as they are has as many outcomes
-    as variables, and they are not noisy, it takes draws and bounds alternately too, and searches every second draw
-    everywhere: a box alone never leaves the hollow of the first points. Who owns the one factor of all variables finds
-    its best and tells the others.
+    Models of totals that evidence can't tell apart alternate; the last one is tried of up to 64 variables. Where a sum
+    of outcomes as they are has as many outcomes as variables, and they are not noisy, it takes draws and bounds
+    alternately too, and searches every second draw everywhere: a box alone never leaves the hollow of the first points.
+    Who owns the one factor of all variables finds its best and tells the others.
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
     lengthscales are a common one with small deviations. Taking one factor whole and as a sum over its variables take
@@ -124,14 +125,15 @@ improvement | one per factor; with several, none while there is promise elsewher
             )
         if _is_by_factor(situation):
             return self._improvements(situation, model)
+        is_plain, is_whole = model.warp.kind == "none", model.learned.scopes is not None
+        if is_plain and is_whole:
+            return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        is_plain = model.warp.kind == "none"
         places = belief.domain.to_unit(belief.X) if is_plain else None  # what was looked at afar is no step of the box
         side = self._box(patience).state(_seen(belief, situation), steps=situation.steps(), places=places).side
         low, high = box_around(incumbent(belief), side)
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
-        is_whole = model.learned.scopes is not None
         # of a sum as it is, a draw is worth a turn once outcomes can tell the functions from one another
         is_told = patience == 1 and int(known(belief).sum()) >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)

@@ -26,7 +26,9 @@ _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all vari
     ("none", 1.0, False),
     ("power", 0.6, False),
     ("power", 0.5, True),
+    ("none", 1.0, True),
 )
+_FEW = 64  # variables at most, of one process of outcomes as they are: it is searched everywhere
 _TIE = 0.1  # nats an evaluation: models of totals whose evidences are this close alternate
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
 _GROWTH = 1.5  # choices are made anew when the history has grown by this factor
@@ -42,11 +44,12 @@ _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables dif
 
 
 def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-    """Several factors, of which totals are told: a sum, a sum of roots, or the root of one process for all variables.
+    """Several factors, of which totals are told: a sum, or one process for all variables, of outcomes or their roots.
 
-    Models that evidence can't tell apart alternate, from fit to fit: a sum finds what it has seen little of, one
-    process with one lengthscale needs few data. Outcomes of single factors among the totals keep them a sum as they
-    are: a sum of roots is not the root of a sum.
+    Models that evidence can't tell apart alternate, from fit to fit: a sum finds what it has seen little of, the root
+    of one process with one lengthscale needs few data, and one of outcomes as they are sees where the scopes that were
+    told are wrong. Outcomes of single factors among the totals keep them a sum as they are: a sum of roots is not the
+    root of a sum.
     """
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
@@ -69,8 +72,9 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
     """The model that has the largest evidence; it remembers those that come close. Who looked for scopes wants sums."""
     n, tried = len(situation.history), dict[int, tuple[Model, float]]()
-    for place, (_, _, is_whole) in enumerate(_OF_TOTALS):
-        if not is_whole or situation.structure != "learned":
+    is_small = len(situation.graph.variables) <= _FEW
+    for place, (kind, _, is_whole) in enumerate(_OF_TOTALS):
+        if not is_whole or (situation.structure != "learned" and (is_small or kind != "none")):
             tried[place] = _model_of_totals(situation, settings, place, None)
     order = sorted(tried, key=lambda place: -tried[place][1])
     near = [place for place in order if tried[place][1] >= tried[order[0]][1] - _TIE * n]
@@ -87,7 +91,9 @@ def _model_of_totals(
     graph, totals = situation.graph, situation.history.totals
     scopes = (graph.variables,) if is_whole else None
     if scopes is not None:
-        graph, settings = graph_of_groups(graph, scopes), msgspec.structs.replace(settings, lengthscales="shared")
+        graph = graph_of_groups(graph, scopes)
+        if kind != "none":  # a root of a bowl is a norm: one lengthscale is learned from few data
+            settings = msgspec.structs.replace(settings, lengthscales="shared")
     warp = Warp.fitted(kind, totals, power)
     noise = situation.history.known_noise
     noise[:, 0] = warp.noise_std(totals, noise[:, 0])

@@ -153,7 +153,7 @@ def test_sums_of_roots_take_draws_and_bounds_by_turns(situation_of) -> None:
 
 
 def test_models_that_evidence_cannot_tell_apart_take_turns_from_fit_to_fit(situation_of, monkeypatch) -> None:
-    monkeypatch.setattr(transforms, "_OF_TOTALS", transforms._OF_TOTALS[1:])
+    monkeypatch.setattr(transforms, "_OF_TOTALS", transforms._OF_TOTALS[1:3])
     monkeypatch.setattr(transforms, "_TIE", 10.0)
     situation = situation_of(BLOCKS, t=40)
     kinds = turns_of(with_outcomes(situation, bowl(unit(situation))), rounds=6)
@@ -186,6 +186,43 @@ def test_one_process_for_all_variables_knows_no_factors_and_predicts_in_the_unit
     truth = bowl(V)
     assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.3 * truth.std()
     assert np.mean(np.abs(mean - truth) < 2.0 * std) > 0.8
+
+
+def crossed(U):
+    """No sum over the blocks: each of its terms has a variable of either."""
+    return np.sin(5.0 * (U[:, 0] + U[:, 2])) + np.sin(5.0 * (U[:, 1] + U[:, 3]))
+
+
+def test_told_scopes_that_are_wrong_give_way_to_one_process_that_is_searched_everywhere(situation_of) -> None:
+    situation = situation_of(BLOCKS, t=60)
+    situation = with_outcomes(situation, crossed(unit(situation)))
+    model = Auto().learn(situation, BELIEF, None)
+    assert (model.learned.scopes, model.learned.warps) == ((("a", "b", "c", "d"),), (("none", 1.0),))
+    assert all(len(hyper.lengthscales) == 1 for _, hyper in model.learned.rivals)  # nor are they taken in turns
+    V = np.random.default_rng(3).random((200, 4))
+    assert np.corrcoef(model.posterior(situation.domain.from_unit(V))[0], crossed(V))[0, 1] > 0.8
+    functions = Auto().local_functions(situation, model)
+    assert isinstance(functions, LogImprovements)
+    assert (functions.low.tolist(), functions.high.tolist()) == ([0.0] * 4, [1.0] * 4)
+
+
+def test_told_scopes_that_are_right_are_kept(situation_of) -> None:
+    situation = situation_of({"f": ["a", "c"], "g": ["b", "d"]}, t=60)
+    variables = situation.graph.variables
+    order = [variables.index(v) for v in "abcd"]
+    learned = Auto().learn(with_outcomes(situation, crossed(unit(situation)[:, order])), BELIEF, None).learned
+    assert learned.scopes is None
+    assert all(len(hyper.lengthscales) == 2 for _, hyper in learned.rivals)
+
+
+def test_one_process_of_outcomes_as_they_are_is_tried_of_few_variables_only(situation_of, monkeypatch) -> None:
+    situation = situation_of(BLOCKS, t=60)
+    situation = with_outcomes(situation, crossed(unit(situation)))
+    monkeypatch.setattr(transforms, "_TIE", 10.0)
+    for few, places in ((4, {0, 1, 2, 3}), (3, {0, 1, 2})):
+        monkeypatch.setattr(transforms, "_FEW", few)
+        rivals = Auto().learn(situation, BELIEF, None).learned.rivals
+        assert {place for place, _ in rivals} == places
 
 
 def test_the_search_stays_in_the_box_around_the_incumbent(situation_of) -> None:
