@@ -13,7 +13,7 @@ Source: sequential single-item auctions with insertion, as Koenig et al. 2006; h
 distance.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -35,6 +35,7 @@ _LISTED = 8  # places whose ways an agent looks at in a bid: those that are wort
 _LOOKED_AT = 64  # places on the way that an agent looks at closely: those near which most is left to learn
 
 Order = Literal["auction", "sequential"]
+Points = dict[str, Float[np.ndarray, " d"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,18 +103,12 @@ class Pilot:
             picks: Where others measure in this round, off their way-points, and on the way there.
             taken: Where others measure in this round, as bytes.
         """
-        left = self.candidates[[key not in taken for key in keys_of(self.candidates)]]
+        left = self.untaken(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
             return first
-        base = self.travel.base(self.agent)
-        if base is not None and len(left):
-            left = left[in_time(self.agent, self.travel, left, base, self.travel.rounds_left(self.agent))]
+        left = self.in_time(tour, left)
         if not len(left):
-            return base  # it has to go home, and there is nothing to measure on the way
-        if tour.stops:
-            target = self.places[tour.stops[0]]
-            rest = self.travel.rounds(self.agent, left, target[None])[:, 0]
-            left = left[rest <= max(tour.first_leg - 1.0, float(rest.min()))]
+            return self.travel.base(self.agent)  # it has to go home, and there is nothing to measure on the way
         if len(left) > _LOOKED_AT:
             nearest = cdist(left, self.places).argmin(axis=1)
             left = left[np.sort(np.argsort(-left_over[nearest], kind="stable")[:_LOOKED_AT])]
@@ -122,6 +117,23 @@ class Pilot:
         if self.price is not None and not tour.stops and gains[best] <= self.price:
             return None
         return left[best]
+
+    def untaken(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
+        """What it can measure in this round, but for where others do, as bytes."""
+        return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
+
+    def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
+        """Of some of its candidates those from which it gets home, and to its first way-point in time or soonest."""
+        base = self.travel.base(self.agent)
+        if base is not None and len(left):
+            left = left[in_time(self.agent, self.travel, left, base, self.travel.rounds_left(self.agent))]
+        if tour.stops and len(left):
+            rest = self.travel.rounds(self.agent, left, self.places[tour.stops[0]][None])[:, 0]
+            left = left[rest <= max(tour.first_leg - 1.0, float(rest.min()))]
+        return left
+
+
+Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " d"] | None]
 
 
 class Legs(NamedTuple):
@@ -177,11 +189,11 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
     left_over = {bidder.pilot.agent: left[id(bidder.pilot.gains)].value for bidder in bidders}
     late = [agent for agent in agents if detours[agent]]
-    points |= yield from in_turn(late, {pilot.agent: pilot for pilot in own}, tours, left_over, planned, taken)
+    points |= yield from on_course(late, {pilot.agent: pilot for pilot in own}, tours, left_over, planned, taken)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(late))
 
 
-def in_turn(
+def on_course(
     agents: Sequence[str],
     own: Mapping[str, Pilot],
     tours: Mapping[str, Tour],
@@ -202,20 +214,37 @@ def in_turn(
     Returns:
         The own ones' places; who declines is missing.
     """
+
+    def pick(pilot: Pilot, picks: Sequence[Float[np.ndarray, " d"]]) -> Float[np.ndarray, " d"] | None:
+        return pilot.pick(tours[pilot.agent], left_over[pilot.agent], planned, picks, taken)
+
+    return (yield from in_turn(agents, own, pick, taken))
+
+
+def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
+    """Where agents measure next, who say so one after the other, with where they measure on the way there.
+
+    Args:
+        agents: All of these, in their order.
+        own: What the own ones know.
+        pick: Where an own one does, given where those before it measure; None where it declines.
+        taken: Where others measure next, as bytes; what is chosen here is added.
+
+    Returns:
+        The own ones' places; who declines is missing.
+    """
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     counts_way = any(pilot.on_the_way is not None for pilot in own.values())
     for agent in agents:
         d = next(iter(own.values())).places.shape[1]
         told = np.zeros((len(own), 1 + _ON_LEG * counts_way, d + 1))
         for n, (name, pilot) in enumerate(own.items()):
-            if name == agent:
-                pick = pilot.pick(tours[name], left_over[name], planned, picks, taken)
-                if pick is not None:
-                    told[n, 0], points[name] = [1.0, *pick], pick
-                    way = pilot.way(pick[None])
-                    if way is not None:
-                        stops = _thinned(way[0])
-                        told[n, 1 : 1 + len(stops), 0], told[n, 1 : 1 + len(stops), 1:] = 1.0, stops
+            if name == agent and (place := pick(pilot, picks)) is not None:
+                told[n, 0], points[name] = [1.0, *place], place
+                way = pilot.way(place[None])
+                if way is not None:
+                    stops = _thinned(way[0])
+                    told[n, 1 : 1 + len(stops), 0], told[n, 1 : 1 + len(stops), 1:] = 1.0, stops
         heard = yield AllReduce(told)
         if heard[0, 0]:
             picks += [row[1:] for row in heard if row[0]]

@@ -24,7 +24,7 @@ from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
 from swarmbo.rng import stream
-from swarmbo.routing.auction import Legs, Passing, Pilot, in_turn
+from swarmbo.routing.auction import Legs, Passing, Pilot, on_course
 from swarmbo.routing.routes import RoutePlanner
 from swarmbo.routing.tour import in_rounds
 from swarmbo.settings import Count, Positive, within
@@ -132,7 +132,7 @@ def searched(
         for n, stop in enumerate(searcher.best()):
             tours[searcher.pilot.agent].put_in(stop, n)
     left_over = {agent: np.diag(values[id(pilot.gains)].told) for agent, pilot in own.items()}
-    points = yield from in_turn(agents, own, tours, left_over, planned, set())
+    points = yield from on_course(agents, own, tours, left_over, planned, set())
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, settings.exchanges + len(agents))
 
 

@@ -13,7 +13,7 @@ from swarmbo.boundary.extras import needed
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
-from swarmbo.routing.auction import Legs, Pilot, auction, in_turn
+from swarmbo.routing.auction import Legs, Pilot, auction, on_course
 from swarmbo.routing.routes import RoutePlanner
 from swarmbo.routing.tour import in_rounds
 from swarmbo.settings import Count, within
@@ -97,7 +97,7 @@ def _solved(view: LocalView, pilots: Mapping[str, Pilot], settings: Orienteering
         for n, stop in enumerate(best[number[agent]]):
             tour.put_in(stop, n)
     left_over = {pilot.agent: np.diag(values[id(pilot.gains)].told) for pilot in own}
-    points = yield from in_turn(agents, {pilot.agent: pilot for pilot in own}, tours, left_over, planned, set())
+    points = yield from on_course(agents, {pilot.agent: pilot for pilot in own}, tours, left_over, planned, set())
     exchanges = 3 + settings.linearisations + len(agents)  # and those of the auction
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, exchanges)
 

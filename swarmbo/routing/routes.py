@@ -23,10 +23,13 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import FIELD, kind, name_of
+from swarmbo.routing.ascent import Climber, ascent, is_due
 from swarmbo.routing.auction import Legs, Order, Pilot, auction
 from swarmbo.routing.gains import Gains
 from swarmbo.settings import Count, Probability, Settings, within
 from swarmbo.transport import Routes as RadioRoutes
+
+Program = Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]
 
 _UNKNOWN = 8  # rounds that are planned where nobody says how many are left
 _SHARE = 0.8  # of the rounds, in which a team that looks for the peak explores
@@ -39,9 +42,14 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     A plan takes the field as it is believed to be now. So where data fade, unless ``horizon`` is stated, and in worlds
     that do not say how long ways take (``travel_rounds``), agents choose one step ahead, one after the other.
 
-    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are asked one step ahead, in turn,
-    in the last rounds; before, routes explore for what they look for: a level with ``straddle``, a map with
-    ``information``, the peak with all others.
+    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are asked in the last rounds;
+    before, routes explore for what they look for: a level with ``straddle``, a map with ``information``, the peak with
+    all others.
+
+    Who looks for the peak stops exploring in time: as soon as no more than 3 rounds would be left at the way-point that
+    the acquisition values most, once the nearest agent is there. Then agents choose in turn where they are bound, the
+    way-point that it values most of those in reach until the end, and measure where it values most of what lies on the
+    way in time. For a level or a map it is asked one step ahead.
 
     In worlds whose agents measure on their way and say where (``on_the_way``), plans count on all that is measured on
     the leg to a way-point, unless the acquisition's ``on_the_way`` is false; so does the choice of a place on the way.
@@ -49,15 +57,16 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     Args:
         horizon: Rounds planned ahead, >= 1; None: all that are left.
         way_points: About how many places, spread over the map, may become way-points, 1 to 4096.
-        explore_share: Share of the rounds in which routes are planned, 0 to 1. None: all with ``targeted-variance``,
-            0.8 with others. Of no account below 10 rounds unless it is 1: then others are asked from the beginning.
+        explore_share: Share of the rounds in which routes are planned at most, 0 to 1. None: all with
+            ``targeted-variance``, 0.8 with others. Of no account below 10 rounds unless it is 1: then others are asked
+            from the beginning, one step ahead, as with 0.
     """
 
     horizon: Count | None = None
     way_points: Annotated[int, within(1, 4096)] = 500
     explore_share: Probability | None = None
 
-    def program(self, situation: Situation) -> "Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]":
+    def program(self, situation: Situation) -> Program:
         """What whoever sees some agents of a part does, by what these know.
 
         Args:
@@ -103,8 +112,8 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         Raises:
             ConfigError: If an acquisition would never be asked.
         """
-        agents = situation.movers
-        if not agents or situation.travel is None or not self.explores(situation, acquisition):
+        agents, climbs = situation.movers, self._climbs(situation, acquisition)
+        if not agents or situation.travel is None or not (self.explores(situation, acquisition) or climbs):
             return None
         views = {agent: view_of(situation.belief, agent) for agent in agents if has_view(situation.belief, agent)}
         if self.horizon is None and any(view.at(situation.round + 1.0) is not view for view in views.values()):
@@ -121,7 +130,32 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
         routes = RadioRoutes(agents, situation.links)
         parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
-        return Planned(Plan(parts, self.program(situation)), pilots)
+        program = self._with_ascent(situation, acquisition) if climbs else self.program(situation)
+        return Planned(Plan(parts, program), pilots)
+
+    def _climbs(self, situation: Situation, acquisition: Acquisition) -> bool:
+        """Whether agents explore for the sake of the peak, so that some rounds are left to get there."""
+        if isinstance(acquisition, TargetedVariance) or _targeted(acquisition).task != "peak":
+            return False
+        return self.explore_share != 0.0 and situation.horizon is not None and situation.horizon >= _FEWEST
+
+    def _with_ascent(self, situation: Situation, acquisition: Acquisition) -> Program:
+        """Routes are planned until it is time to go for the peak."""
+        assert situation.horizon is not None
+        left, explores = max(situation.horizon - situation.round + 1, 1), self.explores(situation, acquisition)
+        explore, step = self.program(situation), acquisition.alone(situation)
+
+        def steps(view: LocalView, pilots: Mapping[str, Pilot]) -> Steps[Legs]:
+            own: dict[str, Climber] = {}
+            for agent in view.variables:
+                anywhere = {agent: pilots[agent].places}
+                alone = replace(situation, agents=(agent,), candidates=anywhere, prices={}, on_the_way=None)
+                own[agent] = Climber(replace(pilots[agent], horizon=left), acquisition.alone(alone), step)
+            if explores and not (yield from is_due(own, left)):
+                return (yield from explore(view, pilots))
+            return (yield from ascent(view, own))
+
+        return steps
 
     def _pilot(self, situation: Situation, agent: str, gains: Gains) -> Pilot:
         left = self.horizon or _UNKNOWN
@@ -174,7 +208,7 @@ class Routes(RoutePlanner, frozen=True, tag="routes"):
 
     order: Order = "auction"
 
-    def program(self, situation: Situation) -> "Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]":
+    def program(self, situation: Situation) -> Program:
         """The auction."""
         return lambda view, own: auction(view, own, self.order)
 

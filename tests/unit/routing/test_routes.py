@@ -188,10 +188,12 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
     assert length(tour.stops) + home(tour.stops) <= min(horizon, left)
 
 
-def decided_alike(now: Situation, coordination: RoutePlanner) -> Decision:
+def decided_alike(now: Situation, coordination: RoutePlanner, acquisition: sb.ChainAcquisition = TARGETED) -> Decision:
     """What planners decide in one place, held to what agents do who send each other messages."""
     alone, by_messages = (
-        InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(place_steps(now, TARGETED, coordination))
+        InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(
+            place_steps(now, acquisition, coordination)
+        )
         for agents in (False, True)
     )
     assert alone.points.keys() == by_messages.points.keys()
@@ -217,9 +219,12 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str)
         if kind == "battery":
             travel = Straight(left={"r0": 3, "r2": 6})
         now, coordination = a_team(seed, 5, travel, **more), Routes(order=order)
-        alone = decided_alike(now, coordination)
-        assert ("r3" in alone.points) is (kind != "priced")
-        assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
+        rising = dataclasses.replace(now, round=9)
+        up = decided_alike(rising, coordination, sb.DBGPUCB())
+        for alone in (decided_alike(now, coordination), up):
+            assert ("r3" in alone.points) is (kind != "priced")
+            assert len({tuple(point) for point in alone.points.values()}) == len(alone.points)
+        assert up.report.rounds == 2 * (3 if kind == "parted" else 5)
 
 
 def test_each_measures_among_its_candidates_and_is_in_time_for_its_first_way_point() -> None:
@@ -274,21 +279,66 @@ def test_one_step_ahead_where_data_fade_or_nobody_says_how_long_ways_take() -> N
     assert Routes(horizon=4).decide(fading, TARGETED).report.rounds > 2  # who states a horizon gets it
 
 
-def test_a_team_that_looks_for_the_peak_explores_first() -> None:
-    ucb, routes = sb.DBGPUCB(), Routes()
-    for round_, horizon, share, explores in [
-        (8, 10, None, True),
-        (9, 10, None, False),
-        (5, 10, 0.5, True),
-        (1, 9, 0.9, False),
-    ]:
-        now = a_team(0, round=round_, horizon=horizon)
-        decided = (Routes(explore_share=share) if share else routes).decide(now, ucb)
-        in_turn = Greedy().decide(now, ucb)
-        assert (decided.report == in_turn.report) is not explores
-    assert routes.explores(a_team(0, round=10), TARGETED)
+@pytest.mark.parametrize(("share", "horizon"), [(0.9, 9), (0.0, 10)])
+def test_who_has_few_rounds_or_is_told_not_to_explore_looks_one_step_ahead(share: float, horizon: int) -> None:
+    now = a_team(0, round=1, horizon=horizon)
+    decided, in_turn = (each.decide(now, sb.DBGPUCB()) for each in (Routes(explore_share=share), Greedy()))
+    assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in in_turn.points.items()}
+    assert decided.report == in_turn.report
+
+
+def test_to_explore_for_an_acquisition_that_is_never_asked_is_refused() -> None:
+    assert Routes().explores(a_team(0, round=10), TARGETED)
     with pytest.raises(ConfigError, match=r"explore_share: got 1 with acquisition 'db-gp-ucb', which would never"):
-        Routes(explore_share=1.0).decide(a_team(0), ucb)
+        Routes(explore_share=1.0).decide(a_team(0), sb.DBGPUCB())
+
+
+def upper(now: Situation, places: np.ndarray, given: list[np.ndarray]) -> np.ndarray:
+    """Mean and so many standard deviations, by joint posterior covariances and an inverse."""
+    assert isinstance(now.belief, ExactGP)
+    n = len(places)
+    mean, cov = now.belief.joint_posterior(np.vstack([places, *given]))
+    noise, across = now.belief.noise_variance * np.eye(len(given)), cov[:n, n:]
+    var = np.diag(cov)[:n] - np.einsum("ij,jk,ik->i", across, np.linalg.inv(cov[n:, n:] + noise), across)
+    return mean[:n] + sb.DBGPUCB().sqrt_beta(now) * np.sqrt(np.maximum(var, 0.0))
+
+
+def an_ascent(now: Situation) -> tuple[int, dict[str, list[float]]]:
+    """The rule of the class docstring, by brute force: rounds to the best place of all, and where agents measure."""
+    left, places = (now.horizon or 0) - now.round + 1, planning_places(DOMAIN, SITES, 500)
+    best = places[upper(now, places, []).argmax()]
+    goals, points = list[np.ndarray](), dict[str, list[float]]()
+    for agent in now.agents:
+        away = np.maximum(now.travel.rounds(agent, now.positions[agent][None], places)[0], 1)
+        free = [
+            n for n in range(len(places)) if not any((places[n] == goal).all() for goal in goals) and away[n] <= left
+        ]
+        goals.append(places[free][upper(now, places[free], goals).argmax()])
+    for agent, goal in zip(now.agents, goals, strict=True):
+        near = np.array([place for place in now.candidates[agent] if place.tolist() not in points.values()])
+        if not (near == goal).all(axis=1).any():
+            rest = now.travel.rounds(agent, near, goal[None])[:, 0]
+            leg = max(1, now.travel.rounds(agent, now.positions[agent][None], goal[None])[0, 0])
+            near = near[rest <= max(leg - 1, rest.min())]
+        points[agent] = near[upper(now, near, list(map(np.array, points.values()))).argmax()].tolist()
+    nearest = min(now.travel.rounds(agent, now.positions[agent][None], best[None])[0, 0] for agent in now.agents)
+    return nearest, points
+
+
+def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there() -> None:
+    seen = dict.fromkeys(("explores", "in time", "too late"), 0)
+    for seed, round_ in itertools.product(range(4), (2, 9, 13, 15, 17)):
+        now = a_team(seed, 3, Straight(7.0), round=round_, horizon=20)
+        decided = {agent: place.tolist() for agent, place in Routes().decide(now, sb.DBGPUCB()).points.items()}
+        rounds, up = an_ascent(now)
+        if round_ <= 0.8 * 20 and 20 - round_ + 1 > rounds + 3:
+            explored = Routes().decide(now, TargetedVariance(task="peak"))
+            assert decided == {agent: place.tolist() for agent, place in explored.points.items()}
+            seen["explores"] += 1
+        else:
+            assert decided == up
+            seen["in time" if round_ <= 0.8 * 20 else "too late"] += 1
+    assert min(seen.values()) >= 2
 
 
 def test_sets_are_worth_what_they_take_away_given_what_was_taken() -> None:

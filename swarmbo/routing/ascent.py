@@ -1,0 +1,121 @@
+"""How a team ends that looks for the peak: each goes where it expects most, of what it reaches in the rounds left.
+
+One after the other agents say for which way-point they are bound, then where they measure next. Both are what the
+acquisition values most by itself, given what those before them said: the goal of all that are in reach until the end;
+the next place of all in reach once the goal is, before of those from which the agent is in time for it, or soonest
+there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.acquisition.acquisition import Chooser
+from swarmbo.acquisition.planning_places import keys_of
+from swarmbo.belief import PlaceBelief
+from swarmbo.coordination.requests import AllReduce, Best, Steps
+from swarmbo.coordination.view import LocalView
+from swarmbo.routing.auction import Legs, Pilot, in_turn
+from swarmbo.routing.tour import Tour
+
+SPARE = 3.0  # rounds for the summit itself, once a robot is there
+
+Places = Sequence[Float[np.ndarray, " d"]]
+
+
+@dataclass(frozen=True, eq=False)
+class Climber:
+    """What one agent goes by, and nobody else.
+
+    Args:
+        pilot: Where it is, how long its ways take, and what it believes.
+        goal: How it would choose among way-points by itself.
+        step: How it would choose among what it can measure in this round.
+    """
+
+    pilot: Pilot
+    goal: Chooser
+    step: Chooser
+
+    def rounds_to_best(self) -> float:
+        """Rounds to the way-point that it values most of all, whether it gets there in time or not."""
+        pilot, places = self.pilot, self.pilot.places[self.pilot.is_open]
+        best = self.goal(pilot.agent, pilot.gains.belief, places) if len(places) else None
+        if best is None or pilot.start is None:
+            return np.inf
+        return float(pilot.travel.rounds(pilot.agent, pilot.start[None], places[best][None])[0, 0])
+
+    def bound(self, goals: Places) -> Tour:
+        """Its route to the way-point that it values most, of those in reach until the end; none where none is.
+
+        Args:
+            goals: For which those before it are bound.
+        """
+        pilot, tour, taken = self.pilot, self.pilot.tour(), set(keys_of(np.array(goals))) if goals else set[bytes]()
+        rounds = tour.extra()
+        listed = [n for n, key in enumerate(keys_of(pilot.places)) if np.isfinite(rounds[n]) and key not in taken]
+        if listed:
+            chosen = self.goal(pilot.agent, self._given(goals), pilot.places[listed])
+            if chosen is not None:
+                tour.put_in(listed[chosen], 0)
+        return tour
+
+    def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
+        """Where it measures next; None where it declines, or all is taken.
+
+        Args:
+            tour: Its route.
+            picks: Where others measure in this round, and on the way there.
+            taken: Where others measure in this round, as bytes.
+        """
+        left = self.pilot.untaken(taken)
+        is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(left)
+        left = self.pilot.in_time(self.pilot.tour() if is_there else tour, left)
+        if not len(left):
+            return self.pilot.travel.base(self.pilot.agent)
+        chosen = self.step(self.pilot.agent, self._given(picks), left)
+        return None if chosen is None else left[chosen]
+
+    def _given(self, others: Places) -> PlaceBelief:
+        belief = self.pilot.gains.belief
+        return belief.condition_on_pending(np.array(others)) if others else belief
+
+
+def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
+    """Whether the way to the best place is as long as the rounds that are left, but for those to spare.
+
+    Args:
+        own: Of the own agents.
+        left: Rounds.
+    """
+    best = yield Best(np.array([[-climber.rounds_to_best()] for climber in own.values()]))
+    return bool(left <= SPARE - best[0])
+
+
+def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
+    """What whoever sees some agents of a part does.
+
+    Args:
+        view: The agents, as variables; each owns one factor.
+        own: What the own agents go by.
+    """
+    agents, goals, tours = view.graph.variables, list[np.ndarray](), dict[str, Tour]()
+    places = next(iter(own.values())).pilot.places
+    for agent in agents:
+        told = np.zeros((len(own), 1, 1 + places.shape[1]))
+        for n, (name, climber) in enumerate(own.items()):
+            if name == agent:
+                tours[name] = climber.bound(goals)
+                told[n, 0] = [1.0, *places[tours[name].stops[0]]] if tours[name].stops else told[n, 0]
+        heard = yield AllReduce(told)
+        goals += [row[1:] for row in heard if row[0]]
+    taken = set[bytes]()
+    points = yield from in_turn(
+        agents,
+        {name: climber.pilot for name, climber in own.items()},
+        lambda pilot, picks: own[pilot.agent].pick(tours[pilot.agent], picks, taken),
+        taken,
+    )
+    return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, 2 * len(agents))
