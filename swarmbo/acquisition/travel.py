@@ -1,7 +1,7 @@
 """How long agents that move take between places: what a world may offer to those who plan routes."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -40,4 +40,15 @@ class Travel(Protocol):
 
     def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
         """Where it has to be back by then; None: anywhere."""
+        ...
+
+
+@runtime_checkable
+class MeasuringTravel(Travel, Protocol):
+    """The same of an agent by itself that also measures on its ways; a team is told where by its world."""
+
+    def on_the_way(
+        self, agent: str, origin: Float[np.ndarray, " d"], places: Float[np.ndarray, "m d"]
+    ) -> Float[np.ndarray, "m k d"]:
+        """An ``OnTheWay``."""
         ...

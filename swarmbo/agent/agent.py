@@ -8,6 +8,7 @@ import networkx as nx
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
+from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import UNASKED
 from swarmbo.agent.saved import Saved
@@ -59,7 +60,8 @@ class Agent(Saved):
             has one; whatever carries the messages has to have it. Without, links must join all agents.
         travel: In a field, how many rounds its own ways take, for ``coordination="routes"``: an object with the methods
             of ``Travel``, asked by its own name only. All agents have one or none has, and then they choose one step
-            ahead. A state does not hold it.
+            ahead. One that measures on its ways says where by a method ``on_the_way`` of it, as an ``OnTheWay``, for
+            any place, and in ``ask`` for its candidates. A state does not hold it.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as of a
             ``Team``, the same for all agents.
 
@@ -157,21 +159,23 @@ class Agent(Saved):
             takes_part: In a field, whether it is there at all. One that is gone chooses nothing, but still says what it
                 knows.
             on_the_way: In a field, for each candidate where it measures before it is there (m, d), in turn, as its
-                world says it; NaN for a whole place is none. Planned ``routes`` go farther than candidates, and take
-                none.
+                world says it; NaN for a whole place is none. Planned ``routes`` go farther than candidates: they count
+                it where ``travel`` has ``on_the_way``, too.
 
         Returns:
             The query's id.
 
         Raises:
             ConfigError: If it is deciding, the count is not at least 1, the price is no finite number >= 0, what only a
-                field has is given for a function, or ways without candidates or for routes.
+                field has is given for a function, or ways without candidates, or for routes by a ``travel`` without.
             ShapeError: If places are no finite numbers of the box's dimensions, or ways are not one for each candidate.
         """
         self._require_idle("asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count")
-        if on_the_way is not None and isinstance(self._setup.coordination, RoutePlanner):
-            raise ConfigError("got ways to candidates; wanted none where routes are planned", at="$.on_the_way")
+        plans = isinstance(self._setup.coordination, RoutePlanner) and self.travel is not None
+        if on_the_way is not None and plans and not isinstance(self.travel, MeasuringTravel):
+            got = "got ways to candidates, beyond which planned routes go"
+            raise ConfigError(f"{got}; wanted a travel that has on_the_way(agent, origin, places), too", at="$.travel")
         offer = self._owned.offer(candidates, price, position, on_the_way, takes_part=takes_part)
         check_links(self.links)
         names = self._log.next_ids(number)

@@ -215,15 +215,18 @@ class Reports:
         return Offer(places, report.price, report.position, report.takes_part, report.on_the_way)
 
 
-def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
+def offers_of(
+    common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int, own: str = ""
+) -> Offers:
     """What agents said of where they can go, as a world says it to a team.
 
     Args:
-        common: What all know of the world.
+        common: What all know of the world, and where this agent measures on its ways, if it knows.
         given: By agent.
         problem: The field.
         seed: Of all agents.
         round_number: The coming round; who does not say where it can go draws places anew in each.
+        own: Whose side this is.
     """
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
@@ -241,7 +244,7 @@ def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed
     return replace(
         common,
         agents=tuple(present),
-        on_the_way=SaidWays(ways) if ways else None,
+        on_the_way=SaidWays(ways, own, common.on_the_way) if ways else None,
         candidates=candidates,
         prices={name: offer.price for name, offer in present.items()},
         standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},

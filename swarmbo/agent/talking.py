@@ -9,6 +9,7 @@ import networkx as nx
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
+from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.reports import Offer, offers_of
 from swarmbo.agent.rows import OwnRows
@@ -239,9 +240,10 @@ class Talking:
         for i in range(deciding.count):
             if i:
                 self._participant = self._next_participant()
-            offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel)
+            way = self.travel.on_the_way if isinstance(self.travel, MeasuringTravel) else None
+            offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel, on_the_way=way)
             if given is not None:
-                offers = offers_of(offers, given, problem, self._setup.seed, self._log.round)
+                offers = offers_of(offers, given, problem, self._setup.seed, self._log.round, self.name)
             self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
             point = problem.named(choice.point)

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from swarmbo.acquisition.travel import OnTheWay
 from swarmbo.boundary.values import short
 from swarmbo.errors import ShapeError
 
@@ -50,15 +51,22 @@ class SaidWays:
 
     Args:
         said: For each agent its candidates, and where it measures on the way to each.
+        name: Whose side this is.
+        own: Where that agent measures on any of its ways, if it knows; of account where it said so of its candidates.
     """
 
-    def __init__(self, said: Mapping[str, tuple[Sequence[Place], Ways]]) -> None:
+    def __init__(
+        self, said: Mapping[str, tuple[Sequence[Place], Ways]], name: str = "", own: OnTheWay | None = None
+    ) -> None:
         self._said = {agent: dict(zip(places, ways, strict=True)) for agent, (places, ways) in said.items()}
+        self._name, self._own = name, own if name in said else None
 
     def __call__(
         self, agent: str, origin: Float[np.ndarray, " d"], places: Float[np.ndarray, "m d"]
     ) -> Float[np.ndarray, "m k d"]:
-        """As a world says it; ``origin`` is where the agent stood when it said so."""
+        """As a world says it; ``origin`` is where the agent stood when it said so, or anywhere on its own ways."""
+        if agent == self._name and self._own is not None:
+            return self._own(agent, origin, places)
         known = self._said.get(agent, {})
         ways = [known.get(tuple(place), ()) for place in places.tolist()]
         out = np.full((len(ways), max(map(len, ways), default=0), places.shape[1]), np.nan)

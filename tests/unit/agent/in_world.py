@@ -32,6 +32,14 @@ class OwnWays(WorldTravel):
         return super().base(agent)
 
 
+class OwnWaysAndStops(OwnWays):
+    """The same of one that measures on its ways."""
+
+    def on_the_way(self, agent: str, origin: Any, places: Any) -> Any:
+        assert agent == self.name
+        return self._world.on_the_way(agent, origin, places)
+
+
 class InWorld:
     """Each agent knows where it can go, what that costs, how long its ways take, and what it measured."""
 
@@ -41,14 +49,17 @@ class InWorld:
         self.observations, self.infos = self.env.reset(seed=2)
         _, starts = other.reset(seed=2)
         self.problem, travels = self.world.problem, hasattr(other.unwrapped, "travel_rounds")
+        self.passes = "samples_per_leg" in settings
+        ways = OwnWaysAndStops if self.passes else OwnWays
         known: dict[str, Any] = {"level": self.world.level, "sites": self.world.sites()}
-        self.ways = {name: OwnWays(other.unwrapped, name) if travels else None for name in self.problem.agents}
+        self.ways = {name: ways(other.unwrapped, name) if travels else None for name in self.problem.agents}
         self.agents = {
             name: Agent(name, self.problem, travel=self.ways[name], has_base=True, **known, **given)
             for name in self.problem.agents
         }
         start = self.world.begin(starts)
-        for name, place in self.problem.places(start.point, start.factors).items():
+        self.stands = self.problem.places(start.point, start.factors)
+        for name, place in self.stands.items():
             self.agents[name].tell(None, start.factors[name], location=place)
 
     def asked(self) -> None:
@@ -60,7 +71,11 @@ class InWorld:
             if places is None:
                 places = random_candidates({name: self.world.boxes[name]}, 1, self.team.round + 1)[name]
             price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
-            agent.ask(candidates=places, price=price, position=stands)
+            passed = None
+            if self.passes:
+                assert offers.on_the_way is not None
+                passed = list(offers.on_the_way(name, self.stands[name], places))
+            agent.ask(candidates=places, price=price, position=stands, on_the_way=passed)
 
     def go_on(self) -> None:
         """A round: where agents go is where the team does."""
@@ -77,9 +92,14 @@ class InWorld:
         step = self.env.step(actions)
         self.team.observe(*step)
         self.observations, self.infos = step[0], step[-1]
-        news = self.world.news(words, Step(*self.other.step(actions)))
+        seen = Step(*self.other.step(actions))
+        news = self.world.news(words, seen)
+        self.stands = {**self.stands, **self.problem.places(news.point, news.factors)}
         for name, place in self.problem.places(news.point, news.factors).items():
-            self.agents[name].tell(self.team.last_query.id, news.factors[name], location=place)
+            if self.passes:
+                self.agents[name].observe(self.team.last_query.id, seen.infos[name])
+            else:
+                self.agents[name].tell(self.team.last_query.id, news.factors[name], location=place)
 
     def recommend(self) -> None:
         """Agents recommend what the team does."""

@@ -20,6 +20,7 @@ from .test_field_agents import OWN, QUICK, THOROUGH
 
 COUNTED = ("agreement", "likely places")
 ROUTES = sb.Routes(way_points=60)
+ROUTES_UP = sb.Routes(way_points=60, explore_share=0.05)  # which is over before the first round
 DEPOT: dict[str, Any] = {
     "field": {"elevation": "jacksboro"},
     "bases": [[700, 700], [8800, 700], [700, 11200]],
@@ -29,7 +30,7 @@ PEAK = sb.TargetedVariance(task="peak", candidates=10, places=60)
 
 
 def drive(belief: Any = QUICK, acquisition: Any = PEAK, coordination: Any = ROUTES, **world: Any) -> InWorld:
-    make = robot_team_v1 if "bases" in world else robot_team_v0
+    make = robot_team_v1 if world.keys() & {"bases", "samples_per_leg"} else robot_team_v0
     settings = {"robots": 3, "max_cycles": 12} | world
     given = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
     return InWorld(make.parallel_env, settings, seed=1, rounds=12, **given)
@@ -44,6 +45,18 @@ def drive(belief: Any = QUICK, acquisition: Any = PEAK, coordination: Any = ROUT
         pytest.param({"belief": OWN, "failure_rate": 0.3}, True, id="failures", marks=THOROUGH),
         pytest.param(DEPOT, False, id="batteries, apart", marks=THOROUGH),
         pytest.param({"coordination": sb.Routes(explore_share=0.0), "acquisition": "db-gp-ucb"}, False, id="no routes"),
+        pytest.param({"coordination": ROUTES_UP, "acquisition": "db-gp-ucb"}, True, id="up"),
+        pytest.param(
+            {"coordination": ROUTES_UP, "acquisition": "thompson", "belief": OWN},
+            True,
+            id="up by draws",
+            marks=THOROUGH,
+        ),
+        pytest.param({"samples_per_leg": 2}, True, id="on the way"),
+        pytest.param({"samples_per_leg": 2, "belief": OWN}, True, id="on the way, own", marks=THOROUGH),
+        pytest.param(
+            {"coordination": ROUTES_UP, "acquisition": "db-gp-ucb", "samples_per_leg": 2}, True, id="up, on the way"
+        ),
         pytest.param({"robots": 1}, False, id="one robot", marks=THOROUGH),
     ],
 )
@@ -82,6 +95,17 @@ def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int
     assert ticks > moment
     there.act()
     there.go_on()
+
+
+def test_ways_to_candidates_are_refused_where_nobody_knows_those_beyond():
+    there = drive()
+    agent = there.agents["robot_0"]
+    agent.travel = None  # then it looks one step ahead
+    agent.ask(candidates=[[1.0, 1.0]], on_the_way=[[[1.0, 1.0]]])
+    with pytest.raises(
+        ConfigError, match=r"\$.travel: got ways to candidates, .*; wanted a travel that has on_the_way"
+    ):
+        there.agents["robot_1"].ask(candidates=[[1.0, 1.0]], on_the_way=[[[1.0, 1.0]]])
 
 
 @pytest.mark.thorough
