@@ -188,8 +188,7 @@ class Team(AskTell):
         """
         self._acting, self._log, self._learner = None, self._log.in_new_episode(), self._learner.begin()
         news = None if self._world is None else self._world.begin(infos)
-        if news is not None:
-            self._take(None, self._heard(news))
+        self._take(None, None if news is None else self._heard(news))
 
     @whole_or_not_at_all
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, np.ndarray]:
@@ -235,7 +234,9 @@ class Team(AskTell):
         sent = None if query is None else self.problem.named(query.point)
         step = Step(observations, rewards, terminations, truncations, infos)
         news = self._in_world.news(sent, step)
-        if news is not None:  # else the action is held
+        if news is None:  # the action is held
+            self._take(None, None)
+        else:
             acting, self._acting = self._acting, None
             self._take(acting if query is not None else None, self._heard(news), is_all=True)
 

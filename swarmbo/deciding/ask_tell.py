@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
+from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import query_name, whole_number
 from swarmbo.data import News
 from swarmbo.deciding.choice import Choice
@@ -21,7 +22,7 @@ from swarmbo.deciding.taking import taken, with_attached
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
-from swarmbo.records import Query, Recommendation
+from swarmbo.records import Query, Recommendation, Traffic
 from swarmbo.worlds import Offers
 
 Places = Mapping[str, ArrayLike]  # (k, d) each
@@ -177,12 +178,17 @@ class AskTell(Held):
         self._log.query(query_id)
         self._log = self._log.without([query_id])
 
-    def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
+    def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query."""
+        self.last_sharing, self.sharing_links = Traffic(), None
+        if news is None:
+            return
         links = None if self._world is None else self._world.links()
         self._log, self._learner, self.last_sharing = taken(
             self._log, self._learner, query_id, news, links, is_all=is_all
         )
+        if isinstance(self._learner, FieldLearner) and isinstance(self._learner.belief, FusedBelief):
+            self.sharing_links = self._learner.belief.fared
 
     @whole_or_not_at_all
     def attach(

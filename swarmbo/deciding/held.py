@@ -45,7 +45,8 @@ class Held(OneAtATime):
         initial: Points of the initial design; 0 in a field.
         last_query: What was asked for last.
         last_report: How the agents agreed on it.
-        last_sharing: What telling one another the last outcomes took.
+        last_sharing: What telling one another the last outcomes took; nothing after a step that brought none.
+        sharing_links: How links with faults fared meanwhile, where agents have beliefs of their own; else None.
     """
 
     shared = ("_world",)
@@ -61,6 +62,7 @@ class Held(OneAtATime):
         self.last_query: Query | None = None
         self.last_report: SolveReport | None = None
         self.last_sharing = Traffic()
+        self.sharing_links: LinkReport | None = None
         self._log = Logbook.empty(problem)
         self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
         self._acting: str | None = None  # the query that the environment is carrying out
@@ -72,14 +74,6 @@ class Held(OneAtATime):
         if isinstance(self._learner, FieldLearner):
             return self._learner.belief
         raise AttributeError("what a team believes of a function is its model's: team.model.belief")
-
-    @property
-    def sharing_links(self) -> LinkReport | None:
-        """How links with faults fared when agents with beliefs of their own last talked; None where there are none."""
-        learner = self._learner
-        if isinstance(learner, FieldLearner) and isinstance(learner.belief, FusedBelief):
-            return learner.belief.fared
-        return None
 
     @property
     def model(self) -> Model:

@@ -76,9 +76,9 @@ class FleetTeam(Team):
             ways,
         )
 
-    def _take(self, query_id: str | None, news: News, *, is_all: bool = False) -> None:
+    def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         super()._take(query_id, news, is_all=is_all)
-        if self.hub is not None:
+        if self.hub is not None and news is not None:
             self.hub.tell(query_id, news, is_all=is_all)
             self.last_sharing = self._shared
 

@@ -286,3 +286,10 @@ def test_what_the_transport_loses_and_what_the_belief_does_add_up():
     plain = team("readings")
     play(plain, 1)
     assert plain.sharing_links is None
+
+
+def test_where_nobody_talked_nothing_is_said_of_links_or_of_traffic():
+    playing, _ = over({"kind": "faulty", "loss": 0.3}, rounds=1)
+    assert playing.last_sharing.messages > 0
+    playing.begin({})  # a further episode, and nobody has measured yet
+    assert (playing.last_sharing, playing.sharing_links) == (Traffic(), None)
