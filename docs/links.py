@@ -1,27 +1,28 @@
 """How good agreements by a deadline are over links with faults, beside the lossless optimum of the same decision.
 
     python docs/links.py                         # what is missing of docs/links.jsonl, seeds 0 to 9; then the tables
-    python docs/links.py --seeds 0-19 --worlds wlan
+    python docs/links.py --seeds 0-19 --worlds wlan --only "no faults" "50 %"
     python docs/links.py --table                 # the tables of docs/links.md, from what is there
 
-What agents agree on is recorded in the scenarios robots, field (sensors) and wlan, and drawn at random for graphs with
-loops. The share of an agreement is (value - random) / (best - random): random is the mean of random choices that are
-allowed, best that of exact elimination, or of lockstep ADMM without faults on WLANs. Agents that come out with no
-choice are worth what the worst place of their own is. Of a death in mid-decision the share is that of the survivors, by
-their own factors, in which the dead is wherever that is best; on WLANs, where all goes on, it is that of the whole.
+What agents agree on is recorded in the scenarios robots, field (sensors) and wlan, and drawn at random for two sorts of
+graphs with loops (those of docs/certificates.md). The share of an agreement is (value - random) / (best - random):
+random is the mean of random choices that are allowed, best that of exact elimination, or of lockstep ADMM without
+faults on WLANs. Agents that come out with no choice are worth what the worst place of their own is. Of a death in
+mid-decision the share is that of the survivors, by their own factors, in which the dead is wherever that is best; on
+WLANs, where all goes on, it is that of the whole.
 """
 
 import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from certificates import problems, sparse
+from certificates import dense, problems, sparse
 
 import swarmbo as sb
 from swarmbo.coordination.agreement import Agreement
@@ -42,6 +43,7 @@ WORLDS = {  # scenario, round, deadline, patience, and what else is set
     "robots": ("robots", 3, 60, 20, []),
     "sensors": ("field", 1, 80, 26, []),
     "loopy": ("", 0, 80, 26, []),
+    "dense": ("", 0, 80, 26, []),
     "wlan": ("wlan", 16, 100, 16, []),
     "wlan totals": ("wlan", 16, 100, 16, ["environment.outcomes=total"]),
 }
@@ -54,7 +56,9 @@ CASES = {
     "50 %, delay up to 5": Faults(loss=0.5, delay=5),
 }
 DEATH, CURVE = "30 %, one dies in mid-decision", "30 %, delay up to 5"
-LOCKSTEP, LOSSY = "lockstep, no faults", "lockstep, 30 %"
+OTHERS = ("lockstep, no faults", "DSA, no faults", "MGM, no faults", "lockstep, 30 %")
+LOCKSTEP, DSA, MGM, LOSSY = OTHERS
+SORTS = {"loopy": sparse, "dense": dense}
 THRESHOLDS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 
 
@@ -109,8 +113,8 @@ class Tabled:
     """
 
     def __init__(self, world: str, seed: int) -> None:
-        if world == "loopy":
-            self.graph, self.tables = problems(sparse, seed + 1)[-1]
+        if world in SORTS:
+            self.graph, self.tables = problems(SORTS[world], seed + 1)[-1]
             self.links = None
         else:
             self.graph, self.tables, self.links = recorded(world, seed)
@@ -124,14 +128,25 @@ class Tabled:
         chosen, clashes = alone(self.graph, self.tables)
         return value(self.graph, self.tables, chosen), 0.0, clashes
 
-    def others(self) -> Iterator[tuple[str, Found]]:
+    def others(self) -> dict[str, Callable[[], Found]]:
         """Lockstep methods, without faults; and what max-sum takes with some."""
         graph, tables, links = self.graph, self.tables, self.links
-        for name, method in ((LOCKSTEP, sb.MaxSum()), ("DSA, no faults", sb.DSA()), ("MGM, no faults", sb.MGM())):
+
+        def clean(method: sb.MaxSum | sb.DSA | sb.MGM) -> Found:
             found = method.solve(graph, tables, links)
-            yield name, (max(found.value, self.floor), found.report.bytes / 1000, 0)
-        found = solve_with_agents(sb.MaxSum(), graph, tables, CASES["30 %"].open(graph.agents, links, seed=self.seed))
-        yield LOSSY, (found.value, found.report.bytes / 1000, 0)
+            return max(found.value, self.floor), found.report.bytes / 1000, 0
+
+        def lossy() -> Found:
+            opened = CASES["30 %"].open(graph.agents, links, seed=self.seed)
+            found = solve_with_agents(sb.MaxSum(), graph, tables, opened)
+            return found.value, found.report.bytes / 1000, 0
+
+        return {
+            LOCKSTEP: lambda: clean(sb.MaxSum()),
+            DSA: lambda: clean(sb.DSA()),
+            MGM: lambda: clean(sb.MGM()),
+            LOSSY: lossy,
+        }
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
         """Max-sum by a deadline."""
@@ -189,15 +204,24 @@ class Boxed:
                 point[graph.column_of[x]] = self.points[best, graph.column_of[x]]
         return float(total_value(functions, point[None])[0]), 0.0, 0
 
-    def others(self) -> Iterator[tuple[str, Found]]:
+    def others(self) -> dict[str, Callable[[], Found]]:
         """Lockstep methods, without faults; and what ADMM takes with some."""
-        yield LOCKSTEP, (self.best, self.lockstep.report.bytes / 1000, 0)
-        for name, method in (("DSA, no faults", sb.RefinedDSA()), ("MGM, no faults", sb.RefinedMGM())):
+
+        def clean(method: sb.RefinedDSA | sb.RefinedMGM) -> Found:
             found = method.maximise(self.functions, self.links, self.drawn)
-            yield name, (found.value, found.report.bytes / 1000, 0)
-        lossy = CASES["30 %"].open(self.functions.graph.agents, self.links, seed=self.seed)
-        found = maximise_with_agents(sb.ADMM(), self.functions, lossy, self.drawn)
-        yield LOSSY, (found.value, found.report.bytes / 1000, 0)
+            return found.value, found.report.bytes / 1000, 0
+
+        def lossy() -> Found:
+            opened = CASES["30 %"].open(self.functions.graph.agents, self.links, seed=self.seed)
+            found = maximise_with_agents(sb.ADMM(), self.functions, opened, self.drawn)
+            return found.value, found.report.bytes / 1000, 0
+
+        return {
+            LOCKSTEP: lambda: (self.best, self.lockstep.report.bytes / 1000, 0),
+            DSA: lambda: clean(sb.RefinedDSA()),
+            MGM: lambda: clean(sb.RefinedMGM()),
+            LOSSY: lossy,
+        }
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
         """ADMM by a deadline."""
@@ -269,25 +293,36 @@ def without(graph: sb.FactorGraph, tables: Tables, dead: str) -> tuple[sb.Factor
     return sb.FactorGraph.from_scopes(scopes, owners=owners, variable_owners=names), left
 
 
-def measured(world: str, seed: int) -> dict[str, list[float]]:
-    """One line: share, kB and agents without a choice, by case."""
+def measured(world: str, seed: int, known: Collection[str], only: Collection[str]) -> dict[str, list[float]]:
+    """Share, kB and agents without a choice, by case: of those that are not known yet."""
+    names = ["independent", *OTHERS, *CASES, DEATH, *(f"threshold {threshold:g}" for threshold in THRESHOLDS)]
+    missing = [name for name in names if name not in known and (not only or name in only)]
+    if not missing:
+        return {}
     problem = Boxed(world, seed) if world.startswith("wlan") else Tabled(world, seed)
 
     def share(found: Found, best: float = problem.best, floor: float = problem.floor) -> list[float]:
         return [round((found[0] - floor) / (best - floor), 4), round(found[1], 1), found[2]]
 
-    line = {"independent": share(problem.alone())} | {name: share(found) for name, found in problem.others()}
-    line |= {case: share(problem.by_deadline(faults)) for case, faults in CASES.items()}
-    line[DEATH] = share(*problem.after_death())
-    for threshold in THRESHOLDS:
-        line[f"threshold {threshold:g}"] = share(problem.by_deadline(CASES[CURVE], threshold))
-    return line
+    by_name: dict[str, Callable[[], list[float]]] = {"independent": lambda: share(problem.alone())}
+    by_name |= {name: lambda of=of: share(of()) for name, of in problem.others().items()}
+    by_name |= {name: lambda faults=faults: share(problem.by_deadline(faults)) for name, faults in CASES.items()}
+    by_name[DEATH] = lambda: share(*problem.after_death())
+    by_name |= {
+        f"threshold {threshold:g}": lambda t=threshold: share(problem.by_deadline(CASES[CURVE], t))
+        for threshold in THRESHOLDS
+    }
+    return {name: by_name[name]() for name in missing}
 
 
 def results() -> dict[tuple[str, int], dict[str, list[float]]]:
-    """What is there."""
+    """What is there; a later line has further cases."""
     lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
-    return {(line["world"], line["seed"]): line["cases"] for line in lines}
+    found: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(dict)
+    for line in lines:
+        if "cases" in line:
+            found[line["world"], line["seed"]] |= line["cases"]
+    return found
 
 
 def say(line: str) -> None:
@@ -296,29 +331,31 @@ def say(line: str) -> None:
 
 
 def table() -> None:
-    """Both tables, in Markdown."""
+    """The tables, in Markdown."""
     rows: dict[str, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
     for (world, _), cases in results().items():
         for case, numbers in cases.items():
             rows[case][world].append(numbers)
-    worlds = [world for world in WORLDS if world in rows["independent"]]
-    counts = {world: len(rows["independent"][world]) for world in worlds}
+    worlds = [world for world in WORLDS if world in rows["no faults"]]
+    counts = {world: len(rows["no faults"][world]) for world in worlds}
     say("| share (least), kB; of seeds | " + " | ".join(f"{world}, {counts[world]}" for world in worlds) + " |")
     say("|---" * (1 + len(worlds)) + "|")
-    for case in rows:
-        if not case.startswith("threshold"):
-            say(f"| {case} | " + " | ".join(_cell(rows[case][world]) for world in worlds) + " |")
+    for case in ("independent", *OTHERS, *CASES, DEATH):
+        say(f"| {case} | " + " | ".join(_cell(rows[case][world], counts[world]) for world in worlds) + " |")
     say(f"\n| threshold; {CURVE} | " + " | ".join(worlds) + " |")
     say("|---" * (1 + len(worlds)) + "|")
     for threshold in THRESHOLDS:
-        cells = (_cell(rows[f"threshold {threshold:g}"][world]) for world in worlds)
+        cells = (_cell(rows[f"threshold {threshold:g}"][world], counts[world]) for world in worlds)
         say(f"| {threshold:g} | " + " | ".join(cells) + " |")
 
 
-def _cell(numbers: list[list[float]]) -> str:
+def _cell(numbers: list[list[float]], count: int) -> str:
+    if not numbers:
+        return "–"
     share, n_bytes, idle = np.array(numbers).T
     without = f", {int(idle.sum())} without" if idle.any() else ""
-    return f"{share.mean():.3f} ({share.min():.2f}), {n_bytes.mean():.0f}{without}"
+    of = "" if len(numbers) == count else f"; of {len(numbers)}"
+    return f"{share.mean():.3f} ({share.min():.2f}), {n_bytes.mean():.0f}{without}{of}"
 
 
 def main() -> None:
@@ -326,15 +363,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", default="0-9", help="first and last")
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
+    parser.add_argument("--only", nargs="+", default=(), metavar="CASE", help="rows; by default all")
     parser.add_argument("--table", action="store_true", help="only print the tables")
     options = parser.parse_args()
     first, last = map(int, options.seeds.split("-"))
     for seed in range(first, last + 1) if not options.table else ():
         for world in options.worlds:
-            if (world, seed) not in results():
-                line = {"world": world, "seed": seed, "cases": measured(world, seed)}
+            if cases := measured(world, seed, results()[world, seed], options.only):
                 with FILE.open("a") as out:
-                    out.write(json.dumps(line) + "\n")
+                    out.write(json.dumps({"world": world, "seed": seed, "cases": cases}) + "\n")
     table()
 
 

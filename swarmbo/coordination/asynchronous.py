@@ -1,35 +1,40 @@
 """Max-sum by a deadline: whoever is silent, and whatever is lost, every agent acts in time, and in nobody's way.
 
 At every tick an agent renews the messages of its own factors and variables from what it has heard, and tells others
-what changed. From a third of the time on variables get their values, colour by colour: the owner of each says its
-word, and messages that take it as given make those of later colours conditional. Where values forbid one another,
-words are final, and ``Claims`` says which values may be taken before which words are heard; elsewhere variables have
-further turns, in which a word is taken back for a better one: on loops messages may mislead. At the deadline the rest
-is decided by what is known.
+what changed. Where values forbid one another, and on trees, variables get their values from a third of the time on,
+colour by colour: the owner of each says its word, messages that take it as given make those of later colours
+conditional, words are final, and ``Claims`` says which values may be taken before which words are heard. Elsewhere
+messages may mislead, as there are loops. There they say where ``lanes`` start: what they speak for at several moments,
+beside values drawn at random; these are bettered in turn, and the best is kept. At the deadline the rest is decided by
+what is known.
 
 Source:
     Messages as of synchronous max-sum (``updates``). Asynchronous max-sum is of Farinelli et al. 2008; words by colour
-    and claims are our own; taking words back in turn is coordinate ascent, as in DSA of Zhang et al. 2005.
+    and claims are our own.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from swarmbo.coordination.claims import Claims
-from swarmbo.coordination.correspondence import Correspondence
 from swarmbo.coordination.correspondent import Correspondent
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message
+from swarmbo.coordination.lanes import RETRY, Course, Lanes
+from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Valued, Worth
 from swarmbo.coordination.tables import Table, spread
 from swarmbo.coordination.updates import Vector, damped, kernels_for, largest_changes
 from swarmbo.graph import FactorGraph
+from swarmbo.rng import stream
 from swarmbo.transport import Envelope
 
 NO_VALUE = -1  # on the wire: a word that takes none
-_SWEEPS = 2  # times that each word is said or thought over, where words are not final
+_LANES, _NOTED = 12, 6  # joint choices side by side where words are not final; how many of them are what messages said
+_FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # of the time: when turns begin, pause, and go on in the best lane
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +50,6 @@ class Terms:
         threshold: A message that changes by no more than this share of its spread is not told again, >= 0.
         damping: Share of the previous message kept in a new one, in [0, 1), where there are loops.
         default: Of variables that have one, the value that stands for doing nothing.
-        begin: The tick at which it begins.
     """
 
     graph: FactorGraph
@@ -56,34 +60,32 @@ class Terms:
     threshold: float
     damping: float
     default: Mapping[str, int]
-    begin: int = 0
 
     @property
     def is_final(self) -> bool:
-        """Whether words are: only where values forbid one another they have to be."""
-        return bool(self.claims.forbidden)
-
-    @property
-    def _n_slots(self) -> int:
-        return self.claims.n_colours * (1 if self.is_final else _SWEEPS)
+        """Whether words are: where values forbid one another they have to be, and on a tree messages do not mislead."""
+        return bool(self.claims.forbidden) or self.graph.is_forest
 
     @property
     def slot(self) -> int:
         """Ticks for the words of one colour: two thirds of all are for words, as late ones cost most."""
-        return max(1, 2 * (self.deadline - self.begin) // (3 * self._n_slots))
+        return max(1, 2 * self.deadline // (3 * self.claims.n_colours))
 
     def start(self, variable: str) -> int:
-        """The tick from which on a variable's owner may say its word."""
-        return max(self.begin, self._planned(variable))
+        """The tick from which on a variable's owner may say its word; the first where there are too few."""
+        return max(0, self.deadline - self.slot * (self.claims.n_colours - self.claims.colour[variable]))
 
-    def has_turn(self, variable: str, now: int) -> bool:
-        """Whether a variable's word may be taken back at a tick: then no neighbour's may."""
-        since, colours = now - self._planned(variable), self.slot * self.claims.n_colours
-        return not self.is_final and since >= colours and since % colours < self.slot
+    @cached_property
+    def course(self) -> Course:
+        """Of words that are not final."""
+        first, compared, decided = (int(share * self.deadline) for share in (_FIRST, _COMPARED, _DECIDED))
+        return Course(self.claims, _LANES, first, compared, decided, self.threshold, is_fixed=True)
 
-    def _planned(self, variable: str) -> int:
-        """When its first slot begins: before the first tick where there are fewer ticks than slots."""
-        return self.deadline - self.slot * (self._n_slots - self.claims.colour[variable])
+    def looks(
+        self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
+    ) -> Float[np.ndarray, "k v"]:
+        """All values of a variable, as numbers, wherever it stands."""
+        return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(stand), self.sizes[variable]))
 
 
 class Punctual(Correspondent):
@@ -96,7 +98,6 @@ class Punctual(Correspondent):
         terms: What all know.
         tables: Of the factors that it owns.
         decision: Number of the decision, 0 to 2^32 - 1.
-        others: What it and others tell each other, if it is a part of an agent; None: it is one of its own.
     """
 
     def __init__(
@@ -105,12 +106,10 @@ class Punctual(Correspondent):
         terms: Terms,
         tables: Mapping[str, Table],
         decision: int = 0,
-        others: dict[str, Correspondence] | None = None,
     ) -> None:
         graph = terms.graph
-        super().__init__(name, decision, _correspondents(terms, name), terms.patience)
-        if others is not None:
-            self._others = others
+        retry = 1 if terms.is_final else RETRY  # words are short, and late ones cost most
+        super().__init__(name, decision, _correspondents(terms, name), terms.patience, retry)
         self._terms, self._graph = terms, graph
         self._factors = self._graph.factors_owned_by(name)
         self._variables = self._graph.variables_owned_by(name)
@@ -124,7 +123,9 @@ class Punctual(Correspondent):
         self._looped = frozenset(f for part in looped for f in part.factors)
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
         self._words: dict[str, int | None] = {}  # of own variables, and others' as they were heard
-        self._said = dict.fromkeys(self._variables, 0)  # which word of each is the last one
+        n = len(self._graph.variables)
+        self._lanes = Lanes(self, terms.course, np.zeros(n), np.ones(n), terms.looks, self._worth)
+        self._noted: dict[str, list[int]] = {x: [] for x in self._variables}
         order = terms.claims.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
 
@@ -139,22 +140,28 @@ class Punctual(Correspondent):
             Messages to others.
         """
         self._hear_all(now, inbox)
-        self.go_on(self._now, self._turn)
-        return self._posted() if now < self._terms.deadline else []
-
-    def go_on(self, now: int, turn: int) -> None:
-        """Renew messages, perhaps say words, and have others told what changed."""
-        self._now, self._turn = now, turn
-        self._renew()
-        self._speak(is_last=now >= self._terms.deadline)
-        if now < self._terms.deadline:
+        is_last = now >= self._terms.deadline
+        if self._terms.is_final:
+            self._renew()
+            self._speak(is_last=is_last)
+        elif now < self._terms.course.first:
+            self._renew()
+            self._note()
+        else:
+            self._begin()
+            self._lanes.go_on(now, self._turn)
+        if self._terms.is_final or now < self._terms.course.first:
             self._put_all()
+        return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
         """What it does with its variables: the index of each; None: nothing, as any value might be in another's way.
 
         It is final once it was asked for.
         """
+        if not self._terms.is_final:
+            self._begin()
+            return {x: int(self._lanes.stand[0, self._graph.column_of[x]]) for x in self._variables}
         self._renew()
         self._speak(is_last=True)
         return {x: self._words[x] for x in self._variables}
@@ -168,11 +175,10 @@ class Punctual(Correspondent):
 
         What others have acknowledged is not: it is told again, which changes nothing for whoever has it.
         """
-        plain = {**self._correspondence_state(), "words": dict(self._words), "said": dict(self._said)}
-        return {
-            "json": plain,
-            "arrays": {"from_variables": self._from_variables.copy(), "from_factors": self._from_factors.copy()},
-        }
+        plain = {**self._correspondence_state(), "words": dict(self._words), "noted": dict(self._noted)}
+        lanes, arrays = self._lanes.to_state()
+        flooded = {"from_variables": self._from_variables.copy(), "from_factors": self._from_factors.copy()}
+        return {"json": plain | {"lanes": lanes}, "arrays": flooded | arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on as the agent of the same name and decision that ``state_dict`` wrote down.
@@ -182,7 +188,8 @@ class Punctual(Correspondent):
         """
         plain, arrays = state["json"], state["arrays"]
         self._load_correspondence(plain)
-        self._words, self._said = dict(plain["words"]), dict(plain["said"])
+        self._words, self._noted = dict(plain["words"]), {x: list(noted) for x, noted in plain["noted"].items()}
+        self._lanes.load(plain["lanes"], arrays, self._versions)
         self._from_variables = np.array(arrays["from_variables"])
         self._from_factors = np.array(arrays["from_factors"])
         self._renewed = None
@@ -206,9 +213,15 @@ class Punctual(Correspondent):
                 is_right = x in self._terms.sizes and graph.variable_owner(x) == sender
                 if is_right and NO_VALUE <= index < self._terms.sizes[x]:
                     word = None if index == NO_VALUE else index
-                    self._words[x] = self._words.get(x, word) if self._terms.is_final else word
-                    return True
+                    self._words.setdefault(x, word)
+                    return self._terms.is_final
                 return False
+            case Offer(variable=x, entries=entries) if not self._terms.is_final:
+                stand = entries[: len(entries) // 2]
+                is_right = x in self._terms.sizes and bool(np.isin(stand, np.arange(self._terms.sizes[x])).all())
+                return is_right and self._lanes.take(sender, message)
+            case Worth() | Valued() if not self._terms.is_final:
+                return self._lanes.take(sender, message)
             case _:
                 return False
 
@@ -252,13 +265,48 @@ class Punctual(Correspondent):
         word = self._words.get(variable)
         if word is not None:
             return word
-        if variable in self._words or self._is_silent(self._graph.variable_owner(variable)):
+        if variable in self._words or self.is_silent(self._graph.variable_owner(variable)):
             return self._terms.default.get(variable)
         return None
 
     def _belief(self, variable: str) -> Vector:
         heard = [self._flooding.message(self._from_factors, f, variable) for f in self._graph.factors_of(variable)]
         return np.sum(heard, axis=0)
+
+    # Where words are not final
+
+    def _note(self) -> None:
+        """Keep what messages speak for at some moments of the time before turns."""
+        for x, noted in self._noted.items():
+            if len(noted) < _NOTED and self._now * (_NOTED + 1) >= self._terms.course.first * (len(noted) + 1):
+                noted.append(self.best_guess(x))
+
+    def _begin(self) -> None:
+        """Let lanes start, if they have not yet."""
+        if self._lanes.has_begun:
+            return
+        stand = dict[str, Vector]()
+        for x, noted in self._noted.items():
+            noted = [*noted[:_NOTED], *[self.best_guess(x)] * (_NOTED - len(noted))]
+            drawn = stream(self.decision, "lanes", variable=x).integers(self._terms.sizes[x], size=_LANES - _NOTED)
+            stand[x] = np.concatenate([noted, drawn]).astype(float)
+        self._lanes.begin(stand, 0.0)
+
+    def _worth(self, f: str, U: Float[np.ndarray, "p n"], lanes: Int[np.ndarray, " p"]) -> Vector:
+        """A factor's entries; of variables that were not heard the best, or of silent ones the default."""
+        places, free, graph = list[Any](), list[int](), self._graph
+        for axis, x in enumerate(graph.scope(f)):
+            default = self._terms.default.get(x) if self.is_silent(graph.variable_owner(x)) else None
+            if self._lanes.was_heard(x):
+                places.append(U[:, graph.column_of[x]].astype(int))
+            elif default is not None:
+                places.append(np.full(len(U), default))
+            else:
+                free.append(axis)
+        left = self._tables[f].max(axis=tuple(free)) if free else self._tables[f]
+        return left[tuple(places)] if places else np.full(len(U), float(left))
+
+    # Where they are
 
     def _speak(self, *, is_last: bool) -> None:
         """Say the words of own variables whose time has come."""
@@ -276,13 +324,6 @@ class Punctual(Correspondent):
                     continue
                 self._tell_word(x)
                 self._renew()
-            elif x in self._words and not is_last and self._terms.has_turn(x, self._now):
-                belief, word = self._belief(x), self._words[x]
-                better = int(np.argmax(belief))
-                if word is not None and belief[better] > belief[word]:
-                    self._words[x], self._said[x] = better, self._said[x] + 1
-                    self._tell_word(x)
-                    self._renew()
 
     def _is_time(self, x: str) -> bool:
         """Whether all is known that a word had better wait for, or there is no more time to wait for it."""
@@ -298,12 +339,10 @@ class Punctual(Correspondent):
     def _tell_word(self, x: str) -> None:
         word = self._words[x]
         told = Choice(x, NO_VALUE if word is None else word)
-        for other in dict.fromkeys(self._graph.variable_owner(y) for y in self._terms.claims.neighbours[x]):
-            if other != self.name:
-                self._others[other].put(told, self._said[x])
-        for f in self._graph.factors_of(x):
-            if self._graph.owner(f) != self.name:
-                self._others[self._graph.owner(f)].put(told, self._said[x])
+        graph = self._graph
+        recipients = [graph.variable_owner(y) for y in self._terms.claims.neighbours[x]]
+        for other in dict.fromkeys([*recipients, *map(graph.owner, graph.factors_of(x))]):
+            self.put(other, told, 0)
 
     # What leaves
 
@@ -315,7 +354,7 @@ class Punctual(Correspondent):
                     self._put(graph.owner(f), FromVariable(f, x, flooding.message(self._from_variables, f, x).copy()))
         for f in self._factors:
             for x in graph.scope(f):
-                if x not in self._words or not self._terms.is_final:
+                if x not in self._words:
                     entries = flooding.message(self._from_factors, f, x).copy()
                     self._put(graph.variable_owner(x), FromFactor(f, x, entries))
 
@@ -323,11 +362,10 @@ class Punctual(Correspondent):
         """Have a message told, if it differs enough from what was told last."""
         if recipient == self.name:
             return
-        other = self._others[recipient]
-        before = other.told(message.key)
+        before = self.told(recipient, message.key)
         if isinstance(before, FromVariable | FromFactor) and not self._has_changed(before.entries, message.entries):
             return
-        other.put(message, self._turn)
+        self.put(recipient, message, self._turn)
 
     def _has_changed(self, before: Vector, now: Vector) -> bool:
         return bool(largest_changes(before, now) > self._terms.threshold * spread(now))

@@ -7,15 +7,17 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.coordination.asynchronous import Terms
 from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.correspondent import Paced
+from swarmbo.coordination.lanes import Course
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.starts import FEWEST, joint_starts
 from swarmbo.graph import FactorGraph
 
-_DAMPING = 0.5
-_SWEEPS = 3  # turns that every variable has at least, if slots of two ticks allow
+_RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # of the time: when turns begin, pause, and go on in the best lane
+_RUNS = 5  # at most
+_STEPS = np.array([-1.0, -1.0 / 3.0, 1.0 / 3.0, 1.0])  # of how far a variable looks
+_LATTICE = 9  # values all over the box
 
 
 class Climbs(Paced, Protocol):
@@ -29,17 +31,6 @@ class Climbs(Paced, Protocol):
 
     @property
     def penalty(self) -> float: ...  # noqa: D102
-
-    @property
-    def recombination_entries(self) -> int: ...  # noqa: D102
-
-
-def values_of(graph: FactorGraph, most: int, entries: int) -> int:
-    """How many values each variable may choose from, if no factor's table is to have more entries than so many."""
-    count = most
-    while count > 1 and count**graph.max_factor_size > entries:
-        count -= 1
-    return count
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +66,7 @@ class BoxTerms:
         graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
         n_random = max(settings.starts, FEWEST)
         points = joint_starts(functions, graph.variables, seed, settings.starts, n_random)
-        starts, drawn = points[: settings.starts], points[n_given:]
+        starts, drawn = points[: min(settings.starts, _RUNS)], points[n_given:]
         box = functions.low, functions.high
         return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares)
 
@@ -95,41 +86,18 @@ class BoxTerms:
         return Claims(self.graph, {})
 
     @cached_property
-    def n_values(self) -> int:
-        """How many values each variable may choose from when runs are recombined; 1: they are not."""
-        return values_of(self.graph, self.settings.starts + 1, self.settings.recombination_entries)
+    def course(self) -> Course:
+        """Lanes: the best start, and where each run has ended."""
+        ticks = self.settings.deadline
+        first, compared, decided = (int(share * ticks) for share in (_RUNS_END, _COMPARED, _DECIDED))
+        return Course(self.claims, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
 
-    @property
-    def runs_end(self) -> int:
-        """The tick at which runs end, and variables say what they may choose from."""
-        return self.settings.deadline // 4
-
-    @property
-    def recombination(self) -> tuple[int, int]:
-        """The ticks at which runs are recombined: when tables are made, and when words are final."""
-        end = self.runs_end
-        if self.n_values < 2:
-            return end, end
-        return end + self.settings.deadline // 12, end + self.settings.deadline // 3
-
-    @property
-    def first_turn(self) -> int:
-        """The tick at which turns begin."""
-        return self.recombination[1]
-
-    def table_terms(self) -> Terms:
-        """What all know of the choice between values; the first one is where a variable stands."""
-        begin, end = self.recombination
-        graph, settings = self.graph, self.settings
-        sizes, stay = dict.fromkeys(graph.variables, self.n_values), dict.fromkeys(graph.variables, 0)
-        return Terms(graph, sizes, self.claims, end, settings.patience, settings.threshold, _DAMPING, stay, begin)
-
-    @property
-    def slot(self) -> int:
-        """Ticks of a turn: two at least, as an answer takes two."""
-        return max(2, (self.settings.deadline - self.first_turn) // (_SWEEPS * self.claims.n_colours))
-
-    def has_turn(self, variable: str, now: int) -> bool:
-        """Whether a variable may move at a tick: then none that shares a factor with it may."""
-        colour = (now - self.first_turn) // self.slot % self.claims.n_colours
-        return now >= self.first_turn and colour == self.claims.colour[variable]
+    def looks(
+        self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
+    ) -> Float[np.ndarray, "k v"]:
+        """The values that a variable looks at: where it stands, a step away, and all over the box."""
+        i = self.graph.column_of[variable]
+        low, high = self.low[i], self.high[i]
+        steps = (reach * self.sides[i])[:, None] * _STEPS
+        lattice = np.broadcast_to(np.linspace(low, high, _LATTICE), (len(stand), _LATTICE))
+        return np.clip(np.concatenate([stand[:, None], stand[:, None] + steps, lattice], axis=1), low, high)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from swarmbo.coordination.messages import Bundle, Key, News
 
-_RETRY = 1  # ticks until an entry is told again, if it was not acknowledged
 _NOTED = 32  # bundles before the newest one of which an acknowledgement says whether they came
 _FEWEST = 3  # bundles within the patience of the other, on links that lose none
 _UNLIKELY = 1e-4  # that of so many bundles none comes: then the other is gone
@@ -32,15 +31,16 @@ class Correspondence:
 
     Args:
         patience: Ticks, >= 1, after which one who says nothing counts as silent, on links that lose nothing.
+        retry: Ticks, >= 1, until what was not acknowledged is told again; an answer takes two.
 
     Attributes:
         number: Of the next bundle.
         last_heard: The tick at which something last came; None before.
     """
 
-    def __init__(self, patience: int) -> None:
+    def __init__(self, patience: int, retry: int = 1) -> None:
         self.number, self.last_heard = 0, None
-        self._patience, self._needed = patience, _FEWEST
+        self._patience, self._retry, self._needed = patience, retry, _FEWEST
         self._entries: dict[Key, Entry] = {}
         self._known: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
         self._under_way: dict[Key, tuple[int, int]] = {}  # what was sent last: version, and when
@@ -74,6 +74,8 @@ class Correspondence:
         for number in _acknowledged(bundle.heard, bundle.before):
             for key, version in self._contents.pop(number, {}).items():
                 self._known[key] = max(self._known.get(key, -1), version)
+        for version, message in zip(bundle.versions, bundle.news, strict=False):  # what it says it need not be told
+            self._known[message.key] = max(self._known.get(message.key, -1), version)
 
     def bundle(self, now: int) -> Bundle | None:
         """What there is to say at a tick; None: nothing."""
@@ -111,7 +113,7 @@ class Correspondence:
         if self._known.get(key, -1) >= entry.version:
             return False
         version, sent = self._under_way.get(key, (-1, 0))
-        return version < entry.version or now - sent >= _RETRY
+        return version < entry.version or now - sent >= self._retry
 
 
 def _needed(newest: int, before: int) -> int:

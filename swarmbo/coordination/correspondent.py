@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from swarmbo.coordination.correspondence import Correspondence
-from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message
+from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, News, Valued
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.transport import Envelope
 
@@ -35,16 +35,17 @@ class Correspondent(ABC):
         others: With whom it exchanges bundles.
         patience: Ticks, >= 1, after which another one that says nothing counts as silent; more where links lose so much
             that nothing may come for as long.
+        retry: Ticks, >= 1, until what was not acknowledged is told again: more send less, and news come later.
 
     Attributes:
         dropped: How many messages were of no use: broken, of another decision, or said by whom they are none of.
     """
 
-    def __init__(self, name: str, decision: int, others: Iterable[str], patience: int) -> None:
+    def __init__(self, name: str, decision: int, others: Iterable[str], patience: int, retry: int = 1) -> None:
         if not 0 <= decision < 2**32:
             raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
         self.name, self.decision, self.dropped = name, decision, 0
-        self._others = {other: Correspondence(patience) for other in others if other != name}
+        self._others = {other: Correspondence(patience, retry) for other in others if other != name}
         self._versions: dict[Key, int] = {}
         self._now = self._turn = 0
 
@@ -67,7 +68,7 @@ class Correspondent(ABC):
     @property
     def unheard(self) -> tuple[str, ...]:
         """Of whom it has heard nothing for so long that they are taken to be gone."""
-        return tuple(other for other in self._others if self._is_silent(other))
+        return tuple(other for other in self._others if self.is_silent(other))
 
     @abstractmethod
     def take(self, sender: str, message: Message) -> bool:
@@ -93,12 +94,30 @@ class Correspondent(ABC):
         for version, message in zip(bundle.versions, bundle.news, strict=False):
             if version <= self._versions.get(message.key, -1):
                 continue
-            if self.take(envelope.sender, message):
-                self._versions[message.key] = version
-            else:
+            if not self.take(envelope.sender, message):
                 self.dropped += 1
+                continue
+            self._versions[message.key] = version
+            if isinstance(message, Valued):
+                self.put_to_all(message, version)
 
-    def _is_silent(self, agent: str) -> bool:
+    def put(self, recipient: str, message: News, version: int) -> None:
+        """Have another told something; nothing if it is itself."""
+        if recipient in self._others:
+            self._others[recipient].put(message, version)
+
+    def put_to_all(self, message: News, version: int) -> None:
+        """Have everybody told what is handed on until all know."""
+        self._versions[message.key] = version
+        for other in self._others.values():
+            other.put(message, version)
+
+    def told(self, recipient: str, key: Key) -> News | None:
+        """What another was last told of something."""
+        return self._others[recipient].told(key)
+
+    def is_silent(self, agent: str) -> bool:
+        """Whether nothing has come of another one for so long that it is taken to be gone."""
         return agent in self._others and self._others[agent].is_silent(self._now)
 
     def _posted(self) -> list[Envelope]:

@@ -223,7 +223,7 @@ class Runs(Message, frozen=True, tag="runs"):
 
 
 class Offer(Message, frozen=True, tag="offer"):
-    """Where a variable stands, first, and where it may go in its next turn."""
+    """Where a variable stands in each lane, then how far it looks from there in each."""
 
     variable: str
     entries: np.ndarray
@@ -233,12 +233,22 @@ class Offer(Message, frozen=True, tag="offer"):
 
 
 class Worth(Numbers, frozen=True, tag="worth"):
-    """What a factor is worth at each value of a variable's offer of some number, all others where they stand."""
+    """What a factor is worth at each value that a variable looks at by its offer of some number, lane by lane."""
 
     number: int
 
 
-News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Worth | Published  # what changes of an agent's state
+class Valued(Message, frozen=True, tag="valued"):
+    """What a factor is worth in each lane; who hears it hands it on, until all know."""
+
+    factor: str
+    entries: np.ndarray
+
+    about: ClassVar = ("factor",)
+
+
+# what changes of an agent's state
+News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Worth | Published | Valued
 
 
 class Bundle(Message, frozen=True, tag="bundle"):

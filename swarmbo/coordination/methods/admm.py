@@ -20,7 +20,6 @@ from jaxtyping import Float
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.ascent import Climbed, ascend
 from swarmbo.coordination.box_steps import exchange, part_total, settled, tell_factors
-from swarmbo.coordination.box_terms import values_of
 from swarmbo.coordination.by_deadline import maximise_by_deadline, require_lockstep
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
@@ -127,10 +126,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
         polished: How many of the best points of a part are polished, beside the recombined one, >= 1.
         mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
-            they wait for none, and act at a deadline by what they have heard: runs from ``starts`` points, a choice
-            between values that they have ended at, then turns of the variables
-            (``swarmbo.coordination.asynchronous_box``). Of the above ``starts``, ``inner_steps``, ``penalty`` and
-            ``recombination_entries`` count then.
+            they wait for none, and act at a deadline by what they have heard: short runs from up to five starts, then
+            turns of the variables from where each has ended and from the best start, and the best of these is kept
+            (``swarmbo.coordination.asynchronous_box``). Of the above ``starts``, ``inner_steps`` and ``penalty`` count
+            then.
         deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
             like the following.
         patience: Ticks, >= 1, after which an agent that says nothing is taken to stay where it is, and its factors are
@@ -166,7 +165,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def values_of(self, part: FactorGraph) -> int:
         """How many values each variable of a part may choose from when runs are recombined; 1: they are not."""
-        return values_of(part, 2 * self.starts, self.recombination_entries)
+        count = 2 * self.starts
+        while count > 1 and count**part.max_factor_size > self.recombination_entries:
+            count -= 1
+        return count
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
         """Agree in this process, and report the traffic that the agents have, or would have had.

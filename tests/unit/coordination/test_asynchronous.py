@@ -189,6 +189,41 @@ def test_words_are_taken_back_for_better_ones_where_none_forbids_another():
                 assert value <= found.report.value + 1e-9
 
 
+@pytest.mark.parametrize(
+    ("faults", "least"), [(Faults(), 0.97), (Faults(loss=0.5, delay=5), 0.9)], ids=["clean", "bad"]
+)
+def test_on_loops_the_best_of_several_joint_choices_is_nearly_the_optimum(faults, least):
+    """The share of the optimum, mean over eight draws; by messages and words alone it was 0.92 and 0.85."""
+    shares = []
+    for seed in range(8):
+        tables = drawn(LOOP, seed)
+        method = sb.MaxSum(mode="asynchronous", deadline=80, patience=26)
+        found = agree_by_deadline(method, LOOP, tables, faults.open(LOOP.agents, seed=seed)).said.report.value
+        mean = sum(table.mean() for table in tables.values())
+        shares.append((found - mean) / (sb.exact(LOOP, tables).value - mean))
+    assert np.mean(shares) >= least
+
+
+RING = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{(n + 1) % 6}"] for n in range(6)})
+
+
+@pytest.mark.parametrize("faults", [Faults(), Faults(loss=0.4, delay=2, reorder=0.5)], ids=["clean", "faults"])
+def test_what_factors_are_worth_is_handed_on_until_all_know_and_choose_alike(faults):
+    """Around a ring: of half of the factors nobody hears from their owners."""
+    tables = drawn(RING, 1)
+    terms = terms_of(RING, tables, sb.MaxSum(mode="asynchronous", deadline=100, patience=30))
+    agents, inboxes, transport = agents_of(terms, tables), {}, faults.open(RING.agents)
+    for now in range(terms.course.decided + 1):
+        for name, agent in agents.items():
+            for envelope in agent.tick(now, inboxes.get(name, [])):
+                transport.send(envelope)
+        inboxes = transport.deliver()
+    known = [agent._lanes for agent in agents.values()]  # pyright: ignore[reportPrivateUsage]
+    assert all(set(lanes._values) == set(RING.factors) for lanes in known)  # pyright: ignore[reportPrivateUsage]
+    assert all(lanes._best == known[0]._best for lanes in known)  # pyright: ignore[reportPrivateUsage]
+    assert [agent.dropped for agent in agents.values()] == [0] * 6
+
+
 @pytest.mark.parametrize("deadline", [1, 3, 5, 8, 12, 60])
 def test_neighbours_never_take_their_words_back_at_once(deadline):
     """Not even where there are fewer ticks than turns."""
@@ -196,7 +231,7 @@ def test_neighbours_never_take_their_words_back_at_once(deadline):
         tables = drawn(graph, 0)
         terms = terms_of(graph, tables, sb.MaxSum(mode="asynchronous", deadline=deadline))
         for now in range(deadline + 1):
-            moving = [x for x in graph.variables if terms.has_turn(x, now)]
+            moving = [x for x in graph.variables if terms.course.has_turn(x, now)]
             assert all(set(moving) & set(graph.scope(f)) <= {x} for x in moving for f in graph.factors_of(x))
 
 
@@ -295,9 +330,10 @@ def test_once_messages_stay_as_they_are_only_signs_of_life_are_sent():
     assert sum(sent[40:60]) > 0
 
 
-def test_state_written_down_and_loaded_goes_on_alike():
-    tables = drawn(CHAIN, 5)
-    terms = terms_of(CHAIN, tables)
+@pytest.mark.parametrize("graph", [CHAIN, LOOP], ids=["words", "lanes"])
+def test_state_written_down_and_loaded_goes_on_alike(graph):
+    tables = drawn(graph, 5)
+    terms = terms_of(graph, tables)
 
     def run(restart):
         agents, inboxes = agents_of(terms, tables), {}
@@ -312,7 +348,7 @@ def test_state_written_down_and_loaded_goes_on_alike():
             inboxes = {name: [envelope for envelope in out if envelope.recipient == name] for name in agents}
         return {x: value for agent in agents.values() for x, value in agent.word().items()}
 
-    assert run(7) == run(13) == run(17) == run(None)
+    assert run(2) == run(7) == run(13) == run(17) == run(None)
 
 
 @pytest.mark.parametrize("hops", [1, 3])

@@ -1,0 +1,321 @@
+"""Joint choices side by side, each bettered variable by variable in turn; at last all take the one that is worth most.
+
+In every lane each variable stands somewhere. Its owner says where, and how far it looks from there; the owners of its
+factors say what these are worth at the values that it looks at, all others where they stand in that lane; and when the
+variable has its turn it goes where the sum is largest. Turns come colour by colour, never two of one factor at a time.
+A turn that rests on what was overtaken on the way may be a mistake; a later one mends it. Lanes end in different local
+maxima. So turns pause, the owner of each factor says what it is worth in every lane, and whoever hears that hands it
+on: each number has one author, so it does not matter how often it comes, from whom, or in which order, and who has
+heard all knows the sums, to the bit alike everywhere. All go on from the best lane; who has not heard all of them, from
+the best by what it has.
+
+Source:
+    Turns are coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour, and a sum that
+    nobody adds up for others, are our own.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.correspondent import Correspondent
+from swarmbo.coordination.messages import Key, Message, Offer, Valued, Worth
+from swarmbo.coordination.updates import Vector
+from swarmbo.graph import FactorGraph
+
+RETRY = 2  # ticks until what was not acknowledged is told again: it is long, and what comes late counts in a later turn
+_SLOT = 2  # ticks of a turn: an answer takes as many, without faults
+_FINER = 3.0  # by what less a variable looks where it has not gone so far, and by what more where it has
+_FINEST = 1e-3  # of the box's side: the least
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What every agent knows beforehand of lanes.
+
+    Args:
+        claims: Whose turn it is when: no two variables of one factor have the same colour.
+        n_lanes: How many there are, >= 1.
+        first: The tick at which turns begin.
+        compared: The tick at which they pause, and factors say what they are worth.
+        decided: The tick at which all go on from the best lane.
+        threshold: What factors are worth is not said again where it changes by no more than this share of its spread.
+        is_fixed: Whether variables look at the same values wherever they stand: then any answer is one.
+    """
+
+    claims: Claims
+    n_lanes: int
+    first: int
+    compared: int
+    decided: int
+    threshold: float
+    is_fixed: bool = False
+
+    @property
+    def graph(self) -> FactorGraph:
+        """Scopes and owners."""
+        return self.claims.graph
+
+    def has_turn(self, variable: str, now: int) -> bool:
+        """Whether a variable may move at a tick: then none that shares a factor with it may."""
+        if now < self.first or self.compared <= now < self.decided:
+            return False
+        colour = (now - self.first) // _SLOT % self.claims.n_colours
+        return colour == self.claims.colour[variable]
+
+
+class Lanes:
+    """One agent's variables and factors in all lanes.
+
+    Args:
+        host: The agent.
+        course: What all know.
+        stand: Where variables are taken to stand before they were heard of.
+        sides: Of the box.
+        looks: The values (k, v) at which a variable looks from where it stands in each of k lanes, and how far it looks
+            there (k,): where it stands is one of them.
+        worth: What a factor is worth (p,), -inf where it forbids that, at joint points (p, n), each of a lane (p,).
+        shares: Whether the agent can say what others' factors are worth: then it does for those of silent ones.
+
+    Attributes:
+        stand: Where every variable stands in each lane (k, n), as far as was heard.
+    """
+
+    def __init__(
+        self,
+        host: Correspondent,
+        course: Course,
+        stand: Float[np.ndarray, " n"],
+        sides: Float[np.ndarray, " n"],
+        looks: "Callable[[str, Vector, Vector], Float[np.ndarray, 'k v']]",
+        worth: "Callable[[str, Float[np.ndarray, 'p n'], Int[np.ndarray, ' p']], Vector]",
+        *,
+        shares: bool = False,
+    ) -> None:
+        self._host, self._course, self._looks, self._worth, self._shares = host, course, looks, worth, shares
+        graph = self._graph = course.graph
+        self.stand, self._sides = np.repeat(stand[None], course.n_lanes, axis=0), sides
+        self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
+        self._column = graph.column_of
+        self._n = course.n_lanes  # in use: 1 once they were decided between
+        self._best = dict.fromkeys(graph.variables, 0)
+        self._offers: dict[str, Offer] = {}
+        self._worths: dict[tuple[str, str], Worth] = {}
+        self._values: dict[str, Vector] = {}  # of factors in each lane, of all that were heard
+        self._moved = set(graph.variables)  # of which something is new to the own factors
+
+    # What arrives
+
+    def take(self, sender: str, message: Message) -> bool:
+        """Put an entry in its place, if it is one that the sender may state."""
+        graph, n_lanes = self._graph, self._course.n_lanes
+        match message:
+            case Offer(variable=x, entries=entries):
+                is_right = x in self._column and graph.variable_owner(x) == sender and np.isfinite(entries).all()
+                if not is_right or len(entries) not in (2, 2 * n_lanes) or (entries.reshape(2, -1)[1] < 0.0).any():
+                    return False
+                self._set_offer(message)
+            case Worth(factor=f, variable=x, entries=entries):
+                is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
+                if not is_right or x not in self._offers or not (entries < np.inf).all():  # nor NaN
+                    return False
+                if entries.size not in (size := self._looks(x, *self._said(x)).shape[1], n_lanes * size):
+                    return False
+                self._worths[f, x] = message
+            case Valued(factor=f, entries=entries):
+                if f in self._factors or f not in graph.factors or not (entries < np.inf).all():
+                    return False
+                if len(entries) != n_lanes:
+                    return False
+                self._values[f] = entries
+            case _:
+                return False
+        return True
+
+    def _set_offer(self, offer: Offer) -> None:
+        self._offers[offer.variable] = offer
+        self.stand[:, self._column[offer.variable]] = self._said(offer.variable)[0]
+        self._moved.add(offer.variable)
+
+    def _said(self, x: str) -> Float[np.ndarray, "2 k"]:
+        """Where a variable stands, and how far it looks, in each lane in use, if its owner has decided or not."""
+        said = self._offers[x].entries.reshape(2, -1)
+        if said.shape[1] == self._n:
+            return said
+        return said[:, [self._best[x]]] if self._n == 1 else np.repeat(said, self._n, axis=1)
+
+    # What follows
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether own variables have said where they stand."""
+        return all(x in self._offers for x in self._variables)
+
+    def was_heard(self, variable: str) -> bool:
+        """Whether a variable has said where it stands."""
+        return variable in self._offers
+
+    def begin(self, stand: Mapping[str, Vector], reach: float) -> None:
+        """Say where own variables start in each lane, and how far they look from there."""
+        for x in self._variables:
+            self._offer(x, stand[x], np.full(self._n, reach))
+
+    def go_on(self, now: int, turn: int) -> None:
+        """Take turns, compare lanes or decide between them, as the time says, and tell what follows."""
+        if now >= self._course.decided:
+            self._decide()
+        for x in self._variables:
+            if self._course.has_turn(x, now):
+                self._move(x)
+        if now >= self._course.compared and self._n > 1:
+            self._compare(turn)
+        else:
+            self._judge(turn)
+
+    def _move(self, x: str) -> None:
+        """Let a variable go where its factors are worth most, in each lane, if all have answered but the silent."""
+        summed = self._summed(x)
+        if summed is None:
+            return
+        before = stand, reach = self._said(x)
+        looks, lanes = self._looks(x, stand, reach), np.arange(self._n)
+        best, stay = summed.argmax(axis=1), (looks == stand[:, None]).argmax(axis=1)
+        found = looks[lanes, np.where(summed[lanes, best] > summed[lanes, stay], best, stay)]
+        is_far = np.abs(found - stand) >= 0.9 * reach * self._sides[self._column[x]]
+        further = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
+        reach = np.where(reach > 0.0, further, 0.0)
+        if not np.array_equal([found, reach], before):
+            self._offer(x, found, reach)
+
+    def _summed(self, x: str) -> Float[np.ndarray, "k v"] | None:
+        """The sum of a variable's factors where it looks; None: somebody who is not silent has not answered."""
+        offer, shape = self._offers[x], self._looks(x, *self._said(x)).shape
+        summed = np.zeros(shape)
+        for f in self._graph.factors_of(x):
+            worth, owner = self._worths.get((f, x)), self._graph.owner(f)
+            if owner == self._host.name:
+                summed += self._lines(f, x)
+            elif worth is not None and (self._course.is_fixed or worth.number == offer.number):
+                lines = worth.entries.reshape(-1, shape[1])
+                summed += lines if len(lines) == shape[0] else lines[[self._best[x]]]
+            elif not self._host.is_silent(owner):
+                return None
+            elif self._shares:
+                summed += self._lines(f, x)
+        return summed
+
+    def _lines(self, f: str, x: str) -> Float[np.ndarray, "k v"]:
+        """A factor's values where a variable looks, all others where they stand, in each lane."""
+        looks = self._looks(x, *self._said(x))
+        lanes = np.repeat(np.arange(self._n), looks.shape[1])
+        U = self.stand[lanes]
+        U[:, self._column[x]] = looks.ravel()
+        return self._worth(f, U, lanes).reshape(looks.shape)
+
+    def _offer(self, x: str, stand: Vector, reach: Vector) -> None:
+        before = self._offers.get(x)
+        offer = Offer(x, np.concatenate([stand, reach]), 0 if before is None else before.number + 1)
+        self._set_offer(offer)
+        self._tell(x)
+
+    def _tell(self, x: str) -> None:
+        """Have those told where a variable stands who judge it."""
+        offer, graph = self._offers[x], self._graph
+        recipients = dict.fromkeys(graph.owner(f) for f in graph.factors_of(x))
+        if self._shares:
+            silent = [f for f in graph.factors_of(x) if self._host.is_silent(graph.owner(f))]
+            recipients |= dict.fromkeys(graph.variable_owner(y) for f in silent for y in graph.scope(f))
+        for other in recipients:
+            self._host.put(other, offer, offer.number)
+
+    def _judge(self, turn: int) -> None:
+        """Say what the own factors are worth where each variable looks, the others where they stand."""
+        for f in self._factors:
+            scope = self._graph.scope(f)
+            if not any(x in self._moved for x in scope):
+                continue
+            for x in scope:
+                owner = self._graph.variable_owner(x)
+                if x not in self._offers or owner == self._host.name:
+                    continue  # its own it judges when their turn comes
+                worth = Worth(f, x, self._lines(f, x).ravel(), self._offers[x].number)
+                before = self._host.told(owner, worth.key)
+                was_asked = isinstance(before, Worth) and (self._course.is_fixed or before.number == worth.number)
+                was = before.entries if isinstance(before, Worth) and was_asked else np.zeros(0)
+                if _change_of(was, worth.entries, self._n) > self._course.threshold:
+                    self._host.put(owner, worth, turn)
+        self._moved.clear()
+
+    def _compare(self, turn: int) -> None:
+        """Tell all what own factors are worth in each lane."""
+        lanes = np.arange(self._n)
+        for f in self._factors:
+            values = self._worth(f, self.stand, lanes)
+            if f not in self._values or not np.array_equal(values, self._values[f]):
+                self._values[f] = values
+                self._host.put_to_all(Valued(f, values), turn)
+
+    def _decide(self) -> None:
+        """Go on from the best lane alone."""
+        if self._n == 1:
+            return
+        for part in self._graph.components:
+            heard = [self._values[f] for f in part.factors if f in self._values]  # in the order that all have
+            best = int(np.sum(heard, axis=0).argmax()) if heard else 0
+            columns = [self._column[x] for x in part.variables]
+            self.stand[:, columns] = self.stand[best, columns]
+            self._best |= dict.fromkeys(part.variables, best)
+        self._n = 1
+        for x in self._variables:
+            if x in self._offers:
+                self._offer(x, *self._said(x))
+
+    # State
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Everything that it has to remember."""
+        numbers = {x: offer.number for x, offer in self._offers.items()}
+        heard = [[f, x, worth.number] for (f, x), worth in self._worths.items()]
+        arrays = {"lanes/stand": self.stand.copy()}
+        arrays |= {f"lanes/offer/{x}": offer.entries for x, offer in self._offers.items()}
+        arrays |= {f"lanes/worth/{i}": worth.entries for i, worth in enumerate(self._worths.values())}
+        arrays |= {f"lanes/value/{f}": values for f, values in self._values.items()}
+        return {"n": self._n, "best": dict(self._best), "offers": numbers, "worths": heard}, arrays
+
+    def load(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray], versions: Mapping[Key, int]) -> None:
+        """Go on with it; what others may not have is told again.
+
+        Args:
+            plain: What ``to_state`` returned.
+            arrays: The same.
+            versions: Of what is handed on.
+        """
+        self._n, self._best, self.stand = plain["n"], dict(plain["best"]), np.array(arrays["lanes/stand"])
+        self._offers = {x: Offer(x, arrays[f"lanes/offer/{x}"], n) for x, n in plain["offers"].items()}
+        heard = [Worth(f, x, arrays[f"lanes/worth/{i}"], n) for i, (f, x, n) in enumerate(plain["worths"])]
+        self._worths = {(worth.factor, worth.variable): worth for worth in heard}
+        self._values = {f: arrays[key] for f in self._graph.factors if (key := f"lanes/value/{f}") in arrays}
+        self._moved = set(self._graph.variables)
+        for x in self._variables:
+            if x in self._offers:
+                self._tell(x)
+        for f, values in self._values.items():
+            told = Valued(f, values)
+            self._host.put_to_all(told, versions[told.key])
+
+
+def _change_of(before: Vector, now: Vector, n_lanes: int) -> float:
+    """The largest change of a line, up to a constant, as a share of its spread, over all lanes."""
+    if before.shape != now.shape:
+        return np.inf
+    if not (np.isfinite(before).all() and np.isfinite(now).all()):
+        return 0.0 if np.array_equal(before, now) else np.inf
+    lines = now.reshape(n_lanes, -1)
+    change = lines - before.reshape(n_lanes, -1)
+    change -= change.mean(axis=1, keepdims=True)
+    largest, spread = np.abs(change).max(axis=1), np.ptp(lines, axis=1)
+    return float(np.max(np.where(largest > 0.0, largest / np.maximum(spread, 1e-300), 0.0)))
