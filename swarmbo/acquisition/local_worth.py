@@ -11,11 +11,13 @@ from jaxtyping import Float
 from swarmbo.acquisition.markov import Block, of_successors, pivots
 from swarmbo.acquisition.worth import BatchValue, Scores, Worth
 from swarmbo.belief import PlaceBelief
-from swarmbo.belief.at_places import Looked
+from swarmbo.belief.at_places import AtPlaces, Looked
 from swarmbo.belief.gp.joint_posterior import JointPosterior
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: what they are made of stays in the second-level cache
 MANY = 32  # times as many picks as there are places from which on all covariances between places are worked out
+_FEW = 16  # places pending, up to which all places are looked at
+_FIRST = 64  # places looked at first where there are more; then as many again, and so on
 _ROWS = 8  # the same where a belief is quick at single rows
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
@@ -205,6 +207,33 @@ class LocalWorth(PlaceWorth):
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """What places are worth one by one."""
         return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
+
+    def best_of(
+        self,
+        belief: PlaceBelief,
+        places: Float[np.ndarray, "k d"],
+        price: float | None = None,
+        way: Float[np.ndarray, "k s d"] | None = None,
+    ) -> int | None:
+        """The place that is worth most by itself; None where declining is worth more.
+
+        Where much is pending, places are looked at in the order of what they would be worth if nothing were, until none
+        can be worth more: as variance only falls, the others need no look.
+        """
+        if way is not None or not isinstance(belief, AtPlaces) or len(belief.pending) <= _FEW:
+            return super().best_of(belief, places, price, way)
+        if (known := belief.on_data(places)) is None:
+            return super().best_of(belief, places, price, way)
+        at_most = self.single(*known)
+        order, n, chosen, value = np.argsort(-at_most, kind="stable"), 0, -1, -np.inf
+        while n < len(places) and at_most[order[n]] >= value:
+            part = np.sort(order[n : max(_FIRST, 2 * n)])
+            found = self.single(*belief.posterior(places[part]))
+            first = int(found.argmax())
+            if (found[first], -int(part[first])) > (value, -chosen):  # of equal ones the first, as where all are seen
+                chosen, value = int(part[first]), float(found[first])
+            n = max(_FIRST, 2 * n)
+        return None if price is not None and value - price <= self.idle else chosen
 
     def gain(
         self, var: Float[np.ndarray, "..."], out: Float[np.ndarray, "..."] | None = None

@@ -18,7 +18,7 @@ from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
 from swarmbo.spaces import place_keys
 
 _MANY = 2000  # measurements, from which on a part of them counts
-_NEAR = 1000  # of them, for each agent
+_NEAR = (700, 1000, 1400, 2000)  # of them, for each agent: the fewest that lie as far apart as its places
 _ENTRIES = 2**26  # of covariances with data that are kept at most: 512 MiB
 
 
@@ -128,6 +128,11 @@ class AtPlaces:
         looked = found[0]._looked(found[1])
         return looked.mean, looked.var
 
+    def on_data(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]] | None:
+        """Means and variances before anything is pending, which no variance exceeds after; None: not known here."""
+        rows = self._rows(X)
+        return None if rows is None else (self.cache.mean[rows], self.cache.var[rows])
+
     def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
         """Means at physical points; points pending move none."""
         rows = self._rows(X)
@@ -187,9 +192,9 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
     """What is asked of a belief, or of those of several agents, at places that each agent can reach.
 
     An exact belief of all by at most 2,000 measurements is the same, to rounding, and quick at the places of all. Of
-    more measurements each agent takes the 1,000 into account that tell most of the middle of its places, but all where
-    its places lie further apart than these do; by these it is quick at its own places, if they are few enough that
-    those of all agents fit into memory.
+    more measurements each agent takes the 700 into account that tell most of the middle of its places, up to 2,000
+    where its places lie further apart than these do, and all where they still do. By these it is quick at its own
+    places, if they are few enough that those of all agents fit into memory.
 
     Args:
         belief: That all share, or ``Views``.
@@ -218,5 +223,8 @@ def _is_large(belief: PlaceBelief) -> bool:
 
 def _nearby(belief: PlaceBelief, places: Float[np.ndarray, "k d"], n_agents: int) -> PlaceBelief:
     """What one of some agents goes by of a belief by many measurements; the belief where that is all of them."""
-    near = belief.near(places, _NEAR) if isinstance(belief, ExactGP) else belief
-    return near if near is belief else AtPlaces.of(near, places, _ENTRIES // n_agents, grows=True)
+    if isinstance(belief, ExactGP):
+        for most in _NEAR:
+            if (near := belief.near(places, most)) is not belief:
+                return AtPlaces.of(near, places, _ENTRIES // n_agents, grows=True)
+    return belief

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition import Decision, Situation
 from swarmbo.acquisition.by_view import Company, EachSays
-from swarmbo.belief import PlaceBelief, has_view, view_of
+from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.data import Dataset, News
@@ -46,6 +46,7 @@ from swarmbo.registry.own_code import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
+_MANY = 2**15  # measurements times places, from which on all places are asked about at once: data are gone through once
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
 
@@ -261,13 +262,17 @@ class FieldLearner:
 
 def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: SolveReport) -> Choice:
     """A choice with what is expected there, by those whose beliefs are at hand."""
-    known = {agent: point[None] for agent, point in points.items() if has_view(belief, agent)}
-    found = {agent: view_of(belief, agent).posterior(place) for agent, place in known.items()}
+    known = [agent for agent in points if has_view(belief, agent)]
+    at_once = not isinstance(belief, Views) and belief.n_data * len(known) > _MANY  # else each by itself
+    found: dict[str, tuple[float, float]] = {}
+    for agents in [known] if at_once else [[agent] for agent in known]:
+        means, variances = view_of(belief, agents[0]).posterior(np.array([points[agent] for agent in agents]))
+        found |= zip(agents, zip(means.tolist(), np.sqrt(variances).tolist(), strict=True), strict=True)
     return Choice(
         point=problem.joint(points),
         report=report,
-        means={agent: float(mean[0]) for agent, (mean, _) in found.items()},
-        stds={agent: float(np.sqrt(var[0])) for agent, (_, var) in found.items()},
+        means={agent: mean for agent, (mean, _) in found.items()},
+        stds={agent: std for agent, (_, std) in found.items()},
     )
 
 

@@ -43,6 +43,10 @@ class Routes:
         """Whether everyone hears everyone."""
         return self._heard is None
 
+    def is_link(self, sender: str, recipient: str) -> bool:
+        """Whether one agent hears another one without a relay."""
+        return self._heard is None or self._heard.links(sender, recipient)
+
     def hops(self, sender: str, recipient: str) -> int:
         """Number of links on a shortest path from sender to recipient; 0 to itself.
 

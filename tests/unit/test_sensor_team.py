@@ -207,3 +207,16 @@ def test_silence_ends_where_old_data_fade_if_a_place_nobody_knows_is_worth_its_p
         assert 0 in measured[:-1]
         assert not any(measured[measured.index(0) :])
         assert (prior_std > price) == (time is None)
+
+
+def test_of_many_measurements_places_are_asked_about_at_once_and_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    line, queries = np.linspace(0.0, 1.0, 21)[:, None], list[sb.Query]()
+    for many in (2**15, 0):
+        monkeypatch.setattr("swarmbo.deciding.field._MANY", many)
+        team = sb.Team.for_field(["a", "b", "c"], low=[0.0], high=[1.0])
+        team.attach(line[::4], np.sin(9.0 * line[::4, 0]))
+        queries.append(team.ask({"a": line, "b": line[:0], "c": line}))
+    each, at_once = queries
+    assert list(each.means) == list(at_once.means) == ["a", "c"]
+    assert at_once.means == pytest.approx(each.means, rel=1e-9)
+    assert at_once.stds == pytest.approx(each.stds, rel=1e-9)

@@ -194,7 +194,8 @@ class ExactGP(ChannelGP, FieldGP):
     def fit(self, rng: np.random.Generator) -> "ExactGP":
         """Refit hyper-parameters, mean and outcome scale to the data; points pending are forgotten.
 
-        Of more than 1,000 rows as many are drawn, and of more than 500 a fit starts from the last one alone.
+        Of more than 1,000 rows as many are drawn, and a fit starts from the last one alone; of more than 500 from there
+        and from the prior's mode.
 
         Args:
             rng: For the random starts, and of the rows.

@@ -29,7 +29,7 @@ from swarmbo.spaces import Domain
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 
-SETTLED_FROM = 500  # rows of a field's data, from which on a fit goes on from the last one, and nowhere else
+SETTLED_FROM = 500  # rows of a field's data, beyond which fits after the first draw no starts
 FITTED_TO = 1000  # rows of a field's data at most: a fit costs their number cubed, dozens of times
 _FIELD_TOLERANCE = 1e7 * float(np.finfo(float).eps)  # L-BFGS-B's own; theta of a field is short, so it can be had
 
@@ -62,8 +62,9 @@ def fit_field(
     the prior. Outcomes that do not show their scale (none, one, constant ones) say nothing about the other
     hyper-parameters either: those stay at the prior's mode, and only the offset moves.
 
-    Of more than 500 rows, where there is a previous optimum, the fit starts from there alone, and of more than 1,000 as
-    many are drawn. Offset and scale of the outcomes, and what noise was told, are those of all rows.
+    Where there is a previous optimum, no start is drawn for more than 500 rows. Of more than 1,000 rows as many are
+    taken at random, and such a fit starts from the previous optimum alone. Offset and scale of the outcomes, and what
+    noise was told, are those of all rows.
 
     Args:
         settings: Kernel, priors, effort.
@@ -87,12 +88,11 @@ def fit_field(
         log_posterior = LogPosterior(
             prior, [settings.kernel], scopes, fitted_to.U, z, standardised_noise(fitted_to.noise, scale), fading=fading
         )
-        if len(data) > SETTLED_FROM and previous is not None:
-            starts = [warm_start(prior, previous, scale)]
-        else:
-            starts = [prior.centre, *(prior.sample(rng) for _ in range(settings.restarts))]
-            if previous is not None:
-                starts.insert(0, warm_start(prior, previous, scale))
+        starts = [] if previous is None else [warm_start(prior, previous, scale)]
+        if not (is_many and starts):
+            starts.append(prior.centre)
+        if len(data) <= SETTLED_FROM or previous is None:
+            starts += [prior.sample(rng) for _ in range(settings.restarts)]
         theta, _ = maximise(log_posterior, starts, settings.max_iterations, _FIELD_TOLERANCE)
         mean = float(log_posterior.means(theta)[0])
     fitted = _field_hyperparameters(settings, prior, theta)

@@ -40,6 +40,23 @@ def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int)
     assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now)
 
 
+def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice is that of a look at all of them, and a tie goes to the first place."""
+    now, asked = situation(1, 60.0), list[int]()
+    places, rule = now.candidates["r0"], DBGPUCB().worth(now)
+    pending = SITES[np.random.default_rng(0).integers(len(SITES), size=40)]
+    quick = AtPlaces.of(now.belief, places).condition_on_pending(pending)
+    posterior = AtPlaces.posterior
+    monkeypatch.setattr(AtPlaces, "posterior", lambda self, X: asked.append(len(X)) or posterior(self, X))
+    mean, var = now.belief.condition_on_pending(pending).posterior(places)
+    value = mean + rule.sqrt_beta * np.sqrt(var)
+    best = int(value.argmax())
+    assert rule.best_of(quick, places) == best
+    assert sum(asked) < len(places) / 2
+    assert rule.best_of(quick, places, price=value[best] - rule.idle + 1.0) is None
+    assert rule.best_of(quick, np.concatenate([places[best:], places])) == 0
+
+
 def test_what_the_nearest_choices_leave_out_hardly_counts() -> None:
     """Of 120 robots in one field each sees the nearest 64: variances are right to a hundredth of what is left."""
     now = situation(120, 12.0)

@@ -27,3 +27,11 @@ def test_a_sender_among_the_recipients_costs_nothing() -> None:
     for links in (None, nx.complete_graph(["a", "b", "c"])):
         traffic = multicast_traffic(Routes(["a", "b", "c"], links), "a", frozenset("abc"), 10)
         assert traffic == Traffic(messages=2, bytes=20, transmissions=2)
+
+
+def test_who_is_heard_directly_takes_one_transmission_whoever_else_relays() -> None:
+    links = nx.Graph([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")])
+    routes = Routes("abcd", links)
+    for recipients in (["b"], ["b", "c"], ["b", "d"], ["d"]):
+        hops = sum(nx.shortest_path_length(links, "a", other) for other in recipients)
+        assert multicast_traffic(routes, "a", recipients, 5).transmissions == hops
