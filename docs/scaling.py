@@ -119,8 +119,32 @@ def teams() -> None:
         print(f"seed {seed}: all candidates {found[0]}, as it is {found[1]}", flush=True)  # noqa: T201
 
 
+def near() -> None:
+    """How far what the nearest of 5,000 measurements say is from what all say, where a robot can go, at worst."""
+    env = robot_team_v0.parallel_env(robots=16, noise_std=5.0, max_cycles=3)
+    _, infos = env.reset(seed=0)
+    truth, rng = env.unwrapped.ground_truth(), np.random.default_rng(0)
+    domain = sb.Domain(truth.points.min(axis=0), truth.points.max(axis=0))
+    X = domain.from_unit(rng.random((5000, 2)))
+    belief = sb.ExactGP.create(sb.ExactGPSettings(), domain).update(X, truth.value(X) + 5.0 * rng.normal(size=len(X)))
+    belief, worst = belief.fit(rng), dict[int, list[tuple[float, float]]]()
+    for agent in list(infos)[::5]:
+        places = env.unwrapped.candidates(agent)[::4]
+        mean, var = belief.posterior(places)
+        for n in (500, 800, 1000):
+            by_near, var_by_near = belief.near(places, n).posterior(places)
+            off = np.sqrt(var_by_near / var).max(), (np.abs(by_near - mean) / np.sqrt(var)).max()
+            worst.setdefault(n, []).append(off)
+    for n, off in worst.items():
+        std, mean = np.max(off, axis=0)
+        print(f"by {n:4d}: deviations {100 * (std - 1):6.2f} % larger, means off by {mean:.2f} of one")  # noqa: T201
+
+
 def main() -> None:
     """Measure, print, draw."""
+    if "--near" in sys.argv:
+        near()
+        return
     if "--teams" in sys.argv:
         teams()
         return

@@ -18,7 +18,7 @@ from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
 from swarmbo.spaces import place_keys
 
 _MANY = 2000  # measurements, from which on a part of them counts
-_NEAR = (700, 1000, 1400, 2000)  # of them, for each agent: the fewest that lie as far apart as its places
+_NEAR = (800, 1100, 1500, 2000)  # of them, for each agent: the fewest that lie as far apart as its places
 _ENTRIES = 2**26  # of covariances with data that are kept at most: 512 MiB
 
 
@@ -192,7 +192,7 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
     """What is asked of a belief, or of those of several agents, at places that each agent can reach.
 
     An exact belief of all by at most 2,000 measurements is the same, to rounding, and quick at the places of all. Of
-    more measurements each agent takes the 700 into account that tell most of the middle of its places, up to 2,000
+    more measurements each agent takes the 800 into account that tell most of the middle of its places, up to 2,000
     where its places lie further apart than these do, and all where they still do. By these it is quick at its own
     places, if they are few enough that those of all agents fit into memory.
 
