@@ -12,8 +12,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy.optimize import isotonic_regression
-from scipy.sparse.csgraph import connected_components
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
@@ -148,7 +146,7 @@ class _Stage:
         view.set_xlim(-0.5, picture.shape[1] - 0.5)
         view.set_ylim(picture.shape[0] - 0.5, -0.5)
         spots = scene.pixels(poses[:, :2], _LABEL)
-        for index, spot in enumerate(spots + _side_by_side(spots)):
+        for index, spot in enumerate(spots + style.side_by_side(spots, _APART)):
             view.text(
                 float(spot[0]),
                 float(spot[1]),
@@ -253,27 +251,6 @@ def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:
     width, height = (_PIXELS / _DPI * size / size.max()).tolist()
     figure = Figure(figsize=(width, height), dpi=_DPI)
     return FigureCanvasAgg(figure), figure.add_axes((0.0, 0.0, 1.0, 1.0))
-
-
-def _side_by_side(spots: Float[np.ndarray, "robots 2"]) -> Float[np.ndarray, "robots 2"]:
-    """How far numbers must go to the right, those of robots in one place evenly to both sides, to be read.
-
-    Example:
-        >>> _side_by_side(np.array([[50.0, 9.0], [52.0, 10.0], [90.0, 9.0]]))[:, 0].tolist()
-        [-6.5, 6.5, 0.0]
-    """
-    wide, high = _APART
-    moved, together = spots.copy(), np.eye(len(spots), dtype=bool)
-    for _ in spots:
-        across, up = np.abs(moved[:, None] - moved).transpose(2, 0, 1)
-        together |= (across < wide - 1e-6) & (up < high)
-        n_groups, group = connected_components(together)
-        for number in range(n_groups):
-            members = np.flatnonzero(group == number)
-            members = members[np.argsort(spots[members, 0], kind="stable")]
-            room = wide * np.arange(len(members))
-            moved[members, 0] = isotonic_regression(spots[members, 0] - room).x + room  # the least moves in this order
-    return moved - spots
 
 
 def _way(records: Sequence[RoundRecord], agent: str, share: float) -> Float[np.ndarray, "k 2"]:

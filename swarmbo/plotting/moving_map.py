@@ -20,6 +20,8 @@ from swarmbo.plotting.surface import Lattice, draw_terrain, level_lines
 from swarmbo.records import RoundRecord
 
 _RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
+_MOST_APART = 8  # robots that are told apart one by one: more are crowded
+_DISC_PT = 12.2  # across a robot, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
 
@@ -78,7 +80,7 @@ class MovingMap:
         stops: dict[str, Line2D] = {}
         heads: dict[str, Line2D] = {}
         numbers: dict[str, Text] = {}
-        is_crowded = len(agents) > 8
+        is_crowded = len(agents) > _MOST_APART
         broad: dict[str, Any] = (
             {"linewidth": 0.9} if is_crowded else {"linewidth": 1.6, "path_effects": style.cased(3.0)}
         )
@@ -93,7 +95,7 @@ class MovingMap:
                 [],
                 "o",
                 color=colour,
-                markersize=11,
+                markersize=_DISC_PT - 1.2,
                 markeredgecolor="white",
                 markeredgewidth=1.2,
                 animated=True,
@@ -149,23 +151,20 @@ class MovingMap:
         paths = {agent: path_of(records, agent) for agent in self.trails}
         if self.level is not None and picture.count():
             self.boundary.set_segments(level_lines(self.lattice, picture, self.level))
-        for agent, path in paths.items():
+        for agent in paths:
             driven = driven_by(records, agent)
             before = len(driven_by(records[:-_RECENT], agent))
             self.trails[agent].set_data(*driven.T[:2])
             self.recent[agent].set_data(*driven[max(0, before - 1) :].T[:2])
             self.stops[agent].set_data(*stops_of(records, agent).T[:2])
-            self.heads[agent].set_data(path[-1:, 0], path[-1:, 1])
-            self.numbers[agent].set_position(path[-1])
+        heads = dict(zip(paths, self._placed(np.array([path[-1] for path in paths.values()])), strict=True))
         for artist in self.batteries:
             artist.remove()
         self.batteries = []
         for index, agent in enumerate(paths):
             sample = next((one for one in records[-1].samples if one.agent == agent), None)
             if sample is not None and isinstance(sample.battery, float):
-                self.batteries += style.draw_battery(
-                    self.ax, paths[agent][-1], sample.battery, style.agent_colour(index)
-                )
+                self.batteries += style.draw_battery(self.ax, heads[agent], sample.battery, style.agent_colour(index))
         self.links.set_segments([np.stack([paths[a][-1], paths[b][-1]]) for a, b in links if a in paths and b in paths])
         failed, best, recommendation = failures(records), records[-1].best, records[-1].recommendation
         self.failed.set_data(failed[:, 0], failed[:, 1])
@@ -175,6 +174,19 @@ class MovingMap:
         self.recommendation.set_data(
             *([], []) if recommendation is None else np.asarray(recommendation.location)[:, None]
         )
+
+    def _placed(self, places: Float[np.ndarray, "agents 2"]) -> Float[np.ndarray, "agents 2"]:
+        """Robots put where they are, those in one place side by side; of many that would be a row across the map."""
+        if len(places) <= _MOST_APART:
+            to_pixels, disc = self.ax.transData, _DISC_PT * self.ax.figure.dpi / 72.0
+            aside = style.side_by_side(pixels := to_pixels.transform(places), (disc, disc))
+            is_aside = aside.any(axis=1)
+            places = places.copy()
+            places[is_aside] = to_pixels.inverted().transform(pixels[is_aside] + aside[is_aside])
+        for agent, place in zip(self.heads, places, strict=True):
+            self.heads[agent].set_data(place[:1], place[1:])
+            self.numbers[agent].set_position(place)
+        return places
 
     def artists(self) -> list[Artist]:
         """In the order of drawing."""

@@ -5,10 +5,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
+import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.optimize import isotonic_regression
+from scipy.sparse.csgraph import connected_components
 
 from swarmbo.boundary.files import replacing
 from swarmbo.look import (
@@ -164,3 +168,28 @@ def legend_mark(mark: dict[str, Any]) -> Line2D:
     """A mark as it stands in a legend: smaller, and without its casing."""
     smaller: dict[str, Any] = {**mark, "markersize": 7.5 if mark is not BEST else 10, "path_effects": []}
     return Line2D([], [], **smaller)
+
+
+def side_by_side(spots: Float[np.ndarray, "robots 2"], apart: tuple[float, float]) -> Float[np.ndarray, "robots 2"]:
+    """How far marks must go to the right, those of robots in one place evenly to both sides, to be read.
+
+    Args:
+        spots: Where they belong, pixels.
+        apart: What one needs, to the right and up.
+
+    Example:
+        >>> side_by_side(np.array([[50.0, 9.0], [52.0, 10.0], [90.0, 9.0]]), (15.0, 18.0))[:, 0].tolist()
+        [-6.5, 6.5, 0.0]
+    """
+    wide, high = apart
+    moved, together = spots.copy(), np.eye(len(spots), dtype=bool)
+    for _ in spots:
+        across, up = np.abs(moved[:, None] - moved).transpose(2, 0, 1)
+        together |= (across < wide - 1e-6) & (up < high)
+        n_groups, group = connected_components(together)
+        for number in range(n_groups):
+            members = np.flatnonzero(group == number)
+            members = members[np.argsort(spots[members, 0], kind="stable")]
+            room = wide * np.arange(len(members))
+            moved[members, 0] = isotonic_regression(spots[members, 0] - room).x + room  # the least moves in this order
+    return moved - spots

@@ -10,7 +10,8 @@ from PIL import Image
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.errors import DataWarning, MissingPackageError
 from swarmbo.plotting import World
-from swarmbo.plotting.landscape import _APART, _side_by_side, write_landscape
+from swarmbo.plotting.landscape import _APART, write_landscape
+from swarmbo.plotting.style import side_by_side
 from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run
@@ -58,7 +59,7 @@ def test_robots_are_shown_along_what_they_drove_and_end_where_they_are(tmp_path)
 
 def test_numbers_of_robots_in_one_place_stand_side_by_side():
     spots = np.array([[50.0, 9.0], [52.0, 10.0], [51.0, 8.0], [70.0, 9.0], [200.0, 9.0], [51.0, 60.0]])
-    moved = spots + _side_by_side(spots)
+    moved = spots + side_by_side(spots, _APART)
     across, up = np.abs(moved[:, None] - moved).transpose(2, 0, 1)
     assert ((across >= _APART[0] - 0.1) | (up >= _APART[1])).sum() == 30  # all pairs but each with itself
     assert moved[4:].tolist() == spots[4:].tolist()  # who is alone stays

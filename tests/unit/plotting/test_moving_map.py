@@ -27,3 +27,20 @@ def test_artists_follow_the_records(run):
     np.testing.assert_array_equal(moving.failed.get_xydata(), np.reshape(failed, (-1, 2)))
     np.testing.assert_array_equal(moving.best.get_xydata(), [past[-1].best.location])
     np.testing.assert_array_equal(moving.image.get_array(), picture)
+
+
+def test_robots_in_one_place_are_drawn_side_by_side(run):
+    made = run()
+    lattice = lattice_over(made.world, 20)
+    agents = [f"robot_{i}" for i in range(4)]
+    moving = MovingMap.on(Figure().subplots(), lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white")
+    west, east, south, north = lattice.extent
+    middle, corner = np.array([west + east, south + north]) / 2, np.array([west, south])
+    moving._placed(np.array([middle, corner, middle, middle * 1.001]))
+    heads = np.concatenate([moving.heads[agent].get_xydata() for agent in agents])
+    assert heads[1].tolist() == corner.tolist()
+    pixels = moving.ax.transData.transform(heads)
+    disc = moving.heads["robot_0"].get_markersize() * moving.ax.figure.dpi / 72
+    gaps = np.abs(pixels[:, None] - pixels).max(axis=2)
+    assert (gaps[~np.eye(4, dtype=bool)] > disc).all()
+    assert [moving.numbers[agent].get_position() for agent in agents] == list(map(tuple, heads))
