@@ -42,7 +42,8 @@ def divide(
     numbers = np.split(number, np.cumsum(counts)[:-1])
     shares = shares_factor(chains, order)
     # who reaches a place, place by place: of a large team a few do
-    at, robots = np.divmod(np.unique(number * n + np.repeat(np.arange(n), counts)), n)
+    pairs = np.sort(number * n + np.repeat(np.arange(n), counts))
+    at, robots = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)
     claimed = np.full(n, -1)
     for a, agent in enumerate(agents):
         if claims and agent in claims:

@@ -14,6 +14,7 @@ from swarmbo.acquisition.chain import chains
 from swarmbo.acquisition.in_sight import IN_SIGHT, nearest
 from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
+from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import Worth, shortlist
@@ -310,7 +311,8 @@ def local_acquisition(
         Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = worth.table_of(belief, options, price, ways) if ways else worth.table_of(belief, options, price)
-    copied, keys = False, [place_keys(own) for own in options]
+    copied = type(worth) is LocalWorth  # it makes a new one each time; of others it may be kept
+    keys = [place_keys(own) for own in options]
     for i, j in itertools.combinations(range(len(options)), 2):
         mine, theirs = (keys[i][:, None] == keys[j]).nonzero()
         same = (options[i][mine] == options[j][theirs]).all(axis=1)

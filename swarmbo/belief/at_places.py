@@ -125,7 +125,10 @@ class AtPlaces:
         """Means and variances at physical points."""
         if (found := self._found(X)) is None:
             return self._anywhere.posterior(X)
-        looked = found[0]._looked(found[1])
+        belief, rows = found
+        if not len(belief.pending):
+            return belief.cache.mean[rows], belief.cache.var[rows]
+        looked = belief._looked(rows)
         return looked.mean, looked.var
 
     def on_data(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]] | None:
