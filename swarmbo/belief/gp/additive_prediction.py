@@ -104,8 +104,18 @@ class AdditivePosterior(ChannelGP):
     def means_at_data(self) -> Float[np.ndarray, "k t"]:
         """What the factors, stack after stack, are expected to be at the points of which an outcome is known."""
         known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
-        U = self.domain.to_unit(self.points[known])
-        return np.concatenate([self.local_mean(stack, stack.take(U)) for stack in stacks_of(self.graph)])
+        U, parts, hyper = self.domain.to_unit(self.points[known]), self._conditioned.parts, self.hyperparameters
+        if not isinstance(parts, StackedParts):
+            return np.concatenate([self.local_mean(stack, stack.take(U)) for stack in stacks_of(self.graph)])
+        order = [self.graph.place_of[factor] for stack in stacks_of(self.graph) for factor in stack.factors]
+        is_whole, means = (parts.known == len(U)) & (parts.jitters == 0.0), np.empty((len(order), len(U)))
+        if is_whole.any():
+            constants, scales = np.array(hyper.constants)[is_whole, None], np.array(hyper.scales)[is_whole, None]
+            means[is_whole] = constants + scales * parts.fitted[is_whole, : len(U)]
+        if not is_whole.all():
+            for stack in stacks_of(self.graph, np.array(self.graph.factors)[~is_whole].tolist()):
+                means[[self.graph.place_of[factor] for factor in stack.factors]] = self.local_mean(stack, stack.take(U))
+        return means[order]
 
     def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
         """Posterior of each factor at points of its own.

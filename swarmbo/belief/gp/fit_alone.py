@@ -11,7 +11,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation, is_compiled
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, maximise_stacked
+from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, doubled, maximise_stacked
 from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.belief.gp.starts import packed, starting_thetas
 from swarmbo.kernels import KernelName
@@ -25,12 +25,16 @@ _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where
 
 
 class _Problem(NamedTuple):
-    """What one factor's search is about; equal forms are searched side by side."""
+    """What one factor's search is about; equal forms are searched side by side.
+
+    The first of the starts may be where an earlier fit ended: then the search goes on from there.
+    """
 
     factor: int
     prior: HyperparameterPrior
     data: Observations
     starts: list[Float[np.ndarray, " p"]]
+    goes_on: bool
 
 
 def fit_alone(
@@ -58,7 +62,7 @@ def fit_alone(
     settings = belief.settings
     forms = settings.of_factors(belief.graph.factors)
     known = dict[tuple[FactorPrior, int], HyperparameterPrior]()
-    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, KernelName], list[_Problem]]()
+    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, KernelName, bool], list[_Problem]]()
     outcomes = data.by_factor(len(forms))
     for i, (form, scope, own) in enumerate(zip(forms, belief.scopes, outcomes, strict=True)):
         size, kernel = len(scope), form.kernel or settings.kernel
@@ -73,9 +77,11 @@ def fit_alone(
             if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
                 start = packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / float(scales[i]))
             starts = starting_thetas(prior, drawn, start)
-            alike.setdefault((len(own), size, kernel), []).append(_Problem(i, prior, own, starts))
+            alike.setdefault((len(own), size, kernel, start is not None), []).append(
+                _Problem(i, prior, own, starts, start is not None)
+            )
     thetas, constants = [prior.centre for prior in priors], offsets.copy()
-    for (n_outcomes, size, kernel), problems in alike.items():
+    for (n_outcomes, size, kernel, _), problems in alike.items():
         at_once = max(1, _ENTRIES // (n_outcomes**2 * size))
         for first in range(0, len(problems), at_once):
             group = problems[first : first + at_once]
@@ -137,7 +143,7 @@ def _searched(
         fading = settings.time.kernel, np.array([own.data.rounds for own in group])
         log_posterior = StackedLogPosterior(*data, fading=fading)
     elif is_compiled([form.kernel or settings.kernel for form in settings.of_factors(belief.graph.factors)]):
-        return compiled_search(data, starts, which, settings.max_iterations)
+        return compiled_search(data, starts, which, settings.max_iterations, goes_on=group[0].goes_on)
     else:
         log_posterior = StackedLogPosterior(*data)
     theta, value, mean = maximise_stacked(log_posterior, starts, which, settings.max_iterations)
@@ -150,28 +156,38 @@ def compiled_search(
     starts: Float[np.ndarray, "b p"],
     which: Int[np.ndarray, " b"],
     max_iterations: int,
+    *,
+    goes_on: bool = False,
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
     Args:
         data: As ``CompiledLogPosterior`` takes them.
-        starts: Of searches; the first of each latent is where an earlier one ended, if there was one.
+        starts: Of searches.
         which: Of which latent each is; those of one follow one another, as many for each.
         max_iterations: Of each search.
+        goes_on: Whether the first start of each latent is where an earlier search ended: then it is one of those that
+            all outcomes have their say of.
     """
     from swarmbo.belief.gp.compiled_evidence import CompiledLogPosterior  # late: numba is slow to load
 
     priors, kernel, U, z, known_noise = data
     log_posterior = CompiledLogPosterior(*data)
-    every, search = z.shape[1] // _SKETCH, BRISK
+    every, begun = z.shape[1] // _SKETCH, None
     if every > 1:
         some = CompiledLogPosterior(priors, kernel, U[:, ::every], z[:, ::every], known_noise[:, ::every])
-        led, _, _ = maximise_stacked(some, starts, which, max_iterations, **BRISK)
+        led, worth, _ = maximise_stacked(some, starts, which, max_iterations, begun=None, **BRISK)
         own, ends = (theta.reshape(len(z), -1, theta.shape[1]) for theta in (starts, led))
-        joined = np.concatenate([own[:, :1], ends], axis=1)  # the first is where an earlier fit ended, if there is one
-        starts, which = joined.reshape(-1, joined.shape[2]), np.repeat(np.arange(len(z)), joined.shape[1])
-        search = BRISK | {"apart": np.inf}  # only the best of them goes on
-    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, **search)
+        is_new = ~doubled(led, worth, ends.shape[1], BRISK["apart"]).reshape(len(z), -1)
+        if goes_on:
+            own, is_new = own[:, :1], np.concatenate([np.ones((len(z), 1), dtype=bool), is_new], axis=1)
+            ends = np.concatenate([own, ends], axis=1)
+        rows, places = map(np.ascontiguousarray, np.nonzero(is_new))  # only the best of them goes on
+        starts, which = ends[rows, places], np.arange(len(z))
+        all_begun = log_posterior(starts, rows)
+        best = np.lexsort((-all_begun.value, rows))[np.searchsorted(rows, which)]
+        starts, begun = starts[best], all_begun.take(best)
+    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **BRISK)
     best = _best(value, which)
     return theta[best], mean[best]
 

@@ -243,6 +243,7 @@ def maximise_stacked(
     *,
     longest: float = 1.0,
     apart: float = 0.0,
+    begun: Evaluated | None = None,
 ) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
     """Local searches side by side: damped Newton steps within bounds. What comes of one does not depend on the others.
 
@@ -261,17 +262,18 @@ def maximise_stacked(
         longest: Of a step, in natural logarithms: the quadratic model knows nothing of what lies further.
         apart: Of two searches of a latent that come nearer than this in all coordinates, only the one further up goes
             on; 0: both do.
+        begun: What the starts are worth, if that is known.
 
     Returns:
         Thetas (b, p), the log posterior there (b,), and the profiled means (b,).
     """
     low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
     theta = np.clip(starts, low, high)
-    now, damping = log_posterior(theta, which), np.full(len(theta), _DAMPED)
+    now, damping = log_posterior(theta, which) if begun is None else begun, np.full(len(theta), _DAMPED)
     active = np.arange(len(theta))
     for _ in range(max_iterations):
         if apart > 0.0:
-            active = active[~_doubled(theta, now.value, len(theta) // len(set(which.tolist())), apart)[active]]
+            active = active[~doubled(theta, now.value, len(theta) // len(set(which.tolist())), apart)[active]]
         at, gradient, information = theta[active], now.gradient[active], now.information[active]
         held = ((at <= low[active]) & (gradient < 0.0)) | ((at >= high[active]) & (gradient > 0.0))
         unit = tolerance * np.maximum(np.abs(now.value[active]), 1.0)
@@ -301,7 +303,7 @@ def maximise_stacked(
     return theta, now.value, now.mean
 
 
-def _doubled(
+def doubled(
     theta: Float[np.ndarray, "b p"], value: Float[np.ndarray, " b"], n_starts: int, apart: float
 ) -> Bool[np.ndarray, " b"]:
     """Whether another search of the same latent is near, and further up; of equal ones the first counts as that."""

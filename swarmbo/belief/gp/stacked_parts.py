@@ -28,6 +28,7 @@ class StackedParts(Sequence[Factorised]):
         counts: How many (k,).
         known: How many of them have outcomes (k,).
         residuals: Outcomes less their prior means (k, T), standardised; 0 beyond.
+        noise: Variances of their noise (k, T), standardised; 0 beyond.
         inverse: L⁻¹ of each.
         whitened: L⁻¹ residual (k, T), 0 where pending and beyond.
         alpha: K⁻¹ residual of those known (k, T), likewise.
@@ -38,6 +39,7 @@ class StackedParts(Sequence[Factorised]):
     counts: Int[np.ndarray, " k"]
     known: Int[np.ndarray, " k"]
     residuals: Float[np.ndarray, "k T"]
+    noise: Float[np.ndarray, "k T"]
     inverse: BlockRows
     whitened: Float[np.ndarray, "k T"]
     alpha: Float[np.ndarray, "k T"]
@@ -69,7 +71,7 @@ class StackedParts(Sequence[Factorised]):
         T, starts = entries.shape[1], np.zeros(k, dtype=np.int64) if base is None else base.counts
         inverse = BlockRows.empty(k, T, None if base is None else base.inverse, int(starts.min(initial=T)))
         made = cls(
-            entries, counts, known, residuals, inverse, np.zeros((k, T)), np.zeros((k, T)),
+            entries, counts, known, residuals, noise, inverse, np.zeros((k, T)), np.zeros((k, T)),
             np.zeros(k) if base is None else base.jitters.copy(),
         )  # fmt: skip
         codes = np.array([CODES[name] for name in hyper.kernels])
@@ -119,10 +121,10 @@ class StackedParts(Sequence[Factorised]):
             jitters: Of each latent.
         """
         k = len(inverses)
-        entries, counts, known, residuals, _ = _tabled(hyper, data, k)
+        entries, counts, known, residuals, noise = _tabled(hyper, data, k)
         T = entries.shape[1]
         made = cls(
-            entries, counts, known, residuals, BlockRows.empty(k, T), np.zeros((k, T)), np.zeros((k, T)),
+            entries, counts, known, residuals, noise, BlockRows.empty(k, T), np.zeros((k, T)), np.zeros((k, T)),
             np.array(jitters, dtype=float),
         )  # fmt: skip
         for i, inverse in enumerate(inverses):
@@ -162,6 +164,14 @@ class StackedParts(Sequence[Factorised]):
     def seen(self) -> Bool[np.ndarray, "k T"]:
         """Which entries are of observations."""
         return np.arange(self.entries.shape[1]) < self.counts[:, None]
+
+    @property
+    def fitted(self) -> Float[np.ndarray, "k T"]:
+        """Posterior means at the own observations, less the prior's, where nothing had to be added to the matrix.
+
+        Of K = C + N with the noise N, C alpha = residual - N alpha: no covariance is worked out.
+        """
+        return self.residuals - self.noise * self.alpha
 
     @property
     def log_densities(self) -> Float[np.ndarray, " k"]:

@@ -156,7 +156,7 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
         return evaluated(self, theta, which)
 
     monkeypatch.setattr(CompiledLogPosterior, "__call__", counted)
-    found, mean = compiled_search(data, starts, which, 60)
+    found, mean = compiled_search(data, starts, which, 60, goes_on=has_earlier)
     n_sketched = sum(asked)
     reached = evaluated(whole, found, np.arange(12))
     np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
@@ -164,7 +164,7 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
     assert (reached.value > best - 1e-3).all() or not has_earlier
     asked.clear()
     maximise_stacked(whole, starts, which, 60, **BRISK)
-    assert n_sketched < 0.7 * sum(asked) or has_earlier
+    assert n_sketched < (0.7 if has_earlier else 0.6) * sum(asked)
 
 
 def test_searches_that_meet_go_on_as_one():

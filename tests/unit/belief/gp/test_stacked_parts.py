@@ -124,6 +124,24 @@ def test_what_is_singular_to_rounding_is_what_numpy_makes_of_it(monkeypatch):
         np.testing.assert_allclose(found.var, expected.var, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("twice", [False, True])
+def test_means_where_factors_were_observed_are_those_that_are_asked_for(missing, twice):
+    empty = belief_of(noise_variance=0.0 if twice else 1e-2)
+    X, F = evaluations(12, 10, missing)
+    X[5], F[:, 0] = (X[3] if twice else X[5]), 1.0  # outcomes told twice without noise are singular
+    if missing == 0.6:
+        F[0] = np.nan  # then no factor was observed everywhere
+        F[0, 1] = F[1:3, 1] = 2.0
+        F[1:3, 0] = np.nan
+    belief = empty.update(X, F)
+    belief = belief if missing == 0.6 else belief.condition_on_pending(evaluations(2, 11)[0])
+    order = [factor for stack in stacks_of(GRAPH) for factor in stack.factors]
+    for factor, means in zip(order, belief.means_at_data, strict=True):
+        columns = list(belief.scopes[GRAPH.place_of[factor]])
+        np.testing.assert_allclose(means, belief.factor_posterior(factor, X[:, columns])[0], rtol=1e-6, atol=1e-8)
+
+
 def test_what_is_written_down_goes_on_to_the_bit():
     belief = belief_of().update(*evaluations(11, 4, 0.2)).condition_on_pending(evaluations(3, 5)[0])
     again = AdditiveGP.from_state_dict(belief.settings, GRAPH, belief.domain, belief.state_dict())
