@@ -88,7 +88,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
             turn. None: any number.
         cuts: When which links carry nothing.
         deaths: When agents fall silent: they say, hear and relay nothing from then on, measure nothing that anybody
-            hears of, and are left out of decisions that begin later.
+            hears of, and are left out of decisions that begin later. Messages are relayed round them where links allow.
         joins: When agents come back, or for the first time where none of their deaths is earlier.
         seed: Of what is drawn, >= 0. Each link and direction draws from streams of its own, so what a link loses does
             not depend on what others carry. A team's own seed and the round go into it, too.
@@ -186,6 +186,7 @@ class FaultyTransport(InProcessTransport):
         self._free: dict[tuple[str, str], float] = {}  # when a link has carried all that waits for it, in steps
         self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's place, number, sent at
         self._n_sent = 0
+        self._around: dict[frozenset[str], Routes] = {}  # by who is gone
         self._mortal = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
 
     def cut(self, *parts: Collection[str]) -> None:
@@ -210,10 +211,10 @@ class FaultyTransport(InProcessTransport):
         Raises:
             TransportError: If sender or recipient is unknown, or no path of links joins them.
         """
-        path = self.routes.path(envelope.sender, envelope.recipient)
+        path = self._path(envelope)
         if self.is_gone(envelope.sender):
             return
-        self._count(envelope)
+        self._count(envelope, len(path) - 1)
         links, arrivals = list(pairwise(path)), [self.now + 1]
         if links:
             copies = 1 + (self.faults.duplicate > 0 and self._draw("duplicate", links[0]) < self.faults.duplicate)
@@ -248,6 +249,18 @@ class FaultyTransport(InProcessTransport):
     def is_quiet(self) -> bool:
         """Whether nothing is under way."""
         return not self._due
+
+    def _path(self, envelope: Envelope) -> tuple[str, ...]:
+        """The shortest path, or the shortest one round relays that are gone; that through them if there is none."""
+        ends, path = (envelope.sender, envelope.recipient), self.routes.path(envelope.sender, envelope.recipient)
+        if not any(self.is_gone(relay) for relay in path[1:-1]):
+            return path
+        gone = frozenset(agent for agent in self._mortal if self.is_gone(agent))
+        if gone not in self._around:
+            self._around[gone] = self.routes.around(gone)
+        around = self._around[gone]
+        is_joined = not gone.intersection(ends) and ends[1] in around.hops_from(ends[0])
+        return around.path(*ends) if is_joined else path
 
     def _arrival(self, links: Sequence[tuple[str, str]], n_bytes: int) -> int | None:
         """The step at the end of which a message comes out of a chain of links; None if one of them loses it."""

@@ -80,7 +80,7 @@ class InProcessTransport:
         Raises:
             TransportError: If sender or recipient is unknown, or no path of links joins them.
         """
-        self._count(envelope)
+        self._count(envelope, self.routes.hops(envelope.sender, envelope.recipient))
         self._under_way.append(envelope)
 
     def deliver(self) -> dict[str, list[Envelope]]:
@@ -98,9 +98,9 @@ class InProcessTransport:
         """What was sent from each sender to each recipient, and what became of it."""
         return {edge: EdgeTraffic(*numbers) for edge, numbers in self._edges.items()}
 
-    def _count(self, envelope: Envelope) -> None:
+    def _count(self, envelope: Envelope, hops: int) -> None:
         """Count a message that is sent, unless it is a note to oneself, which crosses no link."""
-        hops, n_bytes = self.routes.hops(envelope.sender, envelope.recipient), len(envelope.payload)
+        n_bytes = len(envelope.payload)
         if hops:
             self.traffic += Traffic(messages=1, bytes=n_bytes, transmissions=hops)
             edge = self._edge(envelope)

@@ -1,6 +1,6 @@
 """Shortest paths over the radio links between agents."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from swarmbo.errors import TransportError
@@ -29,7 +29,7 @@ class Routes:
     """
 
     def __init__(self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, has_base: bool = False) -> None:
-        self._has_base = has_base
+        self._has_base, self._links = has_base, links
         self._heard: _Heard | None = None
         self.agents = tuple(dict.fromkeys(agents))
         if links is not None:
@@ -98,6 +98,15 @@ class Routes:
         while (following := towards[path[-1]]) is not None:
             path.append(following)
         return tuple(path)
+
+    def around(self, gone: Collection[str]) -> "Routes":
+        """Those on which some nodes relay nothing.
+
+        Args:
+            gone: Which.
+        """
+        links = None if self._links is None else self._links.subgraph(set(self._links) - set(gone))
+        return Routes(self.agents, links, has_base=self._has_base)
 
     def _require_known(self, agent: str) -> None:
         if agent not in self._known:

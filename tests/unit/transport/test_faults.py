@@ -127,6 +127,20 @@ def test_cuts_hold_in_their_rounds_and_steps():
     assert arrivals(faults.open("ab", round=3), "a", "b", 4) == [True, False, False, True]
 
 
+def test_messages_go_round_a_relay_that_is_dead_where_links_allow():
+    ring, deaths = nx.cycle_graph(5), (Event(agent="1", round=0, step=1), Event(agent="4", round=0, step=2))
+    links = nx.relabel_nodes(ring, str)  # from 0 to 2 over 1, and the other way over 4 and 3
+    transport = Faults(deaths=deaths).open(list("01234"), links)
+    arrived, hops = [], []
+    for _ in range(3):
+        before = transport.traffic.transmissions
+        transport.send(Envelope("0", "2", b"x"))
+        hops.append(transport.traffic.transmissions - before)
+        arrived.append("2" in transport.deliver())
+    assert hops == [2, 3, 2]
+    assert arrived == [True, True, False]  # over the relay; the other way; no way is left
+
+
 def test_who_is_dead_says_hears_and_relays_nothing_until_it_joins_again():
     faults = Faults(deaths=(Event(agent="b", round=2, step=1),), joins=(Event(agent="b", round=4),))
     path = nx.path_graph(["a", "b", "c"])
