@@ -16,7 +16,7 @@ from swarmbo.graph import FactorGraph
 
 _RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # of the time: when turns begin, pause, and go on in the best lane
 _RUNS = 5  # at most
-_STEPS = np.array([-1.0, -1.0 / 3.0, 1.0 / 3.0, 1.0])  # of how far a variable looks
+_STEPS = np.array([-1.0, 1.0])  # of how far a variable looks
 _LATTICE = 9  # values all over the box
 
 
