@@ -29,7 +29,7 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
             "max_sites": 100,
             "route_cells": 40,
             "robots": 4,
-            "no_go": [{"corners": [[300, 0], [500, 0], [450, 500]]}, {"corners": [[600, 500], [800, 550], [650, 690]]}],
+            "no_go": [{"corners": [[300, 0], [500, 0], [450, 500]]}, {"corners": [[600, 500], [800, 550], [650, 600]]}],
             "battery_s": 400.0,
             "separation_m": 20.0,
             "wind": [0.5, -0.3],
