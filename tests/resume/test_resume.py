@@ -99,6 +99,7 @@ def cheap(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_a_run_that_ends_at_any_call_that_writes_resumes_to_the_same_bytes(tmp_path, monkeypatch, cheap):
     """Every fsync (the data is there, its name is not yet), rename and deletion of the run is the last one in turn."""
     scenario, log = load("robots", CHEAP), (cheap / LOG).read_bytes()

@@ -176,6 +176,7 @@ def test_four_threads_that_tell_a_joint_team_2000_outcomes_lose_none(busy):
     assert told == {tuple(query.point.values()) for query in queries}
 
 
+@pytest.mark.thorough
 def test_four_threads_that_tell_a_field_team_2000_outcomes_lose_none(busy):
     """Most are failures, which are counted and cost no algebra."""
     agents = [f"robot_{i}" for i in range(250)]

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
@@ -11,6 +12,7 @@ from swarmbo.cli import app
 PAGE = (Path(__file__).parents[2] / "docs" / "your-own.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_the_page_leads_to_the_table(tmp_path, monkeypatch):
     files = dict(re.findall(r"```\w+ (\S+)\n(.*?)```", PAGE, flags=re.DOTALL))
     assert set(files) == {"my_methods.py", "my_worlds.py", "pond.toml"}

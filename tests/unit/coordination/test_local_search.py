@@ -59,6 +59,7 @@ def test_mgm_never_gets_worse_and_ends_where_no_single_change_is_better(
     assert best == pytest.approx(before[1], abs=1e-9)
 
 
+@pytest.mark.thorough
 @given(st.one_of(loopy(), loopy(0.3)), st.integers(0, 9))
 @settings(deadline=None)
 def test_where_dsa_a_says_that_it_converged_no_single_change_is_better_than_its_last_choice(

@@ -40,6 +40,7 @@ def drive_as_a_team(arguments, seed, transport="in-process", kinds=("exact", "gr
         observations, infos = told[0], told[4]
 
 
+@pytest.mark.thorough
 @FEW
 @given(terrains(), st.integers(0, 10**6))
 def test_robots_that_are_sent_anywhere_keep_safe(arguments, seed):

@@ -210,7 +210,8 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, message):
         make(**arguments)
 
 
-@pytest.mark.parametrize("with_bases", [pytest.param(False, marks=pytest.mark.thorough), True])
+@pytest.mark.thorough
+@pytest.mark.parametrize("with_bases", [False, True])
 def test_who_is_too_far_off_to_meet_is_rightly_left_out(with_bases):
     """Against a look at all robots at all moments."""
     generator, n, time = np.random.default_rng(0), 30, 20.0

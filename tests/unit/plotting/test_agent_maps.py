@@ -143,6 +143,7 @@ def test_one_scale_holds_for_all_maps(run):
     assert high >= made.world.values.max()
 
 
+@pytest.mark.thorough
 def test_a_fused_run_has_maps_of_its_agents(run, tmp_path):
     made = run(rounds=2)
     views = neighbours_views(made, 2)
