@@ -8,9 +8,10 @@ there.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.acquisition.acquisition import Chooser
 from swarmbo.acquisition.planning_places import keys_of
@@ -39,13 +40,20 @@ class Climber:
     goal: Chooser
     step: Chooser
 
-    def rounds_to_best(self) -> float:
-        """Rounds to the way-point that it values most of all, whether it gets there in time or not."""
-        pilot, places = self.pilot, self.pilot.places[self.pilot.is_open]
-        best = self.goal(pilot.agent, pilot.gains.belief, places) if len(places) else None
-        if best is None or pilot.start is None:
-            return np.inf
-        return float(pilot.travel.rounds(pilot.agent, pilot.start[None], places[best][None])[0, 0])
+    @cached_property
+    def rounds(self) -> Float[np.ndarray, " p"]:
+        """To each way-point; inf where it is not in time there, and back where it has to be, or may not measure."""
+        return self.pilot.tour().extra()
+
+    def rounds_to_best(self, reached: Bool[np.ndarray, " p"]) -> float:
+        """Rounds to the way-point that it values most; inf where others get there, but it does not.
+
+        Args:
+            reached: To which anybody gets.
+        """
+        listed = np.flatnonzero(self.pilot.is_open & reached)
+        best = self.goal(self.pilot.agent, self.pilot.gains.belief, self.pilot.places[listed]) if len(listed) else None
+        return np.inf if best is None else float(self.rounds[listed[best]])
 
     def bound(self, goals: Places) -> Tour:
         """Its route to the way-point that it values most, of those in reach until the end; none where none is.
@@ -54,8 +62,8 @@ class Climber:
             goals: For which those before it are bound.
         """
         pilot, tour, taken = self.pilot, self.pilot.tour(), set(keys_of(np.array(goals))) if goals else set[bytes]()
-        rounds = tour.extra()
-        listed = [n for n, key in enumerate(keys_of(pilot.places)) if np.isfinite(rounds[n]) and key not in taken]
+        keys = keys_of(pilot.places)
+        listed = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
         if listed:
             chosen = self.goal(pilot.agent, self._given(goals), pilot.places[listed])
             if chosen is not None:
@@ -84,14 +92,16 @@ class Climber:
 
 
 def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
-    """Whether the way to the best place is as long as the rounds that are left, but for those to spare.
+    """Whether the way to the best place that anybody gets to is as long as the rounds left, but for those to spare.
 
     Args:
         own: Of the own agents.
         left: Rounds.
     """
-    best = yield Best(np.array([[-climber.rounds_to_best()] for climber in own.values()]))
-    return bool(left <= SPARE - best[0])
+    gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
+    reached = (yield AllReduce(gets_there))[0] > 0.0
+    best = yield Best(np.array([[-climber.rounds_to_best(reached)] for climber in own.values()]))
+    return bool(np.isfinite(best[0]) and left <= SPARE - best[0])
 
 
 def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:

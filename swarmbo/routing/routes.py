@@ -47,9 +47,9 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     all others.
 
     Who looks for the peak stops exploring in time: as soon as no more than 3 rounds would be left at the way-point that
-    the acquisition values most, once the nearest agent is there. Then agents choose in turn where they are bound, the
-    way-point that it values most of those in reach until the end, and measure where it values most of what lies on the
-    way in time. For a level or a map it is asked one step ahead.
+    the acquisition values most of those in anybody's reach until the end, once the nearest agent is there. Then agents
+    choose in turn where they are bound, the way-point that it values most of those in their own reach, and measure
+    where it values most of what lies on the way in time. For a level or a map it is asked one step ahead.
 
     In worlds whose agents measure on their way and say where (``on_the_way``), plans count on all that is measured on
     the leg to a way-point, unless the acquisition's ``on_the_way`` is false; so does the choice of a place on the way.

@@ -45,6 +45,13 @@ def drive(belief: Any = QUICK, acquisition: Any = PEAK, coordination: Any = ROUT
         pytest.param({"belief": OWN, "failure_rate": 0.3}, True, id="failures", marks=THOROUGH),
         pytest.param(DEPOT, False, id="batteries, apart", marks=THOROUGH),
         pytest.param({"coordination": sb.Routes(explore_share=0.0), "acquisition": "db-gp-ucb"}, False, id="no routes"),
+        pytest.param({"acquisition": "db-gp-ucb"}, True, id="in time to go up"),
+        pytest.param(
+            {"acquisition": "db-gp-ucb", "belief": OWN, "battery_s": 900.0, "bases": [[4700.0, 5900.0]] * 3},
+            True,
+            id="in time to go up, own, batteries",
+            marks=THOROUGH,
+        ),
         pytest.param({"coordination": ROUTES_UP, "acquisition": "db-gp-ucb"}, True, id="up"),
         pytest.param(
             {"coordination": ROUTES_UP, "acquisition": "thompson", "belief": OWN},

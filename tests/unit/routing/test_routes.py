@@ -303,32 +303,47 @@ def upper(now: Situation, places: np.ndarray, given: list[np.ndarray]) -> np.nda
     return mean[:n] + sb.DBGPUCB().sqrt_beta(now) * np.sqrt(np.maximum(var, 0.0))
 
 
-def an_ascent(now: Situation) -> tuple[int, dict[str, list[float]]]:
+def an_ascent(now: Situation) -> tuple[float, dict[str, list[float]]]:
     """The rule of the class docstring, by brute force: rounds to the best place of all, and where agents measure."""
     left, places = (now.horizon or 0) - now.round + 1, planning_places(DOMAIN, SITES, 500)
-    best = places[upper(now, places, []).argmax()]
-    goals, points = list[np.ndarray](), dict[str, list[float]]()
+    assert now.travel is not None
+    ways = {a: np.maximum(now.travel.rounds(a, now.positions[a][None], places)[0], 1) for a in now.agents}
+    back = {a: np.zeros(len(places)) for a in now.agents}
     for agent in now.agents:
-        away = np.maximum(now.travel.rounds(agent, now.positions[agent][None], places)[0], 1)
-        free = [
-            n for n in range(len(places)) if not any((places[n] == goal).all() for goal in goals) and away[n] <= left
-        ]
-        goals.append(places[free][upper(now, places[free], goals).argmax()])
-    for agent, goal in zip(now.agents, goals, strict=True):
-        near = np.array([place for place in now.candidates[agent] if place.tolist() not in points.values()])
-        if not (near == goal).all(axis=1).any():
-            rest = now.travel.rounds(agent, near, goal[None])[:, 0]
-            leg = max(1, now.travel.rounds(agent, now.positions[agent][None], goal[None])[0, 0])
+        if (base := now.travel.base(agent)) is not None:
+            back[agent] = np.maximum(now.travel.rounds(agent, places, base[None])[:, 0], 1)
+    reached = {a: ways[a] + back[a] <= min(left, now.travel.rounds_left(a)) for a in now.agents}
+    anyhow = np.flatnonzero(np.any(list(reached.values()), axis=0))
+    nearest = -np.inf  # nobody gets anywhere: there is nothing to leave for
+    if len(anyhow):
+        best = anyhow[upper(now, places[anyhow], []).argmax()]
+        nearest = min(ways[agent][best] if reached[agent][best] else np.inf for agent in now.agents)
+    goals, points = dict[str, np.ndarray](), dict[str, list[float]]()
+    for agent in now.agents:
+        others = list(goals.values())
+        free = [n for n in np.flatnonzero(reached[agent]) if not any((places[n] == goal).all() for goal in others)]
+        if free:
+            goals[agent] = places[free][upper(now, places[free], others).argmax()]
+    for agent in now.agents:
+        near, base = np.array(now.candidates[agent]), now.travel.base(agent)
+        near = near[[place.tolist() not in points.values() for place in near]]
+        is_there = agent in goals and (near == goals[agent]).all(axis=1).any()
+        if base is not None:
+            near = near[now.travel.rounds(agent, near, base[None])[:, 0] <= now.travel.rounds_left(agent) - 1]
+        if agent in goals and not is_there and len(near):
+            rest = now.travel.rounds(agent, near, goals[agent][None])[:, 0]
+            leg = max(1, now.travel.rounds(agent, now.positions[agent][None], goals[agent][None])[0, 0])
             near = near[rest <= max(leg - 1, rest.min())]
-        points[agent] = near[upper(now, near, list(map(np.array, points.values()))).argmax()].tolist()
-    nearest = min(now.travel.rounds(agent, now.positions[agent][None], best[None])[0, 0] for agent in now.agents)
+        others = list(map(np.array, points.values()))
+        points[agent] = base.tolist() if not len(near) else near[upper(now, near, others).argmax()].tolist()
     return nearest, points
 
 
-def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there() -> None:
+@pytest.mark.parametrize("left", [{}, {"r0": 6, "r1": 9}, {"r0": 7, "r1": 7, "r2": 7}])
+def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there(left: dict[str, int]) -> None:
     seen = dict.fromkeys(("explores", "in time", "too late"), 0)
-    for seed, round_ in itertools.product(range(4), (2, 9, 13, 15, 17)):
-        now = a_team(seed, 3, Straight(7.0), round=round_, horizon=20)
+    for seed, round_ in itertools.product(range(4), (2, 9, 13, 15, 17, 20)):
+        now = a_team(seed, 3, Straight(7.0, left), round=round_, horizon=20)
         decided = {agent: place.tolist() for agent, place in Routes().decide(now, sb.DBGPUCB()).points.items()}
         rounds, up = an_ascent(now)
         if round_ <= 0.8 * 20 and 20 - round_ + 1 > rounds + 3:
@@ -339,6 +354,33 @@ def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there() -> None:
             assert decided == up
             seen["in time" if round_ <= 0.8 * 20 else "too late"] += 1
     assert min(seen.values()) >= 2
+
+
+class Walled(Straight):
+    """No way leads through a wall."""
+
+    def rounds(self, agent: str, origins: np.ndarray, places: np.ndarray) -> np.ndarray:
+        is_parted = (origins[:, None, 0] > 70.0) != (places[None, :, 0] > 70.0)
+        return np.where(is_parted, NEVER, super().rounds(agent, origins, places))
+
+
+@pytest.mark.parametrize("own_views", [False, True])
+@pytest.mark.parametrize("travel", [Walled(), Straight(6.0, dict.fromkeys(("r0", "r1", "r2"), 8))])
+def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views: bool) -> None:
+    """There nobody ever measures, so the upper bound is largest there, round after round."""
+    belief = ExactGP.create(ExactGPSettings(), DOMAIN)
+    X = DOMAIN.from_unit(np.random.default_rng(0).random((12, 2)) * [0.6, 1.0])
+    belief = belief.update(X, np.sin(X[:, 0] / 17.0)).fit(np.random.default_rng(0))
+    now = a_team(0, 3, travel, belief=belief, round=2, horizon=12)
+    here = {agent: np.array([20.0 + 12.0 * n, 30.0]) for n, agent in enumerate(now.agents)}
+    near = {a: SITES[now.travel.rounds(a, here[a][None], SITES)[0] <= 1] for a in now.agents}
+    now, places = dataclasses.replace(now, positions=here, candidates=near), planning_places(DOMAIN, SITES, 500)
+    views = {a: belief.update(here[a][None], np.sin(here[a][:1] / 17.0)) if own_views else belief for a in now.agents}
+    for view in views.values():
+        assert places[upper(dataclasses.replace(now, belief=view), places, []).argmax()][0] > 70.0
+    now = dataclasses.replace(now, belief=Views(views, "r0") if own_views else belief)
+    decided, explored = (Routes().decide(now, each) for each in (sb.DBGPUCB(), TargetedVariance(task="peak")))
+    assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in explored.points.items()}
 
 
 def test_sets_are_worth_what_they_take_away_given_what_was_taken() -> None:
