@@ -9,11 +9,15 @@ from jaxtyping import Float
 
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field
-from swarmbo_envs.ground import Ground, Region
+from swarmbo_envs.ground import Ground, Region, Ways
 from swarmbo_envs.ground.passages import widest_shut
 from swarmbo_envs.robot_team.settings import MOST_CELLS
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
+_OPEN = (2.0, 2.0 * np.sqrt(2.0))  # cells in the width of a passage that is open for sure, along an axis and across
+_LOOKED_AT = 32  # sites, between all of which ways are compared
+_DETOUR = 0.1  # of the map's longer side: a way that is longer by so much matters
+_SHARE = 0.05  # of the map: so much that nobody gets to matters
 
 
 def laid_out(
@@ -36,7 +40,8 @@ def laid_out(
         ConfigError: If an anchor is not on the map or not free, or nothing is left to drive or to measure.
 
     Warns:
-        DataWarning: If there is a passage between regions that cells are too large for, and how wide it is.
+        DataWarning: If cells are too large for a passage between regions, and ways are much longer without it or much
+            of the map is out of reach: how wide it is, and how many cells would leave it open.
     """
     at = "$.no_go" if regions else "$.field"
     if field.gaps is not None:
@@ -51,19 +56,47 @@ def laid_out(
                 at=name,
             )
     ground = Ground(field.low, field.high, regions, cells, clearance_m, named, at)
-    _tell_of_shut(ground, at)
+    _tell_of_shut(ground, field.sites, named, at)
     return _measurable(field, ground, at), ground
 
 
-def _tell_of_shut(ground: Ground, at: str) -> None:
-    """One line of the widest passage that nobody drives through since cells are large."""
+def _tell_of_shut(
+    ground: Ground, sites: Float[np.ndarray, "k 2"], anchors: Mapping[str, Float[np.ndarray, " 2"]], at: str
+) -> None:
+    """One line of the widest passage that nobody drives through since cells are large, where that matters."""
     if (width := widest_shut(ground)) is None:
         return
-    cell = float(ground.cell.max())
-    cells = int(np.ceil(2.0 * float((ground.high - ground.low).max()) / width)) + 1
-    told = f"{at}: passages of up to about {width:.3g} m are shut by cells of {cell:.3g} m, and nobody drives through"
-    fix = f"route_cells = {cells} would leave them open" if cells <= MOST_CELLS else "they are too narrow for any cells"
-    warnings.warn(f"{told}: {fix}", DataWarning, stacklevel=2)
+    side, cell = float((ground.high - ground.low).max()), float(ground.cell.max())
+    tries = [int(np.ceil(number * side / width)) + 1 for number in _OPEN]
+    is_cut_off = (ground.blocked & ~ground.touched()).mean() >= _SHARE
+    fix = "they are too narrow for any cells" if is_cut_off and tries[0] > MOST_CELLS else ""
+    for cells in (cells for cells in tries if ground.shape.max() < cells <= MOST_CELLS):
+        try:
+            finer = Ground(ground.low, ground.high, ground.regions, cells, ground.clearance_m, anchors, at)
+        except ConfigError:
+            fix = "regions have too many corners for finer cells" if is_cut_off else ""
+            break
+        if gain := _gain(ground, finer, sites):
+            fix = f"route_cells = {cells} would leave them open, and {gain}"
+            break
+    if fix:
+        told = f"passages of up to about {width:.3g} m are shut by cells of {cell:.3g} m, and nobody drives through"
+        warnings.warn(f"{at}: {told}: {fix}", DataWarning, stacklevel=3)
+
+
+def _gain(ground: Ground, finer: Ground, sites: Float[np.ndarray, "k 2"]) -> str:
+    """What finer cells are good for; nothing where it does not matter."""
+    free, then_free = ground.part_of(sites) > 0, finer.part_of(sites) > 0
+    if (gained := float((then_free & ~free).mean())) >= _SHARE:
+        return f"bring {100.0 * gained:.0f} % more of the sites within reach"
+    some = sites[free & then_free]
+    some = some[np.linspace(0, len(some) - 1, min(_LOOKED_AT, len(some))).astype(int)]
+    now, then = (Ways(each, 1.0, 1.0).times_between(some, some) for each in (ground, finer))  # at 1 m/s: metres
+    shorter = float(np.subtract(now, then, out=np.zeros_like(now), where=np.isfinite(then)).max(initial=0.0))
+    if shorter < _DETOUR * float((ground.high - ground.low).max()):
+        return ""
+    about = float(f"{shorter:.2g}")
+    return f"make ways up to {about:,g} m shorter" if np.isfinite(shorter) else "join what is apart"
 
 
 def _measurable(field: Field, ground: Ground, at: str) -> Field:

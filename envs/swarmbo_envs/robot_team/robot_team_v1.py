@@ -81,7 +81,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
             array (true cells, NaN and nodata are no-go; first row in the north) or a GeoTIFF (extra ``geo``).
         clearance_m: How far robots keep from these regions besides, >= 0.
         route_cells: Cells along the map's longer side, 8 to 512, by which ways are found: passages narrower than two
-            cells may be shut, of which a warning tells.
+            cells may be shut, of which a warning tells where that matters.
         physics: ``kinematic``: robots drive as their equations of motion say; ``mujoco`` (extra ``mujoco``), or with
             its settings ``{mujoco = {rover_m = 3.0, ...}}``, those of ``MujocoSettings``.
         **others: As of ``RobotTeam``.
@@ -92,7 +92,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
             extra.
 
     Warns:
-        DataWarning: If cells shut a passage, or rovers may pass through each other.
+        DataWarning: If cells shut a passage that matters, or rovers may pass through each other.
 
     Example:
         >>> import numpy as np

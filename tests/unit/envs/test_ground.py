@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -152,6 +153,38 @@ def test_a_world_says_which_cells_would_leave_a_passage_open():
     assert int(cells) in range(50, 58)  # two cells of them are as wide as the passage of 40 m, about
     room = robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=int(cells)).field  # and no warning
     assert len(shut.sites) < 0.6 * len(room.sites)
+    starts = [[500, 100], [500, 900]]  # on both sides: all of the map counts
+    with pytest.warns(DataWarning, match=f"route_cells = {cells} would leave them open, and join what is apart"):
+        robot_team_v1.parallel_env(field=field, no_go=walls, route_cells=24, robots=2, starts=starts)
+
+
+@pytest.mark.parametrize(
+    ("walls", "said"),
+    [
+        pytest.param([(300, 700, 300, 650), (720, 760, 400, 440)], "", id="a rock by a lake"),
+        pytest.param([(300, 400, 20, 110)], "", id="a pond by the shore"),
+        pytest.param(
+            [(100, 480, 500, 520), (500, 900, 500, 520)],
+            r"route_cells = 1\d\d .*, and make ways up to (\d+) m",
+            id="wall",
+        ),
+        pytest.param([(0, 498, 500, 520), (502, 1000, 500, 520)], "they are too narrow for any cells", id="slit"),
+        pytest.param([(100, 498, 500, 520), (502, 900, 500, 520)], "", id="a slit that no cells would open"),
+    ],
+)
+def test_only_of_passages_that_matter_a_world_says_that_they_are_shut(walls, said):
+    no_go = [{"corners": [[a, c], [b, c], [b, d], [a, d]]} for a, b, c, d in walls]
+    regions = read_regions(no_go, np.zeros(2), np.array([1000.0, 1000.0]))
+    assert widest_shut(Ground(np.zeros(2), np.array([1000.0, 1000.0]), regions, 24)) is not None
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        robot_team_v1.parallel_env(field={"gp": {"size_m": [1000.0, 1000.0]}}, no_go=no_go, route_cells=24)
+    assert len(told) == bool(said)
+    if said:
+        found = re.search(said, str(told[0].message))
+        assert found, told[0].message
+        if found.groups():  # from side to side of the wall's middle, round its end: the gap saves up to 2 x 400 m
+            assert 500 < int(found[1]) < 850
 
 
 def test_there_is_no_way_into_what_is_shut_in():
