@@ -29,10 +29,12 @@ def drive_at_random(arguments, seed):
         world.step({agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()})
 
 
-def drive_as_a_team(arguments, seed, transport="in-process", kinds=("exact", "greedy", "lawn-mower", "random")):
-    world = Witness({**arguments, "max_cycles": 4}, seed)
+def drive_as_a_team(
+    arguments, seed, transport="in-process", kinds=("exact", "greedy", "lawn-mower", "random"), rounds=4, **more
+):
+    world = Witness({**arguments, "max_cycles": rounds}, seed)
     kind = kinds[seed % len(kinds)]
-    team = sb.Team.for_env(world.env, coordination=kind, transport=transport, seed=seed)
+    team = sb.Team.for_env(world.env, coordination=kind, transport=transport, seed=seed, **more)
     observations, infos = world.seen
     while world.env.agents:
         told = world.step(team.act(observations, infos))
@@ -87,6 +89,19 @@ def drive_over_bad_links(arguments, transport, seed):
 @given(terrains(), faults(), st.integers(0, 10**6))
 def test_teams_keep_safe_over_links_with_faults(arguments, transport, seed):
     drive_over_bad_links(arguments, transport, seed)
+
+
+@pytest.mark.thorough
+@settings(FEW, max_examples=10)
+@given(
+    terrains(),
+    st.just("in-process") | faults(),
+    st.sampled_from(["targeted-variance", "db-gp-ucb"]),
+    st.integers(0, 99),
+)
+def test_teams_that_plan_routes_keep_safe(arguments, transport, acquisition, seed):
+    """To the end, which those that look for the peak go to by themselves."""
+    drive_as_a_team(arguments, seed, transport, ["routes"], rounds=12, acquisition=acquisition)
 
 
 @pytest.mark.slow
