@@ -220,12 +220,15 @@ class LocalWorth(PlaceWorth):
         Where much is pending, places are looked at in the order of what they would be worth if nothing were, until none
         can be worth more: as variance only falls, the others need no look.
         """
-        if way is not None or not isinstance(belief, AtPlaces) or len(belief.pending) <= _FEW:
-            return super().best_of(belief, places, price, way)
-        if (known := belief.on_data(places)) is None:
+        known = None
+        # of a subclass nobody knows that less variance is worth no more
+        if type(self) is LocalWorth and way is None and isinstance(belief, AtPlaces) and len(belief.pending) > _FEW:
+            known = belief.on_data(places)
+        if known is None:
             return super().best_of(belief, places, price, way)
         at_most = self.single(*known)
-        order, n, chosen, value = np.argsort(-at_most, kind="stable"), 0, -1, -np.inf
+        order, n, value = np.argsort(-at_most, kind="stable"), 0, -np.inf
+        chosen = int(order[0])
         while n < len(places) and at_most[order[n]] >= value:
             part = np.sort(order[n : max(_FIRST, 2 * n)])
             found = self.single(*belief.posterior(places[part]))

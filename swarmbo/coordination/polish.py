@@ -37,7 +37,7 @@ def polish(
         steps: At most this many.
         tolerance: Stop when no point moves by more than this length, in sides of the box, in a step that brings enough
             and is as long as the one before it says; the first step's length, or a shortened one's, tells nothing.
-        least: Stop too when four steps have raised the best sum by no more than this share of all that it rose.
+        least: Stop too when four steps have raised the best sum by less than this share of all that it rose.
 
     Returns:
         The points, and the part's sum there after and before.
@@ -64,8 +64,7 @@ def polish(
         )
         little = np.where(accepted & is_told, tolerance, min(tolerance, _NOWHERE))
         reached.append(value.max())
-        gained = reached[-1] - reached[0]
-        is_done = len(reached) > _STEPS and gained > 0.0 and reached[-1] - reached[-1 - _STEPS] <= least * gained
+        is_done = len(reached) > _STEPS and reached[-1] - reached[-1 - _STEPS] < least * (reached[-1] - reached[0])
         if is_done or (square <= little**2).all():
             break
         is_told = accepted

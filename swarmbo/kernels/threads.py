@@ -11,8 +11,11 @@ _FEWEST = 32  # rows of a thread: to start one takes as long as some rows do
 
 
 def n_threads() -> int:
-    """The cores that this process may use, or as many as the environment's ``OMP_NUM_THREADS`` says, if it does."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    """The cores that this process may use, or as many as the environment's ``OMP_NUM_THREADS`` says, if it does.
+
+    Of a list, which has one number for each level of nested threads, the first counts.
+    """
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

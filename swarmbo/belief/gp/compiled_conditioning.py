@@ -110,7 +110,7 @@ def grow(
                     new[m] += v * old[m]
             own = output + noise[f, i]
             pivot = own - explained
-            if not pivot > T * _EPSILON * own:
+            if not pivot > (i + 1) * _EPSILON * own:  # how many rows there are to be is of no account
                 is_sound[f] = False
                 break
             root = math.sqrt(pivot)

@@ -56,8 +56,6 @@ class Conditioned:
         """Whether an observation holds the latent (k, T); never for padding."""
         if self.is_coupled:
             return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
-        if isinstance(self.parts, StackedParts):
-            return self.parts.seen
         return np.arange(self._width) < self.counts[:, None]
 
     @cached_property

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.cholesky import solve_lower, solve_lower_transposed
 from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.factorised import Factorised
 from swarmbo.belief.gp.observations import Observations, projection
 from swarmbo.kernels import Covariance
 
@@ -80,20 +81,21 @@ class JointPosterior:
             query: Points and their rounds, as outcomes of the channel.
         """
         hyper, latents = conditioned.hyper, conditioned.latents_of(channel)
-        scale, terms, V, factors = hyper.scale_of(channel), list[Term](), list[np.ndarray](), dict[int, int]()
+        scale, terms, V = hyper.scale_of(channel), list[Term](), list[np.ndarray]()
+        parts, number = list[Factorised](), dict[int, int]()
         for i in latents:
             place = 0 if conditioned.is_coupled else i
             data, scope = conditioned.part_data[place], conditioned.scopes[i]
             weight = (hyper.scales[i] / scale) ** 2
-            if place not in factors:
-                factors[place] = len(factors)
-                whitened = solve_lower(conditioned.parts[place].L, conditioned.covariance(place, data, query))
+            if place not in number:
+                number[place] = len(parts)
+                parts.append(conditioned.parts[place])  # once: one of many is made when it is asked for
+                whitened = solve_lower(parts[-1].L, conditioned.covariance(place, data, query))
                 V.append(whitened if weight == 1.0 else np.sqrt(weight) * whitened)
             columns = [*scope, query.places.shape[1]] if hyper.times else [*scope]
             at, of = (projection(hyper, scope, rows) for rows in (query, data))
             seen = np.asarray(data.hold(i), dtype=float)
-            terms.append(Term(columns, hyper.covariance(i), at, factors[place], of, seen, weight))
-        parts = [conditioned.parts[place] for place in factors]
+            terms.append(Term(columns, hyper.covariance(i), at, number[place], of, seen, weight))
         stacked = V[0] if len(V) == 1 else np.concatenate(V)
         means = sum(rows.T @ part.whitened for rows, part in zip(V, parts, strict=True))
         variance = sum(term.weight * term.prior.outputscale for term in terms)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.block_rows import BlockRows
+from swarmbo.belief.gp.block_rows import ROWS, BlockRows
 from swarmbo.belief.gp.factorised import Factorised, inverted
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import Observations, factor_covariance, standardised_noise
@@ -160,11 +159,6 @@ class StackedParts(Sequence[Factorised]):
         self._put(i, part.inverse, r)
         self.jitters[i] = part.jitter
 
-    @cached_property
-    def seen(self) -> Bool[np.ndarray, "k T"]:
-        """Which entries are of observations."""
-        return np.arange(self.entries.shape[1]) < self.counts[:, None]
-
     @property
     def fitted(self) -> Float[np.ndarray, "k T"]:
         """Posterior means at the own observations, less the prior's, where nothing had to be added to the matrix.
@@ -176,12 +170,10 @@ class StackedParts(Sequence[Factorised]):
     @property
     def log_densities(self) -> Float[np.ndarray, " k"]:
         """Log density of each latent's residuals, of which none is to come."""
-        T = self.entries.shape[1]
-        diagonal = np.ones((len(self), T))
-        for b, rows in enumerate(self.inverse.blocks):
-            own = np.diagonal(rows[:, :, rows.shape[1] * b :], axis1=1, axis2=2)[:, : T - rows.shape[1] * b]
-            diagonal[:, rows.shape[1] * b :][:, : own.shape[1]] = own
-        logs = np.log(np.where(self.seen, diagonal, 1.0)).sum(axis=1)
+        (k, T), blocks = self.entries.shape, self.inverse.blocks
+        diagonals = [np.diagonal(block[:, :, -ROWS:], axis1=1, axis2=2) for block in blocks]
+        diagonal = np.concatenate([np.empty((k, 0)), *diagonals], axis=1)[:, :T]
+        logs = np.log(np.where(np.arange(T) < self.counts[:, None], diagonal, 1.0)).sum(axis=1)
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
 
     def __len__(self) -> int:

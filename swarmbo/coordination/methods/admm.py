@@ -115,7 +115,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         screened: Random joint points looked at for starts, >= 0.
         inner_steps: Gradient steps of a factor in a round, >= 1; in parts of 128 factors and more half as many, rounded
             up, and what is polished is left once its variables move by no more than a thousandth of the box, or four
-            steps bring no more than a hundredth of what all before them brought.
+            steps bring less than a hundredth of all that polishing brought.
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
         penalty: eta at first, > 0, in units of the spread of a part's values over the squared spread of its box. The
             spread is that over the random points looked at for starts, and over no fewer than 16.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from swarmbo.acquisition import DBGPUCB, Situation, chain_acquisition, choose_in_turn
+from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, chain_acquisition, choose_in_turn
 from swarmbo.acquisition.in_sight import IN_SIGHT, nearest
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
@@ -42,7 +42,7 @@ def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int)
 
 def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice is that of a look at all of them, and a tie goes to the first place."""
-    now, asked = situation(1, 60.0), list[int]()
+    now, asked = situation(1, 120.0), list[int]()
     places, rule = now.candidates["r0"], DBGPUCB().worth(now)
     pending = SITES[np.random.default_rng(0).integers(len(SITES), size=40)]
     quick = AtPlaces.of(now.belief, places).condition_on_pending(pending)
@@ -52,9 +52,26 @@ def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(mo
     value = mean + rule.sqrt_beta * np.sqrt(var)
     best = int(value.argmax())
     assert rule.best_of(quick, places) == best
-    assert sum(asked) < len(places) / 2
+    assert 0 < sum(asked) < len(places) / 2
     assert rule.best_of(quick, places, price=value[best] - rule.idle + 1.0) is None
     assert rule.best_of(quick, np.concatenate([places[best:], places])) == 0
+
+
+def test_where_much_is_pending_a_rule_of_a_users_own_or_one_that_wants_no_place_chooses_as_it_does_of_all() -> None:
+    now = situation(1, 120.0)
+    places, pending = now.candidates["r0"], SITES[np.random.default_rng(0).integers(len(SITES), size=40)]
+    quick = AtPlaces.of(now.belief, places).condition_on_pending(pending)
+    var = quick.posterior(places)[1]
+    wanted = float(np.sort(var)[300])
+
+    class AsUnsure(LocalWorth):
+        """Goes where it is as unsure as somebody wants."""
+
+        def single(self, mean, var):
+            return -abs(var - wanted)
+
+    assert AsUnsure(1.0, 0.0, 1.0).best_of(quick, places) == abs(var - wanted).argmin()
+    assert LocalWorth(1.0, 0.0, 1.0, merit=lambda mean: np.full(len(mean), -np.inf)).best_of(quick, places) == 0
 
 
 def test_what_the_nearest_choices_leave_out_hardly_counts() -> None:

@@ -349,6 +349,20 @@ def test_polish_is_not_left_for_the_length_of_its_first_step() -> None:
     assert polished(100, 0.2) > 0.9 * polished(100, 1e-7) > 2.0 * polished(1, 0.2)  # the first step is 0.1 long
 
 
+def test_polish_goes_on_from_a_worse_point_though_the_best_one_has_arrived() -> None:
+    functions = Sum.on_box(CHAIN, seed=3)
+    part = Part(functions.graph, 0, Routes(functions.graph.agents))
+
+    def polished(Z: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        points, value, _ = Central(part).run(polish(BoxView.on(LocalView.of(part), functions), Z, steps))
+        return points, value
+
+    high, low = polished(functions.low[None], 100)[0] + 1e-5, functions.high[None]
+    (alone,) = polished(low, 40)[1]
+    assert polished(low, 10)[1][0] < alone  # it takes a while
+    assert polished(np.concatenate([high, low]), 40)[1][1] == alone
+
+
 def test_polish_ends_when_four_steps_bring_little_of_what_it_brought() -> None:
     part = Part(Sum.on_box(CHAIN).graph, 0, Routes(Sum.on_box(CHAIN).graph.agents))
 

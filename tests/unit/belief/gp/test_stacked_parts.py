@@ -124,6 +124,16 @@ def test_what_is_singular_to_rounding_is_what_numpy_makes_of_it(monkeypatch):
         np.testing.assert_allclose(found.var, expected.var, rtol=1e-5, atol=1e-7)
 
 
+def test_what_counts_as_singular_does_not_depend_on_how_much_is_told_of_other_factors():
+    empty = belief_of(noise_variance=3e-15)
+    X, F = evaluations(40, 12)
+    X[1], F[2:, 0] = X[0], np.nan
+    few, many = (parts_of(empty, empty.update(X[:t], F[:t]).observations) for t in (2, 40))
+    assert few.jitters[0] == many.jitters[0] == 0.0
+    every = np.array([0])
+    np.testing.assert_array_equal(few.inverse.squares(every, 2), many.inverse.squares(every, 2))
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize("twice", [False, True])
 def test_means_where_factors_were_observed_are_those_that_are_asked_for(missing, twice):
