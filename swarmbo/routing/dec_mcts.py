@@ -26,7 +26,7 @@ from swarmbo.registry import FIELD, kind
 from swarmbo.rng import stream
 from swarmbo.routing.auction import Legs, Passing, Pilot, on_course
 from swarmbo.routing.routes import RoutePlanner
-from swarmbo.routing.tour import in_rounds
+from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, Positive, within
 
 _BRANCHES = 24  # way-points that a sequence may go on with: those that tell most by themselves, of the nearest
@@ -182,8 +182,9 @@ class _Searcher:
         base = pilot.travel.base(pilot.agent)
         self._left, self._home = float(pilot.horizon), np.zeros(len(pilot.places))
         if base is not None:
-            self._left = min(self._left, float(pilot.travel.rounds_left(pilot.agent)))
-            self._home = in_rounds(pilot.travel.rounds(pilot.agent, pilot.places, base[None])[:, 0])
+            battery = float(pilot.travel.rounds_left(pilot.agent))
+            home = in_rounds(pilot.travel.rounds(pilot.agent, pilot.places, base[None])[:, 0])
+            self._left, self._home = min(self._left, battery), unspared(home, self._left, battery)
         self._root = _Node(self._moves((), self._left))
         self._drawn: dict[Stops, float] = {}
         self._likely: dict[Stops, float] = {(): 1.0}

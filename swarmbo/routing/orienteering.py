@@ -15,9 +15,10 @@ from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
 from swarmbo.routing.auction import Legs, Pilot, auction, on_course
 from swarmbo.routing.routes import RoutePlanner
-from swarmbo.routing.tour import in_rounds
+from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, within
 
+_FAILURES = 100  # for each solution, of which few take more than 5: where there is no other, it would search for ever
 _UNIT = 1_000_000  # of the largest prize: the solver takes whole numbers, and a round counts as one
 
 
@@ -123,8 +124,9 @@ def _ways_of(pilot: Pilot) -> Float[np.ndarray, " m"]:
     travel, places, base = pilot.travel, pilot.places, pilot.travel.base(pilot.agent)
     has, home = float(pilot.horizon), np.zeros(len(places))
     if base is not None:
-        has = max(0.0, min(has, float(travel.rounds_left(pilot.agent))))
-        home = in_rounds(travel.rounds(pilot.agent, places, base[None])[:, 0])
+        battery = max(0.0, float(travel.rounds_left(pilot.agent)))
+        home = unspared(in_rounds(travel.rounds(pilot.agent, places, base[None])[:, 0]), has, battery)
+        has = min(has, battery)
     between = in_rounds(travel.rounds(pilot.agent, places, places).ravel()).reshape(len(places), -1)
     away = np.full(len(places), np.inf)
     if pilot.start is not None:
@@ -185,6 +187,7 @@ def orienteered(
     search = solver.DefaultRoutingSearchParameters()
     search.local_search_metaheuristic = 2  # guided local search, by its number in the library
     search.solution_limit = solutions
+    model.AddSearchMonitor(model.solver().FailuresLimit(_FAILURES * solutions))
     found = model.SolveWithParameters(search)
     routes = [list[int]() for _ in ways]
     for agent in range(n):

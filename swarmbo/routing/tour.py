@@ -17,7 +17,7 @@ class Tour:
         start: Where it is (d,); None where nobody knows: then it has no route.
         places: What may become a way-point (p, d).
         is_open: Which of these may, to this agent.
-        horizon: Rounds that the route may take.
+        horizon: Rounds that the route may take; the way home may take others besides, as the battery allows.
 
     Attributes:
         stops: The way-points so far, as indices of places.
@@ -45,8 +45,9 @@ class Tour:
         self._legs = list[float]()  # rounds to each stop
         self._has_base = base is not None
         if base is not None:
-            self._left = min(self._left, float(travel.rounds_left(agent)))
-            self._home = self._way_to(base)
+            battery = float(travel.rounds_left(agent))
+            self._home = unspared(self._way_to(base), self._left, battery)
+            self._left = min(self._left, battery)
         # what each place adds before each stop, and behind the last one: every leg takes a round at least
         most = int(min(self._left, len(places)))
         self._added = np.empty((most + 1, len(places)))
@@ -111,6 +112,20 @@ class Tour:
 def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
     """What ways count as: a measurement takes a round also where one is already, and never is inf."""
     return np.where(is_never(told), np.inf, np.maximum(told, 1))
+
+
+def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
+    """What ways home take of the rounds of a route, where the battery need not last for them after its end.
+
+    Args:
+        home: Rounds from places to the base; inf where there is no way.
+        horizon: Rounds that the route may take.
+        battery: Rounds by which the agent has to be back.
+
+    Returns:
+        So many that a route is short enough, and leads home in time, if both fit into the fewer of these rounds.
+    """
+    return np.maximum(home - max(battery - horizon, 0.0), 0.0)
 
 
 def in_time(

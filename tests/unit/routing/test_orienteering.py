@@ -62,6 +62,13 @@ def test_prizes_are_those_of_the_best_joint_routes_by_brute_force(seed: int) -> 
     assert best > 0.0
 
 
+@pytest.mark.parametrize("reached", [0, 1])
+def test_where_there_is_no_choice_the_search_ends(reached: int) -> None:
+    """Of one place, which is in reach or is not: there are no more solutions to look at."""
+    ways = np.array([[2.0 - reached, 1.0, 0.0, 1.0, 0.0]])
+    assert orienteered(solver, ways, np.ones(1), 50) == [list(range(reached))]
+
+
 @pytest.mark.parametrize("largest", [0.0, 5e-324, 1e-30, 1e300])
 def test_prizes_of_any_size_have_routes_and_no_price_is_too_large(largest: float) -> None:
     """As of a level far from all that is known, where the chance to be wrong about it vanishes."""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 import networkx as nx
 import numpy as np
@@ -19,7 +20,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.routing import RoutePlanner, Routes
+from swarmbo.routing import DecMCTS, Orienteering, RoutePlanner, Routes
 from swarmbo.routing.tour import FREE, Tour
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
@@ -96,7 +97,7 @@ def reduction(belief: ExactGP, worth: TargetWorth, batch: np.ndarray) -> float:
     return float(worth.weights @ gone)
 
 
-def legs_of(now: Situation, coordination: Routes):
+def legs_of(now: Situation, coordination: RoutePlanner):
     """The routes themselves, of which a decision tells the first legs only."""
     planned = coordination.planned(now, TARGETED)
     assert planned is not None
@@ -173,7 +174,7 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
         extra = tour.extra()
         for place in range(n):
             ways = [[*tour.stops[:slot], place, *tour.stops[slot:]] for slot in range(len(tour.stops) + 1)]
-            fits = [length(way) + home(way) <= min(horizon, left) for way in ways]
+            fits = [length(way) <= horizon and length(way) + home(way) <= left for way in ways]
             added = [length(way) - length(tour.stops) if fit else np.inf for way, fit in zip(ways, fits, strict=True)]
             if place in tour.stops:
                 assert extra[place] == np.inf
@@ -185,7 +186,8 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
         place = int(extra.argmin())
         tour.put_in(place, tour.slot(place))
         tour.close(place)
-    assert length(tour.stops) + home(tour.stops) <= min(horizon, left)
+    assert length(tour.stops) <= horizon
+    assert length(tour.stops) + home(tour.stops) <= left
 
 
 def decided_alike(now: Situation, coordination: RoutePlanner, acquisition: sb.ChainAcquisition = TARGETED) -> Decision:
@@ -256,6 +258,30 @@ def test_a_battery_brings_its_robot_home() -> None:
         assert travel.rounds("r0", place[None], base[None])[0, 0] <= max(left - 1, 1)
 
 
+has_solver = pytest.mark.skipif(find_spec("ortools") is None, reason="needs the extra `orienteering`")
+
+
+@pytest.mark.parametrize(
+    "planner",
+    [
+        pytest.param(Routes(horizon=3), id="routes of 3 rounds"),
+        pytest.param(Routes(), id="until the end"),
+        pytest.param(DecMCTS(horizon=3, draws=4, exchanges=3, way_points=120), id="dec-mcts"),
+        pytest.param(Orienteering(way_points=40, linearisations=1, solutions=10), id="solver", marks=has_solver),
+    ],
+)
+def test_who_has_battery_enough_need_not_be_home_when_a_route_ends(planner: RoutePlanner) -> None:
+    """Five rounds from home, with three left to plan, as if it had no battery."""
+    far = {"r0": np.array([98.0, 30.0])}
+    near = {"r0": SITES[Straight(9.0).rounds("r0", far["r0"][None], SITES)[0] <= 1]}
+    found = []
+    for left in ({}, {"r0": 9}):
+        now = dataclasses.replace(a_team(0, 1, Straight(9.0, left), round=8), positions=far, candidates=near)
+        found.append([stop.tolist() for stop in legs_of(now, planner)["r0"]])
+    assert found[0] == found[1]
+    assert len(found[0]) >= 2
+
+
 def test_routes_are_full_and_longer_ones_tell_more() -> None:
     told = []
     for horizon in (1, 3, 6):
@@ -312,7 +338,7 @@ def an_ascent(now: Situation) -> tuple[float, dict[str, list[float]]]:
     for agent in now.agents:
         if (base := now.travel.base(agent)) is not None:
             back[agent] = np.maximum(now.travel.rounds(agent, places, base[None])[:, 0], 1)
-    reached = {a: ways[a] + back[a] <= min(left, now.travel.rounds_left(a)) for a in now.agents}
+    reached = {a: (ways[a] <= left) & (ways[a] + back[a] <= now.travel.rounds_left(a)) for a in now.agents}
     anyhow = np.flatnonzero(np.any(list(reached.values()), axis=0))
     nearest = -np.inf  # nobody gets anywhere: there is nothing to leave for
     if len(anyhow):
