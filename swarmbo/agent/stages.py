@@ -198,10 +198,15 @@ class Stages:
         return shares_outcomes(self.setup.problem)
 
     def _ranked(self, request: Rank) -> Staged[Ranking | None]:
-        """The best of what was evaluated, by sums over the parts that it takes part in."""
+        """The best of what was evaluated, by sums over the parts that it takes part in.
+
+        Where nobody waits, who owns a variable of an only factor has to know where that is best; else it is told.
+        """
         belief, means = request
         U, components = evaluated(belief), enumerate(belief.graph.components)
-        mine = [(i, part) for i, part in components if len(part.factors) > 1 and self.name in part.agents]
+        is_timed = has_deadline(self.setup.coordination)
+        shared = [(i, p) for i, p in components if len(p.factors) > 1 or (is_timed and len(p.agents) > 1)]
+        mine = [(i, part) for i, part in shared if self.name in part.agents]
         if self._knows_all or not mine or not len(U):
             return None
 
@@ -314,7 +319,7 @@ class Stages:
         index = None
         if self.name in graph.agents:
             sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
-            terms = terms_of(timed, sizes, claims, declining(problem))
+            terms = terms_of(timed, sizes, claims, declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
             word = yield Timed(
                 timed.deadline, links, lambda decision: Punctual(self.name, terms, own, decision), again=False

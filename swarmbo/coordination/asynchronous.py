@@ -16,7 +16,6 @@ Source:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -50,6 +49,7 @@ class Terms:
         threshold: A message that changes by no more than this share of its spread is not told again, >= 0.
         damping: Share of the previous message kept in a new one, in [0, 1), where there are loops.
         default: Of variables that have one, the value that stands for doing nothing.
+        seed: Of what is drawn for lanes to start at.
     """
 
     graph: FactorGraph
@@ -60,6 +60,7 @@ class Terms:
     threshold: float
     damping: float
     default: Mapping[str, int]
+    seed: int = 0
 
     @property
     def is_final(self) -> bool:
@@ -79,7 +80,8 @@ class Terms:
     def course(self) -> Course:
         """Of words that are not final."""
         first, compared, decided = (int(share * self.deadline) for share in (_FIRST, _COMPARED, _DECIDED))
-        return Course(self.claims, _LANES, first, compared, decided, self.threshold, is_fixed=True)
+        # however little time there is, turns begin where messages have come, or all would start at their first values
+        return Course(self.claims, _LANES, max(1, first), compared, decided, self.threshold, is_fixed=True)
 
     def looks(
         self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
@@ -124,7 +126,7 @@ class Punctual(Correspondent):
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
         self._words: dict[str, int | None] = {}  # of own variables, and others' as they were heard
         n = len(self._graph.variables)
-        self._lanes = Lanes(self, terms.course, np.zeros(n), np.ones(n), terms.looks, self._worth)
+        self._lanes = Lanes(self, terms.course, np.zeros(n), np.ones(n), terms.looks, self._worth, terms.default)
         self._noted: dict[str, list[int]] = {x: [] for x in self._variables}
         order = terms.claims.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
@@ -157,7 +159,7 @@ class Punctual(Correspondent):
     def word(self) -> dict[str, int | None]:
         """What it does with its variables: the index of each; None: nothing, as any value might be in another's way.
 
-        It is final once it was asked for.
+        At the deadline it is final; where values forbid one another, also once it was asked for before.
         """
         if not self._terms.is_final:
             self._begin()
@@ -169,33 +171,6 @@ class Punctual(Correspondent):
     def best_guess(self, variable: str) -> int:
         """The value that messages speak for, whoever may be in its way."""
         return int(np.argmax(self._belief(variable)))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that it has to remember, as ``{"json": plain data, "arrays": {name: array}}``.
-
-        What others have acknowledged is not: it is told again, which changes nothing for whoever has it.
-        """
-        plain = {**self._correspondence_state(), "words": dict(self._words), "noted": dict(self._noted)}
-        lanes, arrays = self._lanes.to_state()
-        flooded = {"from_variables": self._from_variables.copy(), "from_factors": self._from_factors.copy()}
-        return {"json": plain | {"lanes": lanes}, "arrays": flooded | arrays}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on as the agent of the same name and decision that ``state_dict`` wrote down.
-
-        Raises:
-            ConfigError: If it was another.
-        """
-        plain, arrays = state["json"], state["arrays"]
-        self._load_correspondence(plain)
-        self._words, self._noted = dict(plain["words"]), {x: list(noted) for x, noted in plain["noted"].items()}
-        self._lanes.load(plain["lanes"], arrays, self._versions)
-        self._from_variables = np.array(arrays["from_variables"])
-        self._from_factors = np.array(arrays["from_factors"])
-        self._renewed = None
-        for x in self._variables:
-            if x in self._words:
-                self._tell_word(x)
 
     # What arrives
 
@@ -209,13 +184,12 @@ class Punctual(Correspondent):
             case FromFactor(factor=f, variable=x):
                 is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
                 return is_right and self._place(self._from_factors, message)
-            case Choice(variable=x, index=index):
+            case Choice(variable=x, index=index) if self._terms.is_final:
                 is_right = x in self._terms.sizes and graph.variable_owner(x) == sender
-                if is_right and NO_VALUE <= index < self._terms.sizes[x]:
-                    word = None if index == NO_VALUE else index
-                    self._words.setdefault(x, word)
-                    return self._terms.is_final
-                return False
+                if not is_right or not NO_VALUE <= index < self._terms.sizes[x]:
+                    return False
+                self._words.setdefault(x, None if index == NO_VALUE else index)
+                return True
             case Offer(variable=x, entries=entries) if not self._terms.is_final:
                 stand = entries[: len(entries) // 2]
                 is_right = x in self._terms.sizes and bool(np.isin(stand, np.arange(self._terms.sizes[x])).all())
@@ -285,26 +259,22 @@ class Punctual(Correspondent):
         """Let lanes start, if they have not yet."""
         if self._lanes.has_begun:
             return
+        if self._renewed is None:  # it is asked for its word before its clock ran: it knows its own factors
+            self._renew()
         stand = dict[str, Vector]()
         for x, noted in self._noted.items():
             noted = [*noted[:_NOTED], *[self.best_guess(x)] * (_NOTED - len(noted))]
-            drawn = stream(self.decision, "lanes", variable=x).integers(self._terms.sizes[x], size=_LANES - _NOTED)
+            drawn = stream(self._terms.seed, "lanes", variable=x).integers(self._terms.sizes[x], size=_LANES - _NOTED)
             stand[x] = np.concatenate([noted, drawn]).astype(float)
         self._lanes.begin(stand, 0.0)
 
     def _worth(self, f: str, U: Float[np.ndarray, "p n"], lanes: Int[np.ndarray, " p"]) -> Vector:
-        """A factor's entries; of variables that were not heard the best, or of silent ones the default."""
-        places, free, graph = list[Any](), list[int](), self._graph
-        for axis, x in enumerate(graph.scope(f)):
-            default = self._terms.default.get(x) if self.is_silent(graph.variable_owner(x)) else None
-            if self._lanes.was_heard(x):
-                places.append(U[:, graph.column_of[x]].astype(int))
-            elif default is not None:
-                places.append(np.full(len(U), default))
-            else:
-                free.append(axis)
-        left = self._tables[f].max(axis=tuple(free)) if free else self._tables[f]
-        return left[tuple(places)] if places else np.full(len(U), float(left))
+        """A factor's entries; of variables that nobody knows of the best."""
+        scope = self._graph.scope(f)
+        free = tuple(axis for axis, x in enumerate(scope) if not self._lanes.knows(x))
+        places = tuple(U[:, self._graph.column_of[x]].astype(int) for x in scope if self._lanes.knows(x))
+        left = self._tables[f].max(axis=free)
+        return left[places] if places else np.full(len(U), float(left))
 
     # Where they are
 

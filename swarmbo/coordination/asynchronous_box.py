@@ -52,7 +52,8 @@ class PunctualInBox(Correspondent):
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
         standing = np.clip(terms.standing, terms.low, terms.high)
-        self._lanes = Lanes(self, terms.course, standing, terms.sides, terms.looks, self._values, shares=terms.shares)
+        judged = terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
+        self._lanes = Lanes(self, terms.course, standing, terms.sides, *judged, shares=terms.shares)
 
     @classmethod
     def of(cls, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> "PunctualInBox":
@@ -149,7 +150,7 @@ class PunctualInBox(Correspondent):
 
     def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
         """Where a factor's variables stand in runs, as far as was heard, and then in lanes."""
-        return self._stacks[f].take(np.concatenate([self._runs.Z, self._lanes.stand]))
+        return self._stacks[f].take(np.concatenate([self._runs.Z, self._lanes.taken]))
 
     @property
     def _n_points(self) -> int:

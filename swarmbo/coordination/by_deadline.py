@@ -56,7 +56,9 @@ def require_lockstep(settings: Timed) -> None:
         raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
 
 
-def terms_of(settings: TimedTables, sizes: Mapping[str, int], claims: Claims, default: Mapping[str, int]) -> Terms:
+def terms_of(
+    settings: TimedTables, sizes: Mapping[str, int], claims: Claims, default: Mapping[str, int], seed: int
+) -> Terms:
     """What every agent knows before an agreement by a deadline on tables.
 
     Args:
@@ -64,9 +66,10 @@ def terms_of(settings: TimedTables, sizes: Mapping[str, int], claims: Claims, de
         sizes: Number of values by variable.
         claims: Which values forbid each other.
         default: Of variables that have one, the value that stands for doing nothing.
+        seed: Of what agents draw.
     """
     paced = settings.deadline, settings.patience, settings.threshold
-    return Terms(claims.graph, sizes, claims, *paced, settings.damping, default)
+    return Terms(claims.graph, sizes, claims, *paced, settings.damping, default, seed)
 
 
 class Settled(NamedTuple):
@@ -89,6 +92,7 @@ def agree_by_deadline(
     decision: int = 0,
     *,
     default: Mapping[str, int] | None = None,
+    seed: int = 0,
 ) -> Settled:
     """Let one agent per owner agree by real messages, until all act at the same tick.
 
@@ -102,6 +106,7 @@ def agree_by_deadline(
         transport: Opened for at least the graph's agents.
         decision: Its number, 0 to 2^32 - 1.
         default: Of variables that have one, the value that stands for doing nothing: a silent agent's.
+        seed: Of what agents draw.
 
     Raises:
         ShapeError: If the tables do not fit the graph.
@@ -118,7 +123,7 @@ def agree_by_deadline(
     """
     checked = checked_tables(graph, tables)
     claims = Claims.of(graph, checked)
-    terms = terms_of(settings, sizes_of(graph, checked), claims, default or {})
+    terms = terms_of(settings, sizes_of(graph, checked), claims, default or {}, seed)
     agents = {
         name: Punctual(name, terms, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
         for name in graph.agents

@@ -10,7 +10,7 @@ silence means that an agent is gone, on links that lose much, too.
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from swarmbo.coordination.messages import Bundle, Key, News
 
@@ -63,12 +63,10 @@ class Correspondence:
         """Take note of a bundle of the other: that it has come, and what it acknowledges."""
         self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
         self._needed = _needed(bundle.heard, bundle.before)
-        ahead = bundle.number - self._newest
+        ahead = min(bundle.number - self._newest, _NOTED + 1)  # whatever number it says: further is forgotten alike
         if ahead > 0:
-            self._before = ((self._before << ahead) | (1 << (ahead - 1) if self._newest >= 0 else 0)) & (
-                (1 << _NOTED) - 1
-            )
-            self._newest = bundle.number
+            came = self._before << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
+            self._before, self._newest = came & ((1 << _NOTED) - 1), bundle.number
         elif 0 < -ahead <= _NOTED:
             self._before |= 1 << (-ahead - 1)
         for number in _acknowledged(bundle.heard, bundle.before):
@@ -100,14 +98,6 @@ class Correspondence:
     def _pause(self, needed: int) -> int:
         """Ticks between bundles that say nothing new, where so many are needed for one to come."""
         return max(1, self._patience // needed)
-
-    def state(self) -> list[Any]:
-        """What to go on with; not what the other has acknowledged, which is told again."""
-        return [self.number, self.last_heard, self._newest, self._before]
-
-    def load_state(self, plain: list[Any]) -> None:
-        """Go on with it."""
-        self.number, self.last_heard, self._newest, self._before = plain
 
     def _is_due(self, key: Key, entry: Entry, now: int) -> bool:
         if self._known.get(key, -1) >= entry.version:

@@ -128,28 +128,3 @@ class Correspondent(ABC):
             if bundle is not None:
                 out.append(Envelope(self.name, name, Codec.encode(bundle, Label(self.decision, bundle.number))))
         return out
-
-    def _correspondence_state(self) -> dict[str, Any]:
-        """What it has to remember of others."""
-        return {
-            "name": self.name,
-            "decision": self.decision,
-            "now": self._now,
-            "turn": self._turn,
-            "versions": [[list(key), version] for key, version in self._versions.items()],
-            "others": {name: other.state() for name, other in self._others.items()},
-        }
-
-    def _load_correspondence(self, plain: dict[str, Any]) -> None:
-        """Go on with them.
-
-        Raises:
-            ConfigError: If it was another agent, or another decision.
-        """
-        if (plain["name"], plain["decision"]) != (self.name, self.decision):
-            got = f"the state of {plain['name']!r} in decision {plain['decision']}"
-            raise ConfigError(f"got {got}; wanted that of {self.name!r} in decision {self.decision}")
-        self._now, self._turn = plain["now"], plain["turn"]
-        self._versions = {tuple(key): version for key, version in plain["versions"]}
-        for name, other in plain["others"].items():
-            self._others[name].load_state(other)

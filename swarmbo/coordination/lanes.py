@@ -16,14 +16,13 @@ Source:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.correspondent import Correspondent
-from swarmbo.coordination.messages import Key, Message, Offer, Valued, Worth
+from swarmbo.coordination.messages import Message, Offer, Valued, Worth
 from swarmbo.coordination.updates import Vector
 from swarmbo.graph import FactorGraph
 
@@ -79,6 +78,7 @@ class Lanes:
         looks: The values (k, v) at which a variable looks from where it stands in each of k lanes, and how far it looks
             there (k,): where it stands is one of them.
         worth: What a factor is worth (p,), -inf where it forbids that, at joint points (p, n), each of a lane (p,).
+        default: Of variables that have one, where they are taken to stand while their owner is silent.
         shares: Whether the agent can say what others' factors are worth: then it does for those of silent ones.
 
     Attributes:
@@ -93,10 +93,12 @@ class Lanes:
         sides: Float[np.ndarray, " n"],
         looks: "Callable[[str, Vector, Vector], Float[np.ndarray, 'k v']]",
         worth: "Callable[[str, Float[np.ndarray, 'p n'], Int[np.ndarray, ' p']], Vector]",
+        default: Mapping[str, float],
         *,
         shares: bool = False,
     ) -> None:
         self._host, self._course, self._looks, self._worth, self._shares = host, course, looks, worth, shares
+        self._default, self._silent = default, frozenset[str]()
         graph = self._graph = course.graph
         self.stand, self._sides = np.repeat(stand[None], course.n_lanes, axis=0), sides
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
@@ -155,9 +157,17 @@ class Lanes:
         """Whether own variables have said where they stand."""
         return all(x in self._offers for x in self._variables)
 
-    def was_heard(self, variable: str) -> bool:
-        """Whether a variable has said where it stands."""
-        return variable in self._offers
+    def knows(self, variable: str) -> bool:
+        """Whether a variable has said where it stands, or is taken to stand at its default."""
+        return variable in self._offers or variable in self._silent
+
+    @property
+    def taken(self) -> Float[np.ndarray, "k n"]:
+        """Where every variable is taken to stand in each lane: those of silent agents at their default."""
+        out = self.stand.copy() if self._silent else self.stand
+        for x in self._silent:
+            out[:, self._column[x]] = self._default[x]
+        return out
 
     def begin(self, stand: Mapping[str, Vector], reach: float) -> None:
         """Say where own variables start in each lane, and how far they look from there."""
@@ -166,6 +176,9 @@ class Lanes:
 
     def go_on(self, now: int, turn: int) -> None:
         """Take turns, compare lanes or decide between them, as the time says, and tell what follows."""
+        silent = frozenset(x for x in self._default if self._host.is_silent(self._graph.variable_owner(x)))
+        self._moved |= silent ^ self._silent
+        self._silent = silent
         if now >= self._course.decided:
             self._decide()
         for x in self._variables:
@@ -212,7 +225,7 @@ class Lanes:
         """A factor's values where a variable looks, all others where they stand, in each lane."""
         looks = self._looks(x, *self._said(x))
         lanes = np.repeat(np.arange(self._n), looks.shape[1])
-        U = self.stand[lanes]
+        U = self.taken[lanes]
         U[:, self._column[x]] = looks.ravel()
         return self._worth(f, U, lanes).reshape(looks.shape)
 
@@ -252,9 +265,9 @@ class Lanes:
 
     def _compare(self, turn: int) -> None:
         """Tell all what own factors are worth in each lane."""
-        lanes = np.arange(self._n)
+        lanes, taken = np.arange(self._n), self.taken
         for f in self._factors:
-            values = self._worth(f, self.stand, lanes)
+            values = self._worth(f, taken, lanes)
             if f not in self._values or not np.array_equal(values, self._values[f]):
                 self._values[f] = values
                 self._host.put_to_all(Valued(f, values), turn)
@@ -273,39 +286,6 @@ class Lanes:
         for x in self._variables:
             if x in self._offers:
                 self._offer(x, *self._said(x))
-
-    # State
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Everything that it has to remember."""
-        numbers = {x: offer.number for x, offer in self._offers.items()}
-        heard = [[f, x, worth.number] for (f, x), worth in self._worths.items()]
-        arrays = {"lanes/stand": self.stand.copy()}
-        arrays |= {f"lanes/offer/{x}": offer.entries for x, offer in self._offers.items()}
-        arrays |= {f"lanes/worth/{i}": worth.entries for i, worth in enumerate(self._worths.values())}
-        arrays |= {f"lanes/value/{f}": values for f, values in self._values.items()}
-        return {"n": self._n, "best": dict(self._best), "offers": numbers, "worths": heard}, arrays
-
-    def load(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray], versions: Mapping[Key, int]) -> None:
-        """Go on with it; what others may not have is told again.
-
-        Args:
-            plain: What ``to_state`` returned.
-            arrays: The same.
-            versions: Of what is handed on.
-        """
-        self._n, self._best, self.stand = plain["n"], dict(plain["best"]), np.array(arrays["lanes/stand"])
-        self._offers = {x: Offer(x, arrays[f"lanes/offer/{x}"], n) for x, n in plain["offers"].items()}
-        heard = [Worth(f, x, arrays[f"lanes/worth/{i}"], n) for i, (f, x, n) in enumerate(plain["worths"])]
-        self._worths = {(worth.factor, worth.variable): worth for worth in heard}
-        self._values = {f: arrays[key] for f in self._graph.factors if (key := f"lanes/value/{f}") in arrays}
-        self._moved = set(self._graph.variables)
-        for x in self._variables:
-            if x in self._offers:
-                self._tell(x)
-        for f, values in self._values.items():
-            told = Valued(f, values)
-            self._host.put_to_all(told, versions[told.key])
 
 
 def _change_of(before: Vector, now: Vector, n_lanes: int) -> float:

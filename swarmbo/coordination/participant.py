@@ -271,7 +271,7 @@ def solve_with_agents(
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
     """
     if isinstance(settings, TimedTables) and has_deadline(settings):
-        return agree_by_deadline(settings, graph, tables, transport, decision).solution
+        return agree_by_deadline(settings, graph, tables, transport, decision, seed=seed).solution
     checked = checked_tables(graph, tables)
     plan = settings.plan(graph, sizes_of(graph, checked), transport.routes, seed)
     agents = {

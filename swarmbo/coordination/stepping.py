@@ -56,20 +56,21 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
     """
     carriers = [transport] if by_deadline is None else [transport, by_deadline]
     before, now, is_clock_on = _sent(carriers), 0, False
+    held = dict[str, list[Envelope]]()  # of who keeps time also until its clock begins: each tick of it counts
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
         for name, inbox in inboxes.items():
             kept = _keeps_time(agents[name])
             for envelope in agents[name].tick(float(now), inbox):
                 carriers[-1 if kept and _keeps_time(agents[name]) else 0].send(envelope)
-        arrived, now = [transport.deliver()], now + 1
+        arrived, now = transport.deliver(), now + 1
+        for name, inbox in arrived.items():
+            held.setdefault(name, []).extend(inbox)
         timed = {name for name, agent in agents.items() if _keeps_time(agent)}
-        if timed and is_clock_on and by_deadline is not None:
-            arrived.append(by_deadline.deliver())
-        is_clock_on = bool(timed) and (is_clock_on or not arrived[0])
-        due = timed if is_clock_on else set[str]()
-        due = due.union(*arrived)
-        inboxes = {name: [e for inbox in arrived for e in inbox.get(name, ())] for name in agents if name in due}
+        bundles = by_deadline.deliver() if timed and is_clock_on and by_deadline is not None else {}
+        is_clock_on = bool(timed) and (is_clock_on or timed.issuperset(arrived))
+        due = held.keys() | bundles.keys() | timed if is_clock_on else held.keys() - timed
+        inboxes = {name: [*held.pop(name, ()), *bundles.get(name, ())] for name in agents if name in due}
     after = _sent(carriers)
     return Traffic(
         messages=after.messages - before.messages,

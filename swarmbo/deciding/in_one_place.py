@@ -118,8 +118,8 @@ class InOnePlace:
     def _chosen_by_deadline(self, timed: TimedTables, request: Choose) -> Solution:
         """What agents say; those that say nothing have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
-        default = declining(problem)
-        return agree_by_deadline(timed, problem.graph, problem.tables, opened, self.round, default=default).said
+        graph, tables, default = problem.graph, problem.tables, declining(problem)
+        return agree_by_deadline(timed, graph, tables, opened, self.round, default=default, seed=request.seed).said
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:
         return self.transport.open(agents, links, seed=self.seed, round=self.round)

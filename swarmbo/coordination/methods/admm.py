@@ -132,8 +132,9 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             then.
         deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
             like the following.
-        patience: Ticks, >= 1, after which an agent that says nothing is taken to stay where it is, and its factors are
-            judged by others, or not at all; more ticks where links lose so much that a bundle in each might not come.
+        patience: Ticks, >= 1, after which an agent that says nothing is taken to stand at the best start, and its
+            factors are judged by others, or not at all; more ticks where links lose so much that a bundle in each might
+            not come.
         threshold: Copies that move by no more than this share of the box's sides, and what factors are worth that
             changes by no more than this share of its spread, are not sent again, >= 0.
 

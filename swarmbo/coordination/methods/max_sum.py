@@ -144,7 +144,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         """
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
-        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links)).solution
+        return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """What whoever sees some factors and variables of a connected part does."""

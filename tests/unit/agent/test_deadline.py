@@ -12,11 +12,12 @@ from swarmbo.agent.process import serve
 from swarmbo.transport import Envelope, Faults, InProcess
 
 from .carried import copied
-from .test_agent import Case as OfFunction
+from .test_agent import PAIRS, Case as OfFunction
 from .test_field_agents import OWN, Case as InField
 
 IN_FIELD = {"kind": "max-sum", "mode": "asynchronous", "deadline": 16}
 OF_FUNCTION = sb.ADMM(mode="asynchronous", deadline=16, patience=6, starts=2, inner_steps=2)
+CHAIN = {"f": ["a", "b"], "g": ["b", "c"]}
 BAD = Faults(loss=0.3, delay=3, duplicate=0.1, reorder=0.3)
 SEED = 3  # of both cases
 
@@ -64,10 +65,29 @@ def test_in_a_field_agents_decide_by_a_deadline_as_a_team_does(
 
 
 @pytest.mark.parametrize("faults", [None, BAD], ids=["no faults", "faults"])
-def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(faults: Faults | None):
-    case = OfFunction({"f": ["a", "b"], "g": ["b", "c"]}, coordination=OF_FUNCTION, initial=1)
+def test_where_no_place_is_contested_agents_better_the_joint_choices_that_a_team_does(faults: Faults | None):
+    """These were drawn by the number of the decision, and a team counts others than an agent."""
+    case = InField(names=("r", "a", "m", "k"), coordination=IN_FIELD | {"deadline": 6})
+    timed, rng = Timed(case, faults), np.random.default_rng(0)
+    for turn in range(2):
+        offers = {name: rng.random((12, 2)) * [10.0, 4.0] for name in case.problem.agents}
+        for query in timed.ask(offers, count=2 if turn and faults is None else None):
+            case.tell(query)
+    assert case.team.last_report.status == "deadline"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "faults", "rounds"),
+    [(CHAIN, None, 2), (CHAIN, BAD, 2), (PAIRS, None, 4), (PAIRS, BAD, 4)],
+    ids=["no faults", "faults", "of an only factor", "of an only factor, faults"],
+)
+def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
+    scopes: dict[str, list[str]], faults: Faults | None, rounds: int
+):
+    """Who owns a variable and no factor knows where the best evaluation was, too."""
+    case = OfFunction(scopes, coordination=OF_FUNCTION, initial=1)
     timed = Timed(case, faults)
-    for _ in range(2):
+    for _ in range(rounds):
         for query in timed.ask():
             case.tell(query.id, case.outcomes(query.point))
     assert case.team.last_report.status == "deadline"
@@ -77,6 +97,41 @@ def test_batches_and_idle_agents_keep_to_it():
     case = InField(names=("r", "a", "m"), coordination=IN_FIELD)
     offers = case.candidates(0) | {"m": np.zeros((0, 2))}
     assert [set(query.points) for query in Timed(case, None).ask(offers, count=2)] == [{"r", "a"}] * 2
+
+
+class Ready:
+    """Keeps time for three ticks, from the first that it is told of."""
+
+    is_finished, keeps_time = True, True
+
+    def __init__(self) -> None:
+        self.heard = list[list[str]]()
+
+    def tick(self, now: float, inbox: Any = ()) -> list[Envelope]:
+        if now:
+            self.heard.append([letter.sender for letter in inbox])
+        self.keeps_time = len(self.heard) < 3
+        return []
+
+
+class Preparing:
+    """Talks to itself, and tells another one of it, before it keeps time, or without ever doing so."""
+
+    is_finished, keeps_time = True, False
+
+    def __init__(self, name: str, ticks: int) -> None:
+        self.name, self.left = name, ticks
+
+    def tick(self, now: float, inbox: Any = ()) -> list[Envelope]:
+        self.left -= 1
+        return [Envelope(self.name, to, b"news") for to in (self.name, "ready")] if self.left > 0 else []
+
+
+def test_no_clock_begins_while_others_prepare_and_what_they_say_is_heard_in_its_first_tick():
+    """Who heard of somebody who sits out was ticks ahead of all others, and decided otherwise than in a team."""
+    agents = {"ready": Ready(), "idle": Preparing("idle", 4)}
+    run(agents, InProcess().open(agents))
+    assert agents["ready"].heard == [["idle"] * 3, [], []]
 
 
 class Clock:

@@ -1,7 +1,6 @@
 """Agreements by a deadline: whatever is lost, delayed, repeated or cut, and whoever dies, everybody acts in time."""
 
 import itertools
-import json
 
 import networkx as nx
 import numpy as np
@@ -20,6 +19,7 @@ from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
 
 AGENTS = [f"a{n}" for n in range(6)]
 CHAIN = FactorGraph.from_scopes({f"f{n}": [f"x{n}", f"x{n + 1}"] for n in range(4)})
+OWN_NAMES = {f"x{n}": f"x{n}" for n in range(6)}
 OWNERS, NAMESAKES = {"f": "x", "g": "y"}, {"x": "x", "y": "y"}
 BY_DEADLINE = sb.MaxSum(mode="asynchronous")
 
@@ -224,6 +224,48 @@ def test_what_factors_are_worth_is_handed_on_until_all_know_and_choose_alike(fau
     assert [agent.dropped for agent in agents.values()] == [0] * 6
 
 
+@pytest.mark.parametrize("deadline", [1, 2, 3])
+def test_in_a_few_ticks_on_loops_all_go_at_least_by_their_own_factors(deadline):
+    """The share of the optimum; it was 0.05 to 0.7 while all began at their first values."""
+    scopes = {f"f{n}": [f"x{n}", f"x{(n + 1) % 6}"] for n in range(6)} | {f"g{n}": [f"x{n}"] for n in range(6)}
+    graph = FactorGraph.from_scopes(scopes, owners={f: f"x{f[1:]}" for f in scopes}, variable_owners=OWN_NAMES)
+    method, shares = sb.MaxSum(mode="asynchronous", deadline=deadline), []
+    for seed in range(8):
+        tables = {f: (3.0 if f[0] == "g" else 1.0) * table for f, table in drawn(graph, seed).items()}
+        found = agree_by_deadline(method, graph, tables, InProcess().open(graph.agents)).said.report.value
+        mean = sum(table.mean() for table in tables.values())
+        shares.append((found - mean) / (sb.exact(graph, tables).value - mean))
+    assert np.mean(shares) >= 0.8
+
+
+def test_who_is_asked_before_its_clock_ran_goes_by_its_own_factors():
+    tables = drawn(LOOP, 0)
+    for name, agent in agents_of(terms_of(LOOP, tables), tables).items():
+        (f,), ((x, word),) = LOOP.factors_owned_by(name), agent.word().items()
+        others = tuple(axis for axis, y in enumerate(LOOP.scope(f)) if y != x)
+        assert word == tables[f].max(axis=others).argmax()
+
+
+def test_on_loops_who_falls_silent_in_mid_decision_is_taken_to_do_nothing():
+    """The share of what the others can do about that; it was 0.6 while the dead stood where they had said last."""
+    shares = []
+    for seed in range(5):
+        tables, gone = drawn(LOOP, seed), LOOP.agents[seed % 5]
+        faults = Faults(loss=0.1, seed=seed, deaths=(Event(agent=gone, round=0, step=20),))
+        default = dict.fromkeys(LOOP.variables, 0)
+        method = sb.MaxSum(mode="asynchronous", deadline=40)
+        settled = agree_by_deadline(method, LOOP, tables, faults.open(LOOP.agents), default=default)
+
+        def worth(chosen, tables=tables):
+            return sum(tables[f][tuple(chosen[x] for x in LOOP.scope(f))] for f in LOOP.factors)
+
+        mean = sum(table.mean() for table in tables.values())
+        given = {x: np.array([0]) if LOOP.variable_owner(x) == gone else np.arange(4) for x in LOOP.variables}
+        best = max(worth(dict(zip(given, chosen, strict=True))) for chosen in itertools.product(*given.values()))
+        shares.append((worth(default | settled.said.assignment) - mean) / (best - mean))
+    assert np.mean(shares) >= 0.75
+
+
 @pytest.mark.parametrize("deadline", [1, 3, 5, 8, 12, 60])
 def test_neighbours_never_take_their_words_back_at_once(deadline):
     """Not even where there are fewer ticks than turns."""
@@ -243,7 +285,7 @@ def test_a_word_is_final_where_values_forbid_one_another():
         out = [envelope for name, agent in agents.items() for envelope in agent.tick(now, inboxes.get(name, []))]
         inboxes = {name: [envelope for envelope in out if envelope.recipient == name] for name in agents}
         for agent in agents.values():
-            for x, word in agent.state_dict()["json"]["words"].items():
+            for x, word in agent._words.items():  # pyright: ignore[reportPrivateUsage]
                 assert words.setdefault(x, word) == word
 
 
@@ -330,27 +372,6 @@ def test_once_messages_stay_as_they_are_only_signs_of_life_are_sent():
     assert sum(sent[40:60]) > 0
 
 
-@pytest.mark.parametrize("graph", [CHAIN, LOOP], ids=["words", "lanes"])
-def test_state_written_down_and_loaded_goes_on_alike(graph):
-    tables = drawn(graph, 5)
-    terms = terms_of(graph, tables)
-
-    def run(restart):
-        agents, inboxes = agents_of(terms, tables), {}
-        for now in range(terms.deadline + 1):
-            if now == restart:
-                for name, fresh in agents_of(terms, tables).items():
-                    state = agents[name].state_dict()
-                    plain = json.loads(json.dumps(state["json"]))
-                    fresh.load_state_dict({"json": plain, "arrays": state["arrays"]})
-                    agents[name] = fresh
-            out = [envelope for name, agent in agents.items() for envelope in agent.tick(now, inboxes.get(name, []))]
-            inboxes = {name: [envelope for envelope in out if envelope.recipient == name] for name in agents}
-        return {x: value for agent in agents.values() for x, value in agent.word().items()}
-
-    assert run(2) == run(7) == run(13) == run(17) == run(None)
-
-
 @pytest.mark.parametrize("hops", [1, 3])
 def test_who_lives_far_behind_links_that_lose_is_heard_of_and_who_is_dead_is_named(hops):
     graph = FactorGraph.from_scopes({"f": ["x", "y"]}, variable_owners={"x": "a", "y": "b"}, owners={"f": "a"})
@@ -380,7 +401,7 @@ def test_who_has_nothing_to_say_speaks_more_often_where_links_lose():
 def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     tables = drawn(CHAIN, 0)
     (agent, *_), terms = agents_of(terms_of(CHAIN, tables), tables).values(), terms_of(CHAIN, tables)
-    before = agent.state_dict()["arrays"]
+    before = heard_by(agent)
     owner = terms.graph.variable_owner
     nan, long, fine = np.full(4, np.nan), np.zeros(5), np.ones(4)
     said = [
@@ -406,9 +427,23 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     for envelope in inbox:
         agent._hear(envelope)  # pyright: ignore[reportPrivateUsage]
     assert agent.dropped == len(inbox)
-    after = agent.state_dict()
-    assert all(np.array_equal(before[name], after["arrays"][name]) for name in before)
-    assert after["json"]["words"] == {}
+    assert heard_by(agent) == before
+
+
+def heard_by(agent):
+    """What it goes by."""
+    messages = agent._from_variables, agent._from_factors  # pyright: ignore[reportPrivateUsage]
+    return [array.tolist() for array in messages], dict(agent._words)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_whatever_number_a_bundle_says_it_is_heard_as_the_newest():
+    ordinary, enormous = Correspondence(patience=6), Correspondence(patience=6)
+    for one, number in ((ordinary, 1000), (enormous, 2**62)):
+        for said in (0, 1, number, number - 1):
+            one.hear(Bundle(said, -1, 0, (), ()), now=0)
+    told = [one.bundle(now=0) for one in (ordinary, enormous)]
+    assert [bundle.heard for bundle in told] == [1000, 2**62]
+    assert [bundle.before for bundle in told] == [1, 1]
 
 
 def test_settings_that_cannot_be_are_refused():

@@ -195,6 +195,32 @@ def test_a_dead_agents_factor_is_judged_by_whoever_owns_its_variables_if_they_kn
     assert shared == pytest.approx([x[whole.argmax()], 0.8], abs=0.02)
 
 
+@dataclass(frozen=True, eq=False)
+class Waves(Bowls):
+    """What is good for one variable depends on where the others of its factor stand."""
+
+    def value_and_gradient(self, stack, U, received):
+        slope = 7.0 * np.arange(1, U.shape[-1] + 1) + stack.columns[:, None, :]
+        phase = (slope * U).sum(axis=-1)
+        value = np.sin(phase) - 0.3 * ((U - 0.5) ** 2).sum(axis=-1)
+        return value, np.cos(phase)[..., None] * slope - 0.6 * (U - 0.5)
+
+
+def test_who_dies_in_mid_decision_is_taken_to_stand_where_it_does_and_not_where_it_last_was_to_go():
+    """The others' share of what turns find that know where it stands; it was 0.5."""
+    shares, method = [], sb.ADMM(mode="asynchronous", deadline=60)
+    for seed in range(2, 5):  # the owner of a variable in the middle; its own factor nobody knows
+        start = np.random.default_rng(seed).random((1, 5))
+        waves, gone = Waves(CHAIN, np.zeros(5), np.ones(5), start), CHAIN.agents[seed - 1]
+        dies = Faults(deaths=(Event(agent=gone, round=0, step=25),))
+        found = maximise_by_deadline(method, waves, dies.open(CHAIN.agents)).value
+        away = Faults(deaths=(Event(agent=gone, round=0),))
+        known = maximise_by_deadline(method, waves, away.open(CHAIN.agents)).value
+        standing = total_value(waves, start)[0]
+        shares.append((found - standing) / (known - standing))
+    assert np.mean(shares) >= 0.75
+
+
 def test_owners_of_two_variables_of_a_dead_agents_factor_tell_each_other_where_they_stand():
     graph = FactorGraph.from_scopes(
         {"f": ["x"], "g": ["y"], "h": ["x", "y"]}, owners={"f": "a", "g": "b", "h": "c"},
