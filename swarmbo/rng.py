@@ -53,4 +53,5 @@ def sobol(n: int, n_dims: int, rng: np.random.Generator | None, skip: int = 0) -
     sequence = qmc.Sobol(n_dims, scramble=rng is not None, rng=rng)
     if skip:  # SciPy can't skip nothing
         sequence.fast_forward(skip)
-    return sequence.random(n)
+        return sequence.random(n)
+    return sequence.random(1 << (n - 1).bit_length())[:n]  # SciPy warns of other counts than powers of two

@@ -27,6 +27,9 @@ from swarmbo.rng import stream
 from swarmbo.settings import Even, NonNegative
 
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws
+_MANY = (
+    32  # factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
+)
 _PATIENCE = 3  # times as many failures, in noise, before a box shrinks
 _PATIENCE_OF_ONE = 2  # with one factor, noise or not: improvement of few variables together comes in fits and starts
 _PROMISE = 1e-3  # of the first outcomes' spread: while so much is to be expected of some place, a factor has no box
@@ -82,7 +85,8 @@ improvement | one per factor; with several, none while there is promise elsewher
         box: How trust regions react.
         restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
-            bounds of sums that do not alternate with draws have four times as much, unless outcomes fade.
+            bounds of sums that do not alternate with draws have four times as much, unless outcomes fade; of n > 32
+            factors told by themselves that share variables sqrt(32 / n) of that.
         n_features: Random features of each factor's prior draw, an even number >= 2.
 
     Example:
@@ -119,7 +123,8 @@ improvement | one per factor; with several, none while there is promise elsewher
         if _is_time_to_gather(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
-            boldness = 1.0 if belief.has_time else _BOLDER  # what has faded is uncertain, and so looked at again
+            many = math.sqrt(_MANY / max(_MANY, len(situation.graph.factors)))
+            boldness = 1.0 if belief.has_time else _BOLDER * many  # what has faded is uncertain, so looked at again
             return self._bounds(
                 situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), boldness
             )

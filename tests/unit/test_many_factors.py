@@ -48,8 +48,8 @@ def asked(n, acquisition):
 
 @pytest.mark.parametrize("acquisition", ["auto", "dumbo"])
 def test_memory_of_a_decision_is_linear_in_the_factors(acquisition):
-    peak_of(asked(4, acquisition))  # what is loaded once
-    few, many = (peak_of(asked(n, acquisition)) for n in (100, 400))
+    peak_of(asked(130, acquisition))  # what is loaded once, compiled code too
+    few, many = (peak_of(asked(n, acquisition)) for n in (130, 520))
     assert many < 1.3 * 4 * few
 
 

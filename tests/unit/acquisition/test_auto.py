@@ -766,6 +766,17 @@ def test_parts_that_share_variables_within_are_evaluated_together_too(situation_
     assert isinstance(functions, ContrastBounds)  # what was best need not be
 
 
+def test_bounds_of_many_factors_that_are_told_by_themselves_grow_as_the_deviation_of_their_sum(situation_of) -> None:
+    weights = {}
+    for n in (31, 127):  # pairs of a chain
+        situation = situation_of({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n)}, t=12, outcomes="per-factor")
+        functions = Auto().local_functions(situation, Auto().learn(situation, BELIEF, None))
+        assert isinstance(functions, ContrastBounds)
+        weights[n] = functions.weight / np.sqrt(np.log(24))
+    assert weights[31] == pytest.approx(0.2)
+    assert 127 * weights[127] ** 2 == pytest.approx(32 * 0.2**2)
+
+
 @pytest.mark.parametrize("wrong", [{"weight": -0.1}, {"n_features": 7}, {"n_features": 0}])
 def test_settings_out_of_range_are_refused(wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

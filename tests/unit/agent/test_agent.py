@@ -165,6 +165,7 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
     """Compiled code, hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
     monkeypatch.setattr("swarmbo.belief.gp.hyperparameters.COMPILED_FROM", len(RING))
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
+    monkeypatch.setattr("swarmbo.acquisition.auto._MANY", 2)
     case = Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"}))
     for _ in range(INITIAL + 3):
         ((query_id, point),) = case.asked()

@@ -1,9 +1,12 @@
+import warnings
+
 import numpy as np
+import pytest
 from scipy.stats import qmc
 
 from swarmbo.baselines import Random, Sobol
 from swarmbo.baselines.seen_totals import known_totals, seen_totals
-from swarmbo.rng import stream
+from swarmbo.rng import sobol, stream
 
 
 def test_sobol_continues_the_scrambled_sequence_that_the_initial_design_begins(joint_situation):
@@ -13,6 +16,15 @@ def test_sobol_continues_the_scrambled_sequence_that_the_initial_design_begins(j
         point, report = Sobol().decide_joint(now, None)
         assert (point == sequence[t]).all()
         assert report.messages == 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 32])
+def test_any_number_of_points_begins_the_sequence_without_a_warning(n):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        points = sobol(n, 3, None)
+    assert (points == qmc.Sobol(3, scramble=False).random_base2(5)[:n]).all()
+    assert points.shape == (n, 3)
 
 
 def test_points_out_for_evaluation_are_not_asked_for_again(joint_situation):
