@@ -21,7 +21,8 @@ from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of
 from swarmbo.fleet.processes import Processes
 from swarmbo.fleet.team import FleetTeam, told_beforehand
 from swarmbo.records import NetworkRecord, RoundRecord
-from swarmbo.routing import Routes
+from swarmbo.registry import name_of
+from swarmbo.routing import RoutePlanner
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
@@ -193,8 +194,9 @@ def _require_fleet(team: FleetTeam) -> None:
     if not isinstance(setup.transport, InProcess):
         got = type(setup.transport).__name__
         raise ConfigError(f"got {got}; wanted 'in-process': links of a fleet are real ones", at="$.transport.kind")
-    if isinstance(setup.coordination, Routes):
-        raise ConfigError("got 'routes', which a team plans; wanted another kind", at="$.coordination.kind")
+    if isinstance(setup.coordination, RoutePlanner):
+        got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the world, which the hub has"
+        raise ConfigError(f"{got}; wanted a kind that chooses places, such as 'max-sum'", at="$.coordination.kind")
     require_own(setup, told_beforehand(team.world)[0])
 
 

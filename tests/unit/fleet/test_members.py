@@ -10,8 +10,9 @@ from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Came, Said, Word, sealed
 from swarmbo.fleet.plan import HUB, Plan
-from swarmbo.fleet.run import NetworkReport
+from swarmbo.fleet.run import NetworkReport, members_of
 from swarmbo.records import NetworkRecord
+from swarmbo.runs.scenario import load
 from swarmbo_envs import function_v0
 
 ROUNDS = 6
@@ -259,3 +260,9 @@ def test_what_members_count_is_added_up_over_restarts(network, fleets):
 def test_a_round_has_what_came_since_the_one_before():
     before, now = NetworkReport({"a": 1}, 5, 2), NetworkReport({"a": 1, "b": 2}, 9, 2)
     assert now.since(before, 7) == NetworkRecord(7, {"b": 2}, 4, 0)
+
+
+@pytest.mark.parametrize("kind", ["routes", "dec-mcts"])
+def test_routes_are_refused_as_agents_of_a_fleet_do_not_know_the_ways_of_the_world(kind: str):
+    with pytest.raises(ConfigError, match=rf"\$\.coordination\.kind: got '{kind}'.*wanted a kind that chooses places"):
+        members_of(load("robots-depot", [f"coordination.kind={kind}"]))
