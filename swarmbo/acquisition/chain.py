@@ -66,6 +66,8 @@ def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
         The points' indices along the path, the smaller end first; deterministic.
     """
     n = len(P)
+    if n < 2:
+        return list(range(n))
     distance = np.linalg.norm(P[:, None] - P[None], axis=-1)
     if n <= _EXHAUSTIVE:
         paths = np.array([path for path in itertools.permutations(range(n)) if path[0] < path[-1]])

@@ -24,7 +24,7 @@ from swarmbo.registry.own_code import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
-_IN_ALL = 2**22  # entries of the tables of a team of more than 65 agents
+_IN_ALL = 2**22  # entries of the tables of more than 65 agents, as far as these get enough candidates
 
 
 class ChainAcquisition(Acquisition, frozen=True):
@@ -48,7 +48,8 @@ class ChainAcquisition(Acquisition, frozen=True):
         table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
             root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
             what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
-            Tables of more than 65 agents have 2^22 entries in all at most: 25 candidates each of 256 agents at B = 2.
+            Tables of more than 65 agents have 2^22 entries in all, unless 2B + 1 candidates take more: at B = 2 those
+            of 256 agents have 25 candidates each.
         on_the_way: Whether a place is worth what it is with what is measured on the way there, and others take that as
             measured, in worlds whose agents do so and say where (``on_the_way``). A rule that does not say what that
             is worth, as expected improvement, values the place alone.

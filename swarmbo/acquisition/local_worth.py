@@ -16,9 +16,9 @@ from swarmbo.belief.gp.joint_posterior import JointPosterior
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: what they are made of stays in the second-level cache
 MANY = 32  # times as many picks as there are places from which on all covariances between places are worked out
+_ROWS = 8  # the same where a belief is quick at single rows
 _FEW = 16  # places pending, up to which all places are looked at
 _FIRST = 64  # places looked at first where there are more; then as many again, and so on
-_ROWS = 8  # the same where a belief is quick at single rows
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 

@@ -44,7 +44,7 @@ _RECOMBINES = MaxSum(rounds=20)
 _MANY = 128  # factors of a part, from which on nobody climbs further than the others will let it stay
 _FEW = 8  # values of a variable: with fewer to choose from, starts of such a part are not put together
 _RUNS = 8  # of such a part, as many as are evaluated at once; of more, it was found, few brought anything
-_LEAST = 0.01  # share of what polishing such a part brought, once four steps that bring no more end it
+_LEAST = 0.01  # share of what polishing such a part brought; it ends once four steps bring less
 _STILL = 1e-3  # sides of the box by which variables of such a part move, as a root mean square, once it is polished
 
 

@@ -2,6 +2,7 @@ import itertools
 
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.acquisition.chain import chains, shortest_path_order
@@ -82,3 +83,8 @@ def test_a_long_path_is_the_one_that_single_exchanges_lead_to(seed, n, on_lattic
     rng = np.random.default_rng(seed)
     P = rng.integers(0, 7, size=(n, 2)).astype(float) if on_lattice else rng.normal(size=(n, 2))
     assert shortest_path_order(P) == by_hand(P)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_a_path_through_a_point_or_none_is_that(n: int):
+    assert shortest_path_order(np.zeros((n, 2))) == list(range(n))
