@@ -78,7 +78,8 @@ class Lanes:
         looks: The values (k, v) at which a variable looks from where it stands in each of k lanes, and how far it looks
             there (k,): where it stands is one of them.
         worth: What a factor is worth (p,), -inf where it forbids that, at joint points (p, n), each of a lane (p,).
-        default: Of variables that have one, where they are taken to stand while their owner is silent.
+        default: Of variables that have one, where they are taken to stand while their owner is silent; nobody knows
+            where others of silent owners stand.
         shares: Whether the agent can say what others' factors are worth: then it does for those of silent ones.
 
     Attributes:
@@ -158,14 +159,14 @@ class Lanes:
         return all(x in self._offers for x in self._variables)
 
     def knows(self, variable: str) -> bool:
-        """Whether a variable has said where it stands, or is taken to stand at its default."""
-        return variable in self._offers or variable in self._silent
+        """Whether it is known where a variable stands: its owner said so, or is silent and it has a default."""
+        return variable in (self._default if variable in self._silent else self._offers)
 
     @property
     def taken(self) -> Float[np.ndarray, "k n"]:
         """Where every variable is taken to stand in each lane: those of silent agents at their default."""
         out = self.stand.copy() if self._silent else self.stand
-        for x in self._silent:
+        for x in self._silent & self._default.keys():
             out[:, self._column[x]] = self._default[x]
         return out
 
@@ -176,7 +177,7 @@ class Lanes:
 
     def go_on(self, now: int, turn: int) -> None:
         """Take turns, compare lanes or decide between them, as the time says, and tell what follows."""
-        silent = frozenset(x for x in self._default if self._host.is_silent(self._graph.variable_owner(x)))
+        silent = frozenset(x for x in self._graph.variables if self._host.is_silent(self._graph.variable_owner(x)))
         self._moved |= silent ^ self._silent
         self._silent = silent
         if now >= self._course.decided:
