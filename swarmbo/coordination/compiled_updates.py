@@ -15,7 +15,19 @@ from numba.core import types
 
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import Flat, Kernels, Messages, by_axis
-from swarmbo.coordination.vector_steps import NARROW, WIDE, larger, load, narrow_rows, renewed, store, told, wide_rows
+from swarmbo.coordination.vector_steps import (
+    LONG,
+    NARROW,
+    WIDE,
+    larger,
+    load,
+    long_row,
+    narrow_rows,
+    renewed,
+    store,
+    told,
+    wide_rows,
+)
 
 
 def _read_only(n_dims: int, of: Any = types.float64) -> Any:
@@ -26,18 +38,22 @@ _READ, _PLACES, _WRITTEN = _read_only(1), _read_only(1, types.uint64), types.flo
 _unsigned: Any = np.uint64
 _0, _1, _3, _BYTES = _unsigned(0), _unsigned(1), _unsigned(3), _unsigned(8)
 _NARROW, _WIDE, _ROWS = _unsigned(NARROW), _unsigned(WIDE), _unsigned(4)
+_LONG = _unsigned(LONG)
 
 
 @numba.njit(nogil=True)
 def _one_pass(table: int, along: int, others: int, rest: int, to_first: int, d: int, m: int) -> None:
     """The maximum of a table (d, m) plus ``others`` over its second axis, and plus ``along`` over its first.
 
-    Four rows at a time: where rows are short, what a row costs beside its entries would be most of the time. The last
-    four overlap those before.
+    Long rows one after the other, as memory brings what is read in order soonest. Short ones four at a time: what a row
+    costs beside its entries would be most of the time. The last four overlap those before.
     """
     for k in range(m):
         store(rest, k, -np.inf)
-    if m >= _NARROW and d >= _ROWS:
+    if m >= _LONG:
+        for j in range(d):
+            long_row(table + j * m * _BYTES, along + j * _BYTES, others, rest, to_first + j * _BYTES, m)
+    elif m >= _NARROW and d >= _ROWS:
         for four in range((d + _3) // _ROWS):
             j = min(four * _ROWS, d - _ROWS)
             row, own, out = table + j * m * _BYTES, along + j * _BYTES, to_first + j * _BYTES

@@ -13,6 +13,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 WIDE, NARROW = 16, 8  # lanes: two registers of the widest kind, and one
+LONG = 32  # columns from which on rows are read one by one
 _DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _NO_NAN = ("nnan", "nsz")  # neither NaN nor the sign of zero matters: else there would be no instruction for it
 _NOTHING = float("-inf")
@@ -49,11 +50,11 @@ def _larger(_typing: Any, a: Any, b: Any) -> Any:
     return types.float64(a, b), emit
 
 
-def _rows(width: int) -> Any:
-    """Four rows of a table at once, in steps of ``width`` columns; the last step overlaps the one before.
+def _rows(width: int, count: int) -> Any:
+    """Four rows of a table at once or one, in steps of ``width`` columns; the last step overlaps the one before.
 
-    The intrinsic takes the addresses of the first row, of what is added along the rows (four), of what is added along
-    the columns (m), of the maxima over all rows so far (m, renewed), and of where the four rows' maxima are put; last
+    The intrinsic takes the addresses of the first row, of what is added along the rows (one each), of what is added
+    along the columns (m), of the maxima over all rows so far (m, renewed), and of where the rows' maxima are put; last
     the number m >= ``width`` of columns. That a maximum is taken twice where steps overlap changes nothing.
     """
 
@@ -61,9 +62,9 @@ def _rows(width: int) -> Any:
     def rows(_typing: Any, table: Any, along: Any, others: Any, rest: Any, to_first: Any, m: Any) -> Any:
         def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             table, along, others, rest, to_first, m = arguments
-            starts = [_pointer(builder, table, builder.mul(m, _INT(row))) for row in range(4)]
-            own = [_spread(builder, builder.load(_pointer(builder, along, _INT(row))), width) for row in range(4)]
-            highest = [_variable(builder, width, _NOTHING) for _ in range(4)]
+            starts = [_pointer(builder, table, builder.mul(m, _INT(row))) for row in range(count)]
+            own = [_spread(builder, builder.load(_pointer(builder, along, _INT(row))), width) for row in range(count)]
+            highest = [_variable(builder, width, _NOTHING) for _ in range(count)]
             with _steps(builder, m, width) as k:
                 said = _vector(builder, _pointer(builder, others, k), width)
                 rest_at = _pointer(builder, rest, k)
@@ -73,8 +74,11 @@ def _rows(width: int) -> Any:
                     builder.store(_maximum(builder, builder.load(slot), builder.fadd(row, said)), slot)
                     over_rows = _maximum(builder, over_rows, builder.fadd(row, own_entry))
                 _put(builder, over_rows, rest_at)
-            maxima = _of_four(builder, [builder.load(slot) for slot in highest])
-            _put(builder, maxima, _pointer(builder, to_first, _INT(0)))
+            maxima, put = [builder.load(slot) for slot in highest], _pointer(builder, to_first, _INT(0))
+            if count == 1:
+                builder.store(_of_one(builder, maxima[0]), put)
+            else:
+                _put(builder, _of_four(builder, maxima), put)
             return context.get_dummy_value()
 
         return types.void(table, along, others, rest, to_first, m), emit
@@ -235,5 +239,6 @@ store: Any = _store
 larger: Any = _larger
 renewed: Any = _renewed
 told: Any = _told
-wide_rows: Any = _rows(WIDE)
-narrow_rows: Any = _rows(NARROW)
+wide_rows: Any = _rows(WIDE, 4)
+narrow_rows: Any = _rows(NARROW, 4)
+long_row: Any = _rows(WIDE, 1)
