@@ -1,6 +1,6 @@
 """How good agreements by a deadline are over links with faults, beside the lossless optimum of the same decision.
 
-    python docs/links.py                         # what is missing of docs/links.jsonl, seeds 0 to 9; then the tables
+    python docs/links.py                         # what is missing of docs/links.jsonl, seeds 0 to 19; then the tables
     python docs/links.py --seeds 0-19 --worlds wlan --only "no faults" "50 %"
     python docs/links.py --table                 # the tables of docs/links.md, from what is there
 
@@ -367,7 +367,7 @@ def _cell(numbers: list[list[float]], count: int) -> str:
 def main() -> None:
     """Work out what is missing, then print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", default="0-9", help="first and last")
+    parser.add_argument("--seeds", default="0-19", help="first and last")
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
     parser.add_argument("--only", nargs="+", default=(), metavar="CASE", help="rows; by default all")
     parser.add_argument("--table", action="store_true", help="only print the tables")
