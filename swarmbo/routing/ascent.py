@@ -21,7 +21,7 @@ from swarmbo.coordination.view import LocalView
 from swarmbo.routing.auction import Legs, Pilot, in_turn
 from swarmbo.routing.tour import Tour
 
-SPARE = 3.0  # rounds for the summit itself, once a robot is there
+SPARE = 6.0  # rounds for the summit itself, once a robot is there
 
 Places = Sequence[Float[np.ndarray, " d"]]
 

@@ -46,7 +46,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     before, routes explore for what they look for: a level with ``straddle``, a map with ``information``, the peak with
     all others.
 
-    Who looks for the peak stops exploring in time: as soon as no more than 3 rounds would be left at the way-point that
+    Who looks for the peak stops exploring in time: as soon as no more than 6 rounds would be left at the way-point that
     the acquisition values most of those in anybody's reach until the end, once the nearest agent is there. Then agents
     choose in turn where they are bound, the way-point that it values most of those in their own reach, and measure
     where it values most of what lies on the way in time. For a level or a map it is asked one step ahead.

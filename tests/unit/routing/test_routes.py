@@ -372,7 +372,7 @@ def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there(left: dict
         now = a_team(seed, 3, Straight(7.0, left), round=round_, horizon=20)
         decided = {agent: place.tolist() for agent, place in Routes().decide(now, sb.DBGPUCB()).points.items()}
         rounds, up = an_ascent(now)
-        if round_ <= 0.8 * 20 and 20 - round_ + 1 > rounds + 3:
+        if round_ <= 0.8 * 20 and 20 - round_ + 1 > rounds + 6:
             explored = Routes().decide(now, TargetedVariance(task="peak"))
             assert decided == {agent: place.tolist() for agent, place in explored.points.items()}
             seen["explores"] += 1
