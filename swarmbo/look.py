@@ -123,7 +123,7 @@ BASE: dict[str, Any] = {
     "clip_on": False,
     "zorder": 4.6,  # above what was driven there and back
 }
-_BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and how far below the agent
+BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and how far below the agent it reaches
 _NEARLY_EMPTY = 0.2
 
 
@@ -150,7 +150,9 @@ def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k
     return ring if area * side >= 0 else ring[::-1]
 
 
-def draw_battery(ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str) -> list[Artist]:
+def draw_battery(
+    ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str, is_above: bool = False
+) -> list[Artist]:
     """Draw a battery under an agent, as full as it is.
 
     Args:
@@ -158,6 +160,7 @@ def draw_battery(ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour:
         place: Of the agent, in the coordinates of the axes.
         share: What is left, 0 to 1.
         colour: Of a battery that is not nearly empty.
+        is_above: Draw it over the agent instead.
 
     Returns:
         What was drawn.
@@ -166,13 +169,14 @@ def draw_battery(ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour:
     assert figure is not None
     x, y = place.tolist()
     at = ScaledTranslation(x, y, ax.transData)  # pyright: ignore[reportArgumentType]  as its manual has it
-    width, height, below = (length / 72 for length in _BATTERY_POINTS)
+    width, height, reach = (length / 72 for length in BATTERY_POINTS)
+    bottom = reach - height if is_above else -reach
     looks: list[dict[str, Any]] = [
         {"width": width, "facecolor": "white", "linewidth": 0},
         {"width": share * width, "facecolor": VERMILLION if share < _NEARLY_EMPTY else colour, "linewidth": 0},
         {"width": width, "fill": False, "edgecolor": INK, "linewidth": 0.9},
     ]
-    boxes = [Rectangle((-width / 2, -below), height=height, zorder=7, **look) for look in looks]
+    boxes = [Rectangle((-width / 2, bottom), height=height, zorder=7, clip_on=False, **look) for look in looks]
     for box in boxes:
         box.set_transform(figure.dpi_scale_trans + at)
         ax.add_patch(box)

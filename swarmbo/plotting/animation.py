@@ -282,6 +282,8 @@ def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D
         *terrain_legend(world),
         *level,
     ]
+    if any(isinstance(sample.battery, float) for record in records for sample in record.samples):
+        handles.append(Line2D([], [], **style.LEGEND_BATTERY))
     if world.goal == "peak":
         handles += [style.legend_mark(style.BEST), style.legend_mark(style.RECOMMENDATION)]
     if len(failures(records)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
@@ -99,6 +99,7 @@ class MovingMap:
                 markeredgecolor="white",
                 markeredgewidth=1.2,
                 animated=True,
+                clip_on=False,
                 zorder=6,
             )
             numbers[agent] = ax.text(
@@ -157,35 +158,64 @@ class MovingMap:
             self.trails[agent].set_data(*driven.T[:2])
             self.recent[agent].set_data(*driven[max(0, before - 1) :].T[:2])
             self.stops[agent].set_data(*stops_of(records, agent).T[:2])
-        heads = dict(zip(paths, self._placed(np.array([path[-1] for path in paths.values()])), strict=True))
+        failed, best, recommendation = failures(records), records[-1].best, records[-1].recommendation
+        if not self.marks_peak:
+            best = recommendation = None
+        told = {one.agent: one.battery for one in records[-1].samples if isinstance(one.battery, float)}
+        ends = np.array([path[-1] for path in paths.values()])
+        heads = dict(zip(paths, self._placed(ends, None if best is None else best.location, bool(told)), strict=True))
         for artist in self.batteries:
             artist.remove()
         self.batteries = []
         for index, agent in enumerate(paths):
-            sample = next((one for one in records[-1].samples if one.agent == agent), None)
-            if sample is not None and isinstance(sample.battery, float):
-                self.batteries += style.draw_battery(self.ax, heads[agent], sample.battery, style.agent_colour(index))
+            if agent in told:
+                is_above = bool(self._lacks_room(heads[agent][None])[0])
+                colour = style.agent_colour(index)
+                self.batteries += style.draw_battery(self.ax, heads[agent], told[agent], colour, is_above)
         self.links.set_segments([np.stack([paths[a][-1], paths[b][-1]]) for a, b in links if a in paths and b in paths])
-        failed, best, recommendation = failures(records), records[-1].best, records[-1].recommendation
         self.failed.set_data(failed[:, 0], failed[:, 1])
-        if not self.marks_peak:
-            best = recommendation = None
-        self.best.set_data(*([], []) if best is None else np.asarray(best.location)[:, None])
         self.recommendation.set_data(
             *([], []) if recommendation is None else np.asarray(recommendation.location)[:, None]
         )
 
-    def _placed(self, places: Float[np.ndarray, "agents 2"]) -> Float[np.ndarray, "agents 2"]:
-        """Robots put where they are, those in one place side by side; of many that would be a row across the map."""
+    def _lacks_room(self, places: Float[np.ndarray, "agents 2"]) -> Bool[np.ndarray, " agents"]:
+        """Under which robots a battery would reach out of the map."""
+        reach = style.BATTERY_POINTS[2] * self.ax.figure.dpi / 72.0
+        return self.ax.transData.transform(places)[:, 1] - reach < self.ax.bbox.y0
+
+    def _placed(
+        self, places: Float[np.ndarray, "agents 2"], best: Sequence[float] | None = None, have_batteries: bool = False
+    ) -> Float[np.ndarray, "agents 2"]:
+        """Robots put where they are; those in one place, or on the best measurement, side by side.
+
+        They and their batteries stay on the map. Of many robots that would be a row across it.
+
+        Args:
+            places: Where they are.
+            best: Where the best measurement is, whose mark stays there unless it is crowded out at the edge.
+            have_batteries: Whether each has one beside it.
+        """
+        found = np.reshape([] if best is None else best, (-1, 2))
         if len(places) <= _MOST_APART:
-            to_pixels, disc = self.ax.transData, _DISC_PT * self.ax.figure.dpi / 72.0
-            aside = style.side_by_side(pixels := to_pixels.transform(places), (disc, disc))
-            is_aside = aside.any(axis=1)
-            places = places.copy()
-            places[is_aside] = to_pixels.inverted().transform(pixels[is_aside] + aside[is_aside])
+            to_pixels, points = self.ax.transData, self.ax.figure.dpi / 72.0
+            wide = high = _DISC_PT * points
+            if have_batteries:
+                width, _, reach = (length * points for length in style.BATTERY_POINTS)
+                wide = max(wide, width + 1.5 * points)
+                high = 2.0 * reach if self._lacks_room(places).any() else reach + 0.5 * high
+            drawn = np.vstack([places, found])
+            spots = to_pixels.transform(drawn)
+            weights = np.ones(len(spots))
+            weights[len(places) :] = 1e9
+            inside = (self.ax.bbox.x0 + 0.5 * wide, self.ax.bbox.x1 - 0.5 * wide)
+            moved = spots + style.side_by_side(spots, (wide, high), weights, inside)
+            is_aside = (np.abs(moved - spots) > 1e-6).any(axis=1)
+            drawn[is_aside] = to_pixels.inverted().transform(moved[is_aside])
+            places, found = drawn[: len(places)], drawn[len(places) :]
         for agent, place in zip(self.heads, places, strict=True):
             self.heads[agent].set_data(place[:1], place[1:])
             self.numbers[agent].set_position(place)
+        self.best.set_data(*found.T)
         return places
 
     def artists(self) -> list[Artist]:

@@ -11,12 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.path import Path as Outline
 from scipy.optimize import isotonic_regression
 from scipy.sparse.csgraph import connected_components
 
 from swarmbo.boundary.files import replacing
 from swarmbo.look import (
     BASE as BASE,
+    BATTERY_POINTS as BATTERY_POINTS,
     BEST_COLOUR as BEST_COLOUR,
     BLUE as BLUE,
     GREEN as GREEN,
@@ -117,6 +119,15 @@ LEGEND_NO_GO: dict[str, Any] = {
     "label": "no-go",
 }
 LEGEND_BASE: dict[str, Any] = {**BASE, "color": MUTED, "markersize": 9, "label": "base"}
+LEGEND_BATTERY: dict[str, Any] = {
+    "marker": Outline([(-1.0, -0.28), (1.0, -0.28), (1.0, 0.28), (-1.0, 0.28), (-1.0, -0.28)]),
+    "markersize": 16,
+    "markerfacecolor": MUTED,
+    "markeredgecolor": INK,
+    "markeredgewidth": 0.9,
+    "linestyle": "none",
+    "label": "battery",
+}
 
 # Marks of what was found; the one look of each on maps and in legends.
 RECOMMENDATION: dict[str, Any] = {
@@ -170,12 +181,19 @@ def legend_mark(mark: dict[str, Any]) -> Line2D:
     return Line2D([], [], **smaller)
 
 
-def side_by_side(spots: Float[np.ndarray, "robots 2"], apart: tuple[float, float]) -> Float[np.ndarray, "robots 2"]:
+def side_by_side(
+    spots: Float[np.ndarray, "robots 2"],
+    apart: tuple[float, float],
+    weights: Float[np.ndarray, " robots"] | None = None,
+    edges: tuple[float, float] = (-np.inf, np.inf),
+) -> Float[np.ndarray, "robots 2"]:
     """How far marks must go to the right, those of robots in one place evenly to both sides, to be read.
 
     Args:
         spots: Where they belong, pixels.
         apart: What one needs, to the right and up.
+        weights: How much each wants to stay, > 0; None: all alike.
+        edges: Least and largest place to the right that a mark may be moved to; who is beyond stays.
 
     Example:
         >>> side_by_side(np.array([[50.0, 9.0], [52.0, 10.0], [90.0, 9.0]]), (15.0, 18.0))[:, 0].tolist()
@@ -191,5 +209,9 @@ def side_by_side(spots: Float[np.ndarray, "robots 2"], apart: tuple[float, float
             members = np.flatnonzero(group == number)
             members = members[np.argsort(spots[members, 0], kind="stable")]
             room = wide * np.arange(len(members))
-            moved[members, 0] = isotonic_regression(spots[members, 0] - room).x + room  # the least moves in this order
+            own = spots[members, 0]
+            least, most = min(edges[0], own.min()), max(edges[1], own.max()) - room[-1]
+            stays = None if weights is None else weights[members]
+            first = isotonic_regression(own - room, weights=stays).x  # the least moves in this order
+            moved[members, 0] = np.maximum(np.minimum(first, most), least) + room  # too many begin at the left edge
     return moved - spots

@@ -206,7 +206,7 @@ def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: s
     figure = panels[0].get_figure(root=False)
     assert figure is not None
     bar = figure.colorbar(mappable, ax=panels, aspect=28, pad=0.02)
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.outline.set(edgecolor=style.MUTED, linewidth=0.5)  # pyright: ignore[reportCallIssue]  white ends, too
     bar.ax.tick_params(length=0)
     bar.ax.grid(visible=False)
     bar.locator = MaxNLocator(6)

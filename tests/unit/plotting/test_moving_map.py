@@ -1,11 +1,14 @@
 import numpy as np
+import pytest
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from scipy.optimize import LinearConstraint, minimize
 
 from swarmbo.plotting import style
 from swarmbo.plotting.history import path_of
 from swarmbo.plotting.moving_map import MovingMap
 from swarmbo.plotting.surface import lattice_over
+from swarmbo.records import Recommendation, RoundRecord, Sample
 
 
 def test_artists_follow_the_records(run):
@@ -44,3 +47,65 @@ def test_robots_in_one_place_are_drawn_side_by_side(run):
     gaps = np.abs(pixels[:, None] - pixels).max(axis=2)
     assert (gaps[~np.eye(4, dtype=bool)] > disc).all()
     assert [moving.numbers[agent].get_position() for agent in agents] == list(map(tuple, heads))
+
+
+@pytest.mark.parametrize("corner", [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)])
+def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_together_stay_on_the_map(run, corner):
+    made = run()
+    lattice, agents = lattice_over(made.world, 20), [f"robot_{i}" for i in range(4)]
+    ax = style.new_figure(4.0, 4.0).subplots()
+    moving = MovingMap.on(ax, lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white")
+    low, size = made.world.domain.low, made.world.domain.high - made.world.domain.low
+    shares = np.clip(corner + 0.03 * np.array([[0, 0], [0.3, 0], [1, 0.5], [0.2, 1.0]]), 0.0, 1.0)
+    places = (low + size * shares).tolist()
+    samples = [Sample(agent, place, 1.0, battery=0.4) for agent, place in zip(agents, places, strict=True)]
+    best = Recommendation(places[1], 1.0, 0.1)
+    moving.show([RoundRecord(0, samples, best=best)], [], lattice.image(np.zeros(lattice.shown.size)))
+    if corner != (0.0, 0.0) and corner != (0.0, 1.0):  # there others stand between it and the edge
+        np.testing.assert_array_equal(moving.best.get_xydata(), places[1:2])
+    discs = [ax.transData.transform(moving.heads[agent].get_xydata())[0] for agent in agents]
+    (star,) = ax.transData.transform(moving.best.get_xydata())
+    radius = 0.5 * moving.heads["robot_0"].get_markersize() * ax.figure.dpi / 72
+    assert min(np.hypot(*(disc - star)) for disc in discs) > 2 * radius
+    bars = [bar.get_window_extent() for bar in moving.batteries[2::3]]
+    for own, (disc, bar) in enumerate(zip(discs, bars, strict=True)):
+        assert ax.bbox.y0 <= bar.y0
+        assert bar.y1 <= ax.bbox.y1
+        assert ax.bbox.x0 <= disc[0] - radius
+        assert disc[0] + radius <= ax.bbox.x1
+        assert abs(0.5 * (bar.x0 + bar.x1) - disc[0]) < 1e-6
+        for other, hidden in enumerate(bars):
+            nearest = np.clip(disc, hidden.min, hidden.max)
+            assert np.hypot(*(nearest - disc)) > radius
+            assert other == own or not hidden.overlaps(bar)
+
+
+def test_a_robot_alone_at_the_edge_stays_there_and_is_drawn_whole(run):
+    made = run()
+    lattice = lattice_over(made.world, 20)
+    moving = MovingMap.on(Figure().subplots(), lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white")
+    records = [RoundRecord(0, [Sample("robot_0", made.world.domain.low.tolist(), 1.0, battery=0.4)])]
+    moving.show(records, [], lattice.image(np.zeros(lattice.shown.size)))
+    assert moving.heads["robot_0"].get_xydata().tolist() == [made.world.domain.low.tolist()]
+    assert not any(artist.get_clip_on() for artist in (moving.heads["robot_0"], *moving.batteries))
+
+
+def test_marks_go_aside_by_least_squares_within_the_edges():
+    """Of marks in one place, against a general solver; what is wider than the room begins at its left edge."""
+    rng, weights, row = np.random.default_rng(0), np.array([1.0, 1.0, 20.0, 1.0, 3.0]), 10.0 * np.arange(5)
+    for edges in ((-np.inf, np.inf), (3.0, np.inf), (-np.inf, 4.0), (-20.0, 22.0)):
+        own = np.sort(rng.uniform(0.0, 9.0, 5))
+        found = minimize(
+            lambda x, own=own: float(weights @ (x - own) ** 2),
+            own[0] + row,
+            bounds=[(min(edges[0], own[0]), max(edges[1], own[-1]))] * 5,
+            constraints=LinearConstraint(np.diff(np.eye(5), axis=0), 10.0),
+            method="SLSQP",
+        )
+        assert found.success
+        spots = np.column_stack([own, np.zeros(5)])
+        aside = style.side_by_side(spots, (10.0, 5.0), weights, edges)
+        np.testing.assert_array_equal(aside[:, 1], 0.0)
+        np.testing.assert_allclose(own + aside[:, 0], found.x, atol=1e-4)
+        narrow = style.side_by_side(spots, (10.0, 5.0), weights, (own[0], own[-1]))
+        np.testing.assert_allclose(own + narrow[:, 0], own[0] + row)

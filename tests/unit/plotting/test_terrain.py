@@ -13,7 +13,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from swarmbo import look
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.plotting import style
-from swarmbo.plotting.animation import render_frames
+from swarmbo.plotting.animation import _legend_handles, render_frames
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.history import World, driven_by, stops_of
 from swarmbo.plotting.moving_map import MovingMap
@@ -102,6 +102,8 @@ def test_frames_show_how_full_batteries_are():
     np.testing.assert_array_equal(frames[0][0], frames[1][0])
     changed = (empty != full).any(axis=2)
     assert 0 < changed.sum() < 0.01 * changed.size
+    labels = [{mark.get_label() for mark in _legend_handles(shown, world)} for shown in (records, records[:1])]
+    assert ["battery" in each for each in labels] == [True, False]
     figure = style.new_figure(2.0, 2.0)
     boxes = look.draw_battery(figure.subplots(), np.zeros(2), 0.25, look.BLUE)
     assert all(isinstance(box, Rectangle) for box in boxes)
