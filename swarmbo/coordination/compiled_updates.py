@@ -1,10 +1,10 @@
-"""The compiled form of a round of max-sum: a pass over factors, one over variables. Import it late: numba is slow.
+"""The compiled form of max-sum's messages, and of a round: a pass over factors, one over variables. Import it late.
 
 Additions are those of ``swarmbo.coordination.updates`` in the same order, so both forms give the same bits. Within a
 pass arrays are known by their addresses, and lengths are unsigned: see ``swarmbo.coordination.vector_steps``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -14,13 +14,14 @@ from jaxtyping import Float, Int
 from numba.core import types
 
 from swarmbo.coordination.tables import Table
-from swarmbo.coordination.updates import Flat, Kernels, Messages, by_axis
+from swarmbo.coordination.updates import Flat, Messages, by_axis
 from swarmbo.coordination.vector_steps import (
     LONG,
     NARROW,
     WIDE,
     larger,
     load,
+    load_whole,
     long_row,
     narrow_rows,
     renewed,
@@ -36,7 +37,8 @@ def _read_only(n_dims: int, of: Any = types.float64) -> Any:
 
 _READ, _PLACES, _WRITTEN = _read_only(1), _read_only(1, types.uint64), types.float64[::1]
 _unsigned: Any = np.uint64
-_0, _1, _3, _BYTES = _unsigned(0), _unsigned(1), _unsigned(3), _unsigned(8)
+Whole = Any  # a whole number out of an array, as compiled code has it
+_0, _1, _2, _3, _BYTES = _unsigned(0), _unsigned(1), _unsigned(2), _unsigned(3), _unsigned(8)
 _NARROW, _WIDE, _ROWS = _unsigned(NARROW), _unsigned(WIDE), _unsigned(4)
 _LONG = _unsigned(LONG)
 
@@ -91,8 +93,65 @@ def _renew(fresh: int, previous: int, out: int, d: int, damping: float) -> float
     return change
 
 
+@numba.njit(nogil=True)
+def renewed_factor(
+    table: Whole, sizes: int, starts: int, n_axes: int, said: int, was: int, put: int, damping: float, scratch: int
+) -> float:
+    """Renew the messages of one factor; its table is read once. All but ``n_axes`` and ``damping`` are addresses.
+
+    Args:
+        table: In C order.
+        sizes: Of its axes, whole numbers.
+        starts: For each axis where its message begins, whole numbers too.
+        n_axes: How many there are.
+        said: What variables say.
+        was: What factors said before.
+        put: The new messages are put here, normalised and damped.
+        damping: Share of the last message in the new one.
+        scratch: Overwritten; see :func:`new_scratch`.
+
+    Returns:
+        The largest change of an entry.
+    """
+    m, longest = _1, _1
+    for axis in range(n_axes):
+        m *= load_whole(sizes, axis)
+        longest = max(longest, load_whole(sizes, axis))
+    inner = m // load_whole(sizes, _0)
+    fresh, summed = scratch, scratch + longest * _BYTES
+    half, other_half = summed + inner * _BYTES, summed + _2 * inner * _BYTES
+    change, before = 0.0, table
+    for axis in range(n_axes):
+        d, at = load_whole(sizes, axis), load_whole(starts, axis) * _BYTES
+        m //= d
+        if axis + _1 == n_axes:
+            change = larger(change, _renew(before, was + at, put + at, d, damping))
+        else:
+            others = said + load_whole(starts, axis + _1) * _BYTES
+            if axis + _2 < n_axes:  # all sums of one entry from each message, put in place from the end
+                width = load_whole(sizes, axis + _1)
+                for k in range(width):
+                    store(summed, k, load(others, k))
+                for other in range(axis + _2, n_axes):
+                    size = load_whole(sizes, other)
+                    message = said + load_whole(starts, other) * _BYTES
+                    for back in range(width):
+                        j = width - _1 - back
+                        so_far = load(summed, j)
+                        for k_back in range(size):
+                            k = size - _1 - k_back
+                            store(summed, j * size + k, so_far + load(message, k))
+                    width *= size
+                others = summed
+            rest = half if before != half else other_half
+            _one_pass(before, said + at, others, rest, fresh, d, m)
+            change = larger(change, _renew(fresh, was + at, put + at, d, damping))
+            before = rest
+    return change
+
+
 @numba.njit(
-    types.float64(_READ, _PLACES, _PLACES, _READ, _READ, _READ, types.float64, _WRITTEN, _WRITTEN),
+    types.float64(_READ, _PLACES, types.uint64[::1], _READ, _READ, _READ, types.float64, _WRITTEN, _WRITTEN),
     cache=True,
     nogil=True,
 )
@@ -112,78 +171,63 @@ def factor_pass(
     Args:
         tables: n tables of ``a`` axes, in C order.
         sizes: Of the axes.
-        starts: For each axis where its n messages begin, in ``incoming``, ``previous`` and ``out``.
+        starts: For each axis where its n messages begin, in ``incoming``, ``previous`` and ``out``; overwritten.
         incoming: The variables' messages.
         previous: The factors' last messages.
         spreads: The unit of each factor's changes.
         damping: Share of the last message in the new one.
         out: The new messages are put here, normalised and damped.
-        scratch: Overwritten; of the longest axis and three times all axes but the first.
+        scratch: Overwritten; see :func:`new_scratch`.
 
     Returns:
         The largest change.
     """
-    n_axes, joint, longest = _unsigned(len(sizes)), _1, _1
+    n_axes, joint, largest = _unsigned(len(sizes)), _1, 0.0
     for size in sizes:
         joint *= size
-        longest = max(longest, size)
-    inner = joint // sizes[0]
     said, was, put = (_unsigned(incoming.ctypes.data), _unsigned(previous.ctypes.data), _unsigned(out.ctypes.data))
-    fresh = _unsigned(scratch.ctypes.data)
-    summed = fresh + longest * _BYTES
-    half, other_half = summed + inner * _BYTES, summed + _unsigned(2) * inner * _BYTES
-    table = _unsigned(tables.ctypes.data)
-    largest = 0.0
-    for i in range(_unsigned(len(spreads))):
-        change, m, before = 0.0, joint, table
-        for axis in range(n_axes):
-            d = sizes[axis]
-            m //= d
-            at = (starts[axis] + i * d) * _BYTES
-            if axis + _1 == n_axes:
-                change = larger(change, _renew(before, was + at, put + at, d, damping))
-            else:
-                others = said + (starts[axis + _1] + i * sizes[axis + _1]) * _BYTES
-                if axis + _1 + _1 < n_axes:  # all sums of one entry from each message, put in place from the end
-                    width = sizes[axis + _1]
-                    for k in range(width):
-                        store(summed, k, load(others, k))
-                    for other in range(axis + _1 + _1, n_axes):
-                        size = sizes[other]
-                        message = said + (starts[other] + i * size) * _BYTES
-                        for back in range(width):
-                            j = width - _1 - back
-                            so_far = load(summed, j)
-                            for k_back in range(size):
-                                k = size - _1 - k_back
-                                store(summed, j * size + k, so_far + load(message, k))
-                        width *= size
-                    others = summed
-                rest = half if before != half else other_half
-                _one_pass(before, said + at, others, rest, fresh, d, m)
-                change = larger(change, _renew(fresh, was + at, put + at, d, damping))
-                before = rest
-        table += joint * _BYTES
+    lengths, places = _unsigned(sizes.ctypes.data), _unsigned(starts.ctypes.data)
+    table, spare = _unsigned(tables.ctypes.data), _unsigned(scratch.ctypes.data)
+    for i in range(len(spreads)):
+        change = renewed_factor(table, lengths, places, n_axes, said, was, put, damping, spare)
         largest = larger(largest, change / spreads[i])
+        table += joint * _BYTES
+        for axis in range(n_axes):
+            starts[axis] += sizes[axis]
     return largest
 
 
 @numba.njit(nogil=True)
-def _tell(heard: int, said: int, starts: Int[np.ndarray, "n degree"], i: int, size: int, sums: int) -> float:
-    """What :func:`swarmbo.coordination.vector_steps.told` does, for few values."""
-    degree, highest = _unsigned(starts.shape[1]), -np.inf
+def renewed_variable(starts: int, degree: int, size: Whole, heard: int, said: int, sums: int) -> float:
+    """Renew the messages of one variable. All but ``degree`` and ``size`` are addresses.
+
+    Args:
+        starts: Where the message of each of its factors begins, whole numbers, in the graph's order of factors.
+        degree: How many there are.
+        size: Number of values.
+        heard: What factors say.
+        said: What variables say is put here.
+        sums: The sum of what its factors say is put here.
+
+    Returns:
+        The largest entry of the sum.
+    """
+    if size >= _NARROW:
+        return told(heard, said, starts, degree, size, sums)
+    highest = -np.inf
     for j in range(size):
         summed = 0.0
         for k in range(degree):
-            store(said, _unsigned(starts[i, k]) + j, summed)
-            summed += load(heard, _unsigned(starts[i, k]) + j)
+            place = load_whole(starts, k) + j
+            store(said, place, summed)
+            summed += load(heard, place)
         store(sums, j, summed)
         highest = larger(highest, summed)
         summed = 0.0
         for back in range(_1, degree):
             k = degree - back
-            summed += load(heard, _unsigned(starts[i, k]) + j)
-            at = _unsigned(starts[i, k - _1]) + j
+            summed += load(heard, load_whole(starts, k) + j)
+            at = load_whole(starts, k - _1) + j
             store(said, at, load(said, at) + summed)
     return highest
 
@@ -215,15 +259,17 @@ def variable_pass(
     heard, said = _unsigned(incoming.ctypes.data), _unsigned(outgoing.ctypes.data)
     edges, sums = _unsigned(starts.ctypes.data), _unsigned(scratch.ctypes.data)
     for i in range(n):
-        if size >= _NARROW:
-            highest = told(heard, said, edges, degree, size, sums)
-        else:
-            highest = _tell(heard, said, starts, i, size, sums)
+        highest = renewed_variable(edges, degree, size, heard, said, sums)
         edges += degree * _BYTES
         best = _0
         while best + _1 < size and load(sums, best) != highest:
             best += _1
         choices[i] = best
+
+
+def new_scratch(shapes: Iterable[tuple[int, ...]]) -> Float[np.ndarray, " n"]:
+    """What :func:`renewed_factor` and :func:`renewed_variable` may overwrite, where tables have such shapes."""
+    return np.empty(max(max(shape) + 3 * prod(shape[1:]) for shape in shapes))
 
 
 def renew_factors(
@@ -237,8 +283,7 @@ def renew_factors(
 ) -> float:
     """What :func:`swarmbo.coordination.updates.renew_factors` does."""
     shape = tables.shape[1:]
-    scratch = np.empty(max(shape) + 3 * prod(shape[1:]))
-    sizes, places = np.array(shape, dtype=np.uint64), starts.astype(np.uint64)
+    sizes, places, scratch = np.array(shape, dtype=np.uint64), starts.astype(np.uint64), new_scratch([shape])
     return factor_pass(tables.reshape(-1), sizes, places, incoming, previous, spreads, damping, out, scratch)
 
 
@@ -256,6 +301,3 @@ def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Mes
     out, units = np.empty_like(entries), np.ones(len(tables))
     renew_factors(tables, starts, entries, entries, units, 0.0, out)
     return by_axis(out, starts, tables)
-
-
-COMPILED = Kernels(normalised_messages, renew_factors, renew_variables)

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import Table, sizes_of, spread
+from swarmbo.coordination.tables import Table, sizes_of, spreads
 from swarmbo.coordination.updates import Edge, Flat, Kernels, Vector
 from swarmbo.graph import FactorGraph
 
@@ -71,42 +72,47 @@ class Flooding:
         self.factors = tuple(factor for factor in graph.factors if factor in tables)
         self.variables = graph.variables if variables is None else tuple(variables)
         self.sizes = sizes_of(graph, tables) if sizes is None else sizes
-        self.place = {variable: i for i, variable in enumerate(graph.variables)}
-        self._kernels = kernels
+        self.place = graph.column_of
+        self.kernels = kernels
+        edges = graph.edges
+        own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
         by_shape: dict[tuple[int, ...], list[int]] = {}
         for i, factor in enumerate(self.factors):
             by_shape.setdefault(tables[factor].shape, []).append(i)
         self.factor_groups: list[FactorGroup] = []
-        self._start: dict[Edge, int] = {}
+        here: list[Int[np.ndarray, " n"]] = []  # edges, as numbers in the graph
+        lengths: list[Int[np.ndarray, " n"]] = []  # of their messages
         end = 0
-        for shape, places in by_shape.items():
-            names = [self.factors[i] for i in places]
-            starts = np.empty(len(shape), dtype=np.int64)
-            for axis, size in enumerate(shape):
-                starts[axis] = end
-                for factor in names:
-                    self._start[factor, graph.scope(factor)[axis]] = end
-                    end += size
+        for shape, indices in by_shape.items():
+            places = np.array(indices)
+            group_edges = edges.first[own[places]] + np.arange(len(shape))[:, None]
+            ends = end + len(places) * np.cumsum(shape)
+            starts, end = ends - len(places) * np.array(shape), int(ends[-1])
+            here += list(group_edges)
+            lengths += [np.full(len(places), size) for size in shape]
+            names = [self.factors[i] for i in indices]
             stacked = tables[names[0]][None] if len(names) == 1 else np.stack([tables[factor] for factor in names])
-            scopes = np.array([[self.place[x] for x in graph.scope(factor)] for factor in names]).T
-            spreads = np.array([spread(tables[factor]) for factor in names])
-            self.factor_groups.append(FactorGroup(np.array(places), stacked, spreads, starts, scopes))
-        by_kind: dict[tuple[int, int], list[str]] = {}
-        for x in self.variables:
-            for f in graph.factors_of(x):
-                if (f, x) not in self._start:  # a factor that is elsewhere
-                    self._start[f, x] = end
-                    end += self.sizes[x]
-            by_kind.setdefault((len(graph.factors_of(x)), self.sizes[x]), []).append(x)
-        self.n_entries = end
-        self.variable_groups = [
-            VariableGroup(
-                np.array([self.place[x] for x in names]),
-                np.array([[self._start[f, x] for f in graph.factors_of(x)] for x in names]),
-                size,
+            self.factor_groups.append(
+                FactorGroup(places, stacked, spreads(stacked), starts, edges.variables[group_edges])
             )
-            for (_, size), names in by_kind.items()
-        ]
+        columns = np.array([self.place[x] for x in self.variables], dtype=np.int64)
+        sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
+        degrees = edges.first_of[columns + 1] - edges.first_of[columns]
+        heard = edges.of_variables(columns)
+        is_elsewhere = ~np.isin(edges.factors[heard], own)  # the factor is
+        here.append(heard[is_elsewhere])
+        lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])
+        self._here, self._lengths = np.concatenate(here), np.concatenate(lengths)
+        ends = np.cumsum(self._lengths)
+        self._starts, self.n_entries = ends - self._lengths, int(ends[-1]) if len(ends) else 0
+        by_number = np.argsort(self._here)
+        of_heard = self._starts[by_number[np.searchsorted(self._here, heard, sorter=by_number)]]
+        first_heard = np.cumsum(degrees) - degrees
+        self.variable_groups: list[VariableGroup] = []
+        for members in _alike(degrees, sizes_here):
+            degree, size = int(degrees[members[0]]), int(sizes_here[members[0]])
+            of_group = of_heard[first_heard[members][:, None] + np.arange(degree)]
+            self.variable_groups.append(VariableGroup(columns[members], of_group, size))
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
         """The variables' messages, given the factors'; and what each variable here would choose by itself.
@@ -115,7 +121,7 @@ class Flooding:
         """
         messages, chosen = np.empty(self.n_entries), np.zeros(len(self.graph.variables), dtype=np.int64)
         for group in self.variable_groups:
-            chosen[group.places] = self._kernels.variables(group.starts, group.size, from_factors, messages)
+            chosen[group.places] = self.kernels.variables(group.starts, group.size, from_factors, messages)
         return messages, chosen
 
     def from_factors(self, previous: Flat, from_variables: Flat, damping: float) -> tuple[Flat, float]:
@@ -124,7 +130,7 @@ class Flooding:
         largest = 0.0
         for group in self.factor_groups:
             arrays = group.starts, from_variables, previous, group.spreads, damping, messages
-            largest = max(largest, self._kernels.factors(group.tables, *arrays))
+            largest = max(largest, self.kernels.factors(group.tables, *arrays))
         return messages, largest
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
@@ -143,3 +149,42 @@ class Flooding:
     def by_edge(self, messages: Flat) -> dict[Edge, Vector]:
         """The messages by factor and variable."""
         return {(factor, variable): self.message(messages, factor, variable) for factor, variable in self._start}
+
+    @cached_property
+    def _start(self) -> dict[Edge, int]:
+        """Where each message begins, by factor and variable."""
+        graph, edges = self.graph, self.graph.edges
+        factors, variables = edges.factors[self._here].tolist(), edges.variables[self._here].tolist()
+        begins = zip(factors, variables, self._starts.tolist(), strict=True)
+        return {(graph.factors[f], graph.variables[x]): start for f, x, start in begins}
+
+    @property
+    def edge_starts(self) -> Int[np.ndarray, " e"]:
+        """Where each message begins, by edge of the graph; all factors are here."""
+        return self._by_edge(self._starts)
+
+    @property
+    def edge_sizes(self) -> Int[np.ndarray, " e"]:
+        """How long each message is, by edge of the graph; all factors are here."""
+        return self._by_edge(self._lengths)
+
+    @property
+    def table_addresses(self) -> Int[np.ndarray, " n_factors"]:
+        """Where each factor's table lies in memory."""
+        addresses = np.empty(len(self.factors), dtype=np.uint64)
+        for group in self.factor_groups:
+            tables = group.tables
+            addresses[group.places] = tables.ctypes.data + tables[0].nbytes * np.arange(len(tables))
+        return addresses
+
+    def _by_edge(self, numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " e"]:
+        out = np.empty(len(self._here), dtype=np.int64)
+        out[self._here] = numbers
+        return out
+
+
+def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list[Int[np.ndarray, " n"]]:
+    """Places of equal degree and size together."""
+    order = np.lexsort((sizes, degrees))
+    ordered = np.stack([degrees[order], sizes[order]])
+    return np.split(order, np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0)) + 1) if len(order) else []

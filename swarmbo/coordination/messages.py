@@ -7,7 +7,7 @@ become bytes only on the wire. How long a message is, is said here alone: :meth:
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
 from operator import attrgetter, or_
 from typing import Any, ClassVar, NamedTuple
@@ -314,8 +314,7 @@ class Codec:
     def size(cls, message: Message) -> int:
         """How many bytes :meth:`encode` gives, worked out without packing the numbers."""
         outline = cls._check.size + cls._label.size + len(cls._outline.encode(message))
-        length = 8 * getattr(message, "entries", NO_NUMBERS).size
-        return outline + length + (length >= 2**8) + 2 * (length >= 2**16)  # MessagePack's bin 8, bin 16, bin 32
+        return outline + array_widths(getattr(message, "entries", NO_NUMBERS).size)
 
     @classmethod
     def read(cls, payload: bytes) -> tuple[Label, Message]:
@@ -348,6 +347,18 @@ class Codec:
 def index_widths(indices: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
     """By how many bytes a message is longer for indices than for 0, which takes one."""
     return 1 * (indices >= 2**7) + 1 * (indices >= 2**8) + 2 * (indices >= 2**16)
+
+
+def array_widths(sizes: Any) -> Any:
+    """By how many bytes a message is longer for so many numbers than for none."""
+    lengths = 8 * sizes
+    return lengths + (lengths >= 2**8) + 2 * (lengths >= 2**16)  # MessagePack's bin 8, bin 16, bin 32
+
+
+def text_widths(names: Sequence[str]) -> Int[np.ndarray, " n"]:
+    """By how many bytes a message is longer for a name than for none: MessagePack's fixstr, str 8, str 16, str 32."""
+    lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
+    return lengths + (lengths >= 2**5) + (lengths >= 2**8) + 2 * (lengths >= 2**16)
 
 
 def _packed(array: Any) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flat, Flooding
 from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
 from swarmbo.coordination.messages import (
@@ -33,6 +34,7 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.tables import Rank, rank
 from swarmbo.coordination.view import BoxView, Copies, Rows
 from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
 
@@ -285,8 +287,30 @@ class Watch(NamedTuple):
     bound: Callable[[], float]
 
 
+class Crossed(NamedTuple):
+    """Messages that whoever sees the whole part need not wait for; answered by nothing.
+
+    Args:
+        traffic: What they take, by what the part's messages take.
+    """
+
+    traffic: Callable[[Counts], Traffic]
+
+
 Request = (
-    Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | HandOn | Compare | Look | Watch
+    Send
+    | ToFactors
+    | ToVariables
+    | Exchange
+    | Reduce
+    | AllReduce
+    | Best
+    | ToAll
+    | HandOn
+    | Compare
+    | Look
+    | Watch
+    | Crossed
 )
 Steps = Generator[Request, Any, Out]
 

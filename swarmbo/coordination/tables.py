@@ -93,16 +93,22 @@ def violated(values: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(factor for factor, value in values.items() if value == -np.inf)
 
 
+def spreads(tables: Table) -> Float[np.ndarray, " n"]:
+    """Of tables of one shape (n, d_1, …, d_a): largest less smallest finite entry, the unit of changes of messages.
+
+    It is 1 where that is zero or nothing is finite.
+    """
+    axes = tuple(range(1, tables.ndim))
+    high, low = tables.max(axis=axes), tables.min(axis=axes)
+    forbids = low == -np.inf
+    finite = tables[forbids]
+    low[forbids] = np.min(finite, axis=axes, where=finite > -np.inf, initial=np.inf)
+    return np.subtract(high, low, out=np.ones(len(tables)), where=low < high)
+
+
 def spread(table: Table) -> float:
-    """Largest less smallest finite entry; 1 if that is zero or nothing is finite. The unit of changes of messages."""
-    high, low = float(table.max()), smallest_finite(table)
-    return high - low if low < high else 1.0
-
-
-def smallest_finite(table: Table) -> float:
-    """The smallest entry above -inf; +inf if there is none."""
-    low = float(table.min())
-    return low if low > -np.inf else float(np.min(table, where=table > -np.inf, initial=np.inf))
+    """The same of one table."""
+    return float(spreads(table[None])[0])
 
 
 def _check_entries(factor: str, table: Table) -> None:

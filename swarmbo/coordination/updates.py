@@ -1,13 +1,16 @@
 """The formulas of max-sum: messages of factors and of variables, many of equal shape at once; changes, damping."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
+
+if TYPE_CHECKING:
+    from swarmbo.coordination.flooding import Flooding
 
 Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
 Vector = Float[np.ndarray, " n_values"]
@@ -25,6 +28,9 @@ class Kernels(NamedTuple):
         messages: Of factors of one shape, given those of their variables by axis (n, d_k): normalised, by axis.
         factors: See :func:`renew_factors`.
         variables: See :func:`renew_variables`.
+        tree: All messages of a forest at once, of variables and of factors, and how many rounds they take; None:
+            they are worked out one by one.
+        decoded: The last choices at once, given the messages of variables and of factors; None: one by one.
     """
 
     messages: Callable[[Table, Sequence[Messages]], list[Messages]]
@@ -33,13 +39,15 @@ class Kernels(NamedTuple):
         float,
     ]
     variables: Callable[[Int[np.ndarray, "n degree"], int, Flat, Flat], Int[np.ndarray, " n"]]
+    tree: "Callable[[Flooding], tuple[Flat, Flat, int]] | None" = None
+    decoded: "Callable[[Flooding, Flat, Flat], Int[np.ndarray, ' n_variables']] | None" = None
 
 
 def kernels_for(n_entries: int) -> Kernels:
     """What to use when so many table entries are going to be read."""
     if n_entries < COMPILED_FROM:
         return NUMPY
-    from swarmbo.coordination.compiled_updates import COMPILED  # late: numba is slow to load
+    from swarmbo.coordination.compiled_passes import COMPILED  # late: numba is slow to load
 
     return COMPILED
 

@@ -30,6 +30,17 @@ def _load(_typing: Any, address: Any, place: Any) -> Any:
 
 
 @intrinsic
+def _load_whole(_typing: Any, address: Any, place: Any) -> Any:
+    """The whole number of 64 bits at a place, counted from an address; it is not negative."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        numbers = builder.inttoptr(arguments[0], _INT.as_pointer())
+        return builder.load(builder.gep(numbers, [arguments[1]]))
+
+    return types.uint64(address, place), emit
+
+
+@intrinsic
 def _store(_typing: Any, address: Any, place: Any, number: Any) -> Any:
     """Put a number at a place, counted from an address."""
 
@@ -235,6 +246,7 @@ def _of_four(builder: Any, vectors: Sequence[Any]) -> Any:
 
 # Called without the first argument, which numba supplies.
 load: Any = _load
+load_whole: Any = _load_whole
 store: Any = _store
 larger: Any = _larger
 renewed: Any = _renewed

@@ -46,6 +46,12 @@ class LocalView:
         """The part's scopes and owners."""
         return self.part.graph
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole part."""
+        graph = self.graph
+        return (len(self.factors), len(self.variables)) == (len(graph.factors), len(graph.variables))
+
     @cached_property
     def seen(self) -> tuple[str, ...]:
         """The variables of the own factors."""

@@ -9,6 +9,7 @@ from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import distinct_names, short, table
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph.bipartite import bipartite, read_bipartite
+from swarmbo.graph.edges import Edges
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -273,6 +274,11 @@ class FactorGraph:
     def column_of(self) -> Mapping[str, int]:
         """For each variable its place among the variables."""
         return {variable: place for place, variable in enumerate(self.variables)}
+
+    @cached_property
+    def edges(self) -> Edges:
+        """Its edges as arrays."""
+        return Edges.of(self.scopes, self.column_of)
 
     @cached_property
     def place_of(self) -> Mapping[str, int]:

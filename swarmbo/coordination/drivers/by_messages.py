@@ -13,6 +13,7 @@ from swarmbo.coordination.requests import (
     AllReduce,
     Best,
     Compare,
+    Crossed,
     Exchange,
     HandOn,
     Letter,
@@ -76,7 +77,7 @@ class ByMessages:
                 return looked([request])[0]
             case Compare():
                 return (yield from self._compare(request))
-            case Watch():
+            case Watch() | Crossed():  # one who sees the whole part tells nobody
                 return None
 
     def _say(self, letters: Iterable[Letter]) -> None:

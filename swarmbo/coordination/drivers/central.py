@@ -6,15 +6,18 @@ from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
+from swarmbo.coordination.counting import Counts
+from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.local_functions import Neighbourhoods, Passes, in_turn
-from swarmbo.coordination.messages import Codec, Key, Message, index_widths
+from swarmbo.coordination.messages import NO_NUMBERS, Codec, FromFactor, FromVariable, Key, Message, Numbers, Verdict
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
     AllReduce,
     Best,
     Compare,
+    Crossed,
     Exchange,
     HandOn,
     Letter,
@@ -33,7 +36,6 @@ from swarmbo.coordination.view import BoxView
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
-Count = tuple[int, int, int]  # messages, bytes, transmissions
 
 
 class Watcher(Protocol):
@@ -58,17 +60,13 @@ class Central:
 
     def __init__(self, part: Part, watcher: Watcher | None = None) -> None:
         self.part, self.graph, self._watcher = part, part.graph, watcher
-        self._n_messages = self._n_bytes = self._n_transmissions = 0
-        self._counts: dict[Hashable, Count] = {}
+        self.traffic = Traffic()  # what the agents would have sent so far
+        self._alike: dict[Hashable, Traffic] = {}
+        self._counts = Counts(part)
         self._hops: dict[tuple[str, str], int] = {}
         self._passes_of: dict[BoxView, Passes] = {}
         self._around_of: dict[BoxView, Neighbourhoods] = {}
         self._said: dict[Key, Message] = {}  # what is said of a key to several recipients is the same
-
-    @property
-    def traffic(self) -> Traffic:
-        """What the agents would have sent so far."""
-        return Traffic(messages=self._n_messages, bytes=self._n_bytes, transmissions=self._n_transmissions)
 
     def run(self, steps: Steps[Out]) -> Out:
         """Answer until the method has ended."""
@@ -89,20 +87,20 @@ class Central:
         match request:
             case Send():
                 said = self._said
-                self._count(request.letters)
+                self.traffic += self._taken_by(request.letters)
                 for letter in request.letters:
                     said[letter.message.key] = letter.message
                 return {key: said[key] for key in request.keys}
             case ToFactors():
-                plain = request._replace(choices=np.zeros_like(request.choices))
-                self._count_alike((ToFactors, request.flooding), plain.letters)
-                self._n_bytes += int(self._n_crossing @ index_widths(request.choices))
+                self._note_numbers(FromVariable, request.flooding)
+                self.traffic += self._counts.first_choices(request.choices)
                 return request.entries, request.choices
             case ToVariables():
-                self._count_alike((ToVariables, request.flooding), request.letters)
+                self._note_numbers(FromFactor, request.flooding)
                 return request.entries
             case Exchange():
-                self._count_alike((Exchange, request.phase, request.told[0].shape[1]), request.letters)
+                what = (Exchange, request.phase, request.told[0].shape[1])
+                self._note_alike(what, lambda: self._taken_by(request.letters()))
                 return self._around(request.view).sums(request.told)
             case Reduce():
                 return self._reduced(request)
@@ -113,15 +111,15 @@ class Central:
                 self._count_over_tree(best)
                 return best
             case ToAll():
-                self._count(self._told(request.words))
+                self.traffic += self._taken_by(self._told(request.words))
                 return {name: request.words[name] for name in self.graph.agents}
             case HandOn():
                 return self._handed_on(request)
             case Look():
                 return looked([request])[0]
             case Compare():
-                self._count_alike((Compare, len(request.values)), lambda: self._compared(request))
                 verdict, best_so_far = request.judged(self.part)
+                self._note_alike((Compare, len(request.values)), lambda: self._compared(request, verdict))
                 if self._watcher is not None and best_so_far is not None:
                     self._watcher.note_value(best_so_far[1], self.traffic)
                 return verdict, best_so_far
@@ -129,19 +127,21 @@ class Central:
                 if self._watcher is not None:
                     self._watcher.note_bound(request.bound(), self.traffic)
                 return None
+            case Crossed():
+                self.traffic += request.traffic(self._counts)
+                return None
 
-    def _count_alike(self, what: Hashable, letters: Callable[[], Iterable[Letter]]) -> None:
-        """Note messages that are as many and as long whenever the same is asked: they are made the first time only."""
-        if what in self._counts:
-            n_messages, n_bytes, n_transmissions = self._counts[what]
-            self._n_messages += n_messages
-            self._n_bytes += n_bytes
-            self._n_transmissions += n_transmissions
-        else:
-            self._counts[what] = self._count(letters())
+    def _note_alike(self, what: Hashable, count: Callable[[], Traffic]) -> None:
+        """Note messages that are as many and as long whenever the same is asked: they are counted the first time."""
+        if what not in self._alike:
+            self._alike[what] = count()
+        self.traffic += self._alike[what]
 
-    def _count(self, letters: Iterable[Letter]) -> Count:
-        """Note messages, but those that stay with their sender."""
+    def _note_numbers(self, kind: type[Numbers], flooding: Flooding) -> None:
+        self._note_alike((kind, flooding), lambda: self._counts.numbers(kind, flooding.edge_sizes))
+
+    def _taken_by(self, letters: Iterable[Letter]) -> Traffic:
+        """What messages take that are made, but those that stay with their sender."""
         n_messages = n_bytes = n_transmissions = 0
         for sender, recipient, message in letters:
             if sender != recipient:
@@ -150,24 +150,13 @@ class Central:
                 n_messages += 1
                 n_bytes += Codec.size(message)
                 n_transmissions += hops
-        self._n_messages += n_messages
-        self._n_bytes += n_bytes
-        self._n_transmissions += n_transmissions
-        return n_messages, n_bytes, n_transmissions
-
-    @cached_property
-    def _n_crossing(self) -> Int[np.ndarray, " v"]:
-        """For each variable how many of its factors belong to somebody else."""
-        graph = self.graph
-        return np.array(
-            [sum(graph.owner(f) != graph.variable_owner(x) for f in graph.factors_of(x)) for x in graph.variables]
-        )
+        return Traffic(messages=n_messages, bytes=n_bytes, transmissions=n_transmissions)
 
     def _reduced(self, request: Reduce) -> Float[np.ndarray, "m n"]:
         view, m = request.view, request.n_points
         any_sums = {x: np.empty(m) for x, is_shared in self.part.is_shared.items() if is_shared}
-        letters = lambda: chain(request.letters(), request.replies(any_sums))  # noqa: E731
-        self._count_alike((request.kind, m), letters)
+        letters = chain(request.letters(), request.replies(any_sums))  # made only if they are counted
+        self._note_alike((request.kind, m), lambda: self._taken_by(letters))
         entries = np.concatenate([np.moveaxis(X, 1, 0).reshape(m, -1) for X in request.copies], axis=1)
         out = np.zeros((m, len(view.place)))
         for columns, places in self._passes(view):
@@ -205,14 +194,13 @@ class Central:
 
     def _count_over_tree(self, joined: Float[np.ndarray, "..."]) -> None:
         """Numbers go up the tree to its root, and as many come down."""
+        counts, numbers = self._counts, np.empty(joined.size)
 
-        def letters() -> Iterator[Letter]:
-            for agent, parent in self.part.tree.parent.items():
-                if parent is not None:
-                    yield AllReduce.up(self.part, agent, parent, joined)
-                    yield AllReduce.down(self.part, parent, agent, joined)
+        def count() -> Traffic:
+            up, down = (say(self.part, "", "", numbers).message for say in (AllReduce.up, AllReduce.down))
+            return counts.up_tree(up, 0) + counts.down_tree(down)
 
-        self._count_alike((AllReduce, joined.size), letters)
+        self._note_alike((AllReduce, joined.size), count)
 
     @cached_property
     def _owned(self) -> Passes:
@@ -240,16 +228,13 @@ class Central:
         for agent in request.order:
             known[agent] = request.say(agent, known)
             is_last = agent == request.order[-1]
-            self._count(request.news(self.part, known) if is_last else [request.on(self.part, agent, known)])
+            letters = request.news(self.part, known) if is_last else [request.on(self.part, agent, known)]
+            self.traffic += self._taken_by(letters)
         return known
 
-    def _compared(self, request: Compare) -> Iterator[Letter]:
-        tree, k = self.part.tree, len(request.values)
-        verdict, _ = request.judged(self.part)
-        for agent, parent in tree.parent.items():
-            if parent is not None:
-                yield request.up(self.part, agent, parent, np.empty((k, len(tree.factors[agent]))), 0.0, False)
-                yield Letter(parent, agent, verdict)
+    def _compared(self, request: Compare, verdict: Verdict) -> Traffic:
+        report = request.up(self.part, "", "", NO_NUMBERS, 0.0, False).message
+        return self._counts.up_tree(report, len(request.values)) + self._counts.down_tree(verdict)
 
 
 def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:

@@ -1,0 +1,366 @@
+"""Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late.
+
+What Python does message by message (``methods.max_sum``, ``decoding``) is done here to the same bits. Edges are those
+of ``swarmbo.graph.edges``; within a pass arrays are known as in ``swarmbo.coordination.compiled_updates``.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Float, Int
+
+from swarmbo.coordination.compiled_updates import (
+    Whole,
+    new_scratch,
+    normalised_messages,
+    renew_factors,
+    renew_variables,
+    renewed_factor,
+    renewed_variable,
+)
+from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.updates import Flat, Kernels
+from swarmbo.coordination.vector_steps import load
+from swarmbo.graph import Edges
+
+_unsigned: Any = np.uint64
+_NONE, _BYTES = -1, _unsigned(8)
+Places = Int[np.ndarray, " n"]
+
+
+@numba.njit(cache=True, nogil=True)
+def breadth_first(
+    first: Places, variables: Places, first_of: Places, by_variable: Places, factors: Places
+) -> tuple[Places, Places, Places]:
+    """Variables and factors from the first variable of each connected part on.
+
+    Args:
+        first: Of the edges (:class:`swarmbo.graph.Edges`), as the others.
+        variables: Theirs.
+        first_of: By variable.
+        by_variable: The edges by variable.
+        factors: Theirs.
+
+    Returns:
+        The variables in the order of ``decoding_order``; the factors, each after the variable that led to it; and for
+        each factor the edge by which it was found.
+    """
+    n_variables, n_factors = len(first_of) - 1, len(first) - 1
+    order, factor_order = np.empty(n_variables, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
+    up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
+    n_found = n_gone = n_factors_found = 0
+    for start in range(n_variables):
+        if not seen[start]:
+            seen[start] = True
+            order[n_found] = start
+            n_found += 1
+        while n_gone < n_found:
+            x = order[n_gone]
+            n_gone += 1
+            for i in range(first_of[x], first_of[x + 1]):
+                edge = by_variable[i]
+                f = factors[edge]
+                if up[f] == _NONE:
+                    up[f] = edge
+                    factor_order[n_factors_found] = f
+                    n_factors_found += 1
+                    for other in range(first[f], first[f + 1]):
+                        y = variables[other]
+                        if not seen[y]:
+                            seen[y] = True
+                            order[n_found] = y
+                            n_found += 1
+    return order, factor_order, up
+
+
+@numba.njit(cache=True, nogil=True)
+def tree_rounds(
+    order: Places,
+    factor_order: Places,
+    up: Places,
+    first: Places,
+    variables: Places,
+    first_of: Places,
+    by_variable: Places,
+    factors: Places,
+) -> Whole:
+    """In how many rounds all messages of a forest become final; the number of ``part.tree_levels``.
+
+    A variable's message is final a round after the last of those that it needs, and a factor's in the round of the last
+    one that it needs.
+    """
+    of_variable, of_factor = np.zeros(len(factors), dtype=np.int64), np.zeros(len(factors), dtype=np.int64)
+    largest = 1
+    for i in range(len(factor_order) - 1, -1, -1):
+        f = factor_order[i]
+        latest = 1
+        for edge in range(first[f], first[f + 1]):
+            if edge != up[f]:
+                x, heard = variables[edge], 0
+                for j in range(first_of[x], first_of[x + 1]):
+                    if by_variable[j] != edge:
+                        heard = max(heard, of_factor[by_variable[j]])
+                of_variable[edge] = heard + 1
+                latest = max(latest, heard + 1)
+        of_factor[up[f]] = latest
+        largest = max(largest, latest)
+    for x in order:
+        most, second = 0, 0
+        for j in range(first_of[x], first_of[x + 1]):
+            said = of_factor[by_variable[j]]
+            most, second = max(most, said), max(second, min(most, said))
+        for j in range(first_of[x], first_of[x + 1]):
+            edge = by_variable[j]
+            f = factors[edge]
+            if up[f] == edge and first[f + 1] - first[f] > 1:
+                of_variable[edge] = 1 + (second if of_factor[edge] == most else most)
+                largest = max(largest, of_variable[edge])
+                most_said, second_said = 0, 0
+                for other in range(first[f], first[f + 1]):
+                    said = of_variable[other]
+                    most_said, second_said = max(most_said, said), max(second_said, min(most_said, said))
+                for other in range(first[f], first[f + 1]):
+                    if other != edge:
+                        of_factor[other] = second_said if of_variable[other] == most_said else most_said
+                        largest = max(largest, of_factor[other])
+    return largest
+
+
+@numba.njit(cache=True, nogil=True)
+def _tree_pass(
+    order: Places,
+    factor_order: Places,
+    up: Places,
+    first: Places,
+    variables: Places,
+    first_of: Places,
+    by_variable: Places,
+    factors: Places,
+    tables: Places,
+    sizes: Places,
+    starts: Places,
+    places: Places,
+    from_variables: Flat,
+    from_factors: Flat,
+    scratch: Float[np.ndarray, " s"],
+) -> None:
+    """Every message of a forest: towards the first variable, then away from it.
+
+    What a recipient has said to its sender does not matter, so the first pass renews all messages of a sender, and the
+    second one puts right those that were not yet final.
+    """
+    said, heard = _unsigned(from_variables.ctypes.data), _unsigned(from_factors.ctypes.data)
+    lengths, begins = _unsigned(sizes.ctypes.data), _unsigned(starts.ctypes.data)
+    edges, spare = _unsigned(places.ctypes.data), _unsigned(scratch.ctypes.data)
+    for i in range(len(factor_order) - 1, -1, -1):
+        f = factor_order[i]
+        for edge in range(first[f], first[f + 1]):
+            if edge != up[f]:
+                x = variables[edge]
+                degree, at = _unsigned(first_of[x + 1] - first_of[x]), _unsigned(first_of[x]) * _BYTES
+                renewed_variable(edges + at, degree, sizes[edge], heard, said, spare)
+        n_axes, at = _unsigned(first[f + 1] - first[f]), _unsigned(first[f]) * _BYTES
+        renewed_factor(tables[f], lengths + at, begins + at, n_axes, said, heard, heard, 0.0, spare)
+    for x in order:
+        degree, at = _unsigned(first_of[x + 1] - first_of[x]), _unsigned(first_of[x]) * _BYTES
+        renewed_variable(edges + at, degree, sizes[by_variable[first_of[x]]], heard, said, spare)
+        for j in range(first_of[x], first_of[x + 1]):
+            f = factors[by_variable[j]]
+            if up[f] == by_variable[j]:
+                n_axes, at = _unsigned(first[f + 1] - first[f]), _unsigned(first[f]) * _BYTES
+                renewed_factor(tables[f], lengths + at, begins + at, n_axes, said, heard, heard, 0.0, spare)
+
+
+@numba.njit(nogil=True)
+def _conditioned(
+    table: Whole,
+    edge: Whole,
+    begin: Whole,
+    end: Whole,
+    variables: Places,
+    sizes: Places,
+    starts: Places,
+    chosen: Places,
+    said: Whole,
+    index: Places,
+    out: Float[np.ndarray, " n"],
+    at: Whole,
+) -> None:
+    """What :func:`swarmbo.coordination.decoding.conditioned_message` says, put at a place of ``out``.
+
+    Args:
+        table: Its address.
+        edge: From the factor to the variable that is told.
+        begin: The factor's first edge.
+        end: After its last one.
+        variables: Of the edges.
+        sizes: Of the edges.
+        starts: Where the edges' messages begin.
+        chosen: The index of each decided variable, -1 of others.
+        said: The address of what variables say.
+        index: Overwritten; one number for each edge.
+        out: Numbers.
+        at: Where they begin.
+    """
+    fixed, stride, own = 0, 1, 0
+    for back in range(end - begin):
+        other = end - 1 - back
+        if other == edge:
+            own = stride
+        elif chosen[variables[other]] != _NONE:
+            fixed += chosen[variables[other]] * stride
+        stride *= np.int64(sizes[other])
+    for j in range(np.int64(sizes[edge])):
+        best = -np.inf
+        index[: end - begin] = 0
+        is_left = True
+        while is_left:  # all values of the variables that are open
+            place, stride = fixed + j * own, 1
+            for back in range(end - begin):
+                other = end - 1 - back
+                place += index[other - begin] * stride
+                stride *= np.int64(sizes[other])
+            entry = load(table, _unsigned(place))
+            for other in range(begin, end):
+                if other != edge and chosen[variables[other]] == _NONE:
+                    entry += load(said, starts[other] + _unsigned(index[other - begin]))
+            best = max(best, entry)
+            is_left = False
+            for back in range(end - begin):
+                other = end - 1 - back
+                if other != edge and chosen[variables[other]] == _NONE:
+                    index[other - begin] += 1
+                    if index[other - begin] < np.int64(sizes[other]):
+                        is_left = True
+                        break
+                    index[other - begin] = 0
+        out[at + j] = best
+
+
+@numba.njit(nogil=True)
+def _best_value(heard: Float[np.ndarray, " n"], degree: Whole, size: Whole) -> int:
+    """What :func:`swarmbo.coordination.decoding.best_value` chooses."""
+    best, highest = 0, -np.inf
+    for j in range(size):
+        summed = heard[j]
+        for k in range(1, degree):
+            summed += heard[k * size + j]
+        if summed > highest:
+            best, highest = j, summed
+    if highest > -np.inf:
+        return best
+    fewest, most = degree + 1, -np.inf
+    for j in range(size):
+        broken, worth = 0, 0.0
+        for k in range(degree):
+            if heard[k * size + j] == -np.inf:
+                broken += 1
+            else:
+                worth += heard[k * size + j]
+        if broken < fewest or (broken == fewest and worth > most):
+            best, fewest, most = j, broken, worth
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _decoding_pass(
+    order: Places,
+    first: Places,
+    variables: Places,
+    first_of: Places,
+    by_variable: Places,
+    factors: Places,
+    tables: Places,
+    sizes: Places,
+    starts: Places,
+    from_variables: Flat,
+    from_factors: Flat,
+    heard: Float[np.ndarray, " n"],
+    index: Places,
+) -> Places:
+    """The choices of all variables, by what :func:`swarmbo.coordination.decoding.decode` does."""
+    said = _unsigned(from_variables.ctypes.data)
+    chosen = np.full(len(order), _NONE)
+    for x in order:
+        size = np.int64(sizes[by_variable[first_of[x]]])
+        for k in range(first_of[x + 1] - first_of[x]):
+            edge = by_variable[first_of[x] + k]
+            f = factors[edge]
+            has_earlier = False
+            for other in range(first[f], first[f + 1]):
+                has_earlier = has_earlier or chosen[variables[other]] != _NONE
+            if has_earlier:
+                _conditioned(
+                    tables[f], edge, first[f], first[f + 1], variables, sizes, starts, chosen, said, index, heard,
+                    k * size,
+                )  # fmt: skip
+            else:
+                for j in range(size):
+                    heard[k * size + j] = from_factors[np.int64(starts[edge]) + j]
+        chosen[x] = _best_value(heard, first_of[x + 1] - first_of[x], size)
+    return chosen
+
+
+def order_of(edges: Edges) -> tuple[Places, Places, Places]:
+    """See :func:`breadth_first`."""
+    return breadth_first(edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
+
+
+def tree_messages(flooding: Flooding) -> tuple[Flat, Flat, int]:
+    """All messages of a forest, each as it is when all that it needs is final.
+
+    Args:
+        flooding: Of all factors and variables.
+
+    Returns:
+        Those of variables, those of factors, and in how many rounds agents would come to them.
+    """
+    edges = flooding.graph.edges
+    found = (*order_of(edges), edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
+    sizes, starts = flooding.edge_sizes.astype(np.uint64), flooding.edge_starts
+    from_variables, from_factors = np.zeros(flooding.n_entries), np.zeros(flooding.n_entries)
+    shapes = [group.tables.shape[1:] for group in flooding.factor_groups]
+    _tree_pass(
+        *found,
+        flooding.table_addresses,
+        sizes,
+        starts.astype(np.uint64),
+        starts[edges.by_variable].astype(np.uint64),
+        from_variables,
+        from_factors,
+        new_scratch(shapes),
+    )
+    return from_variables, from_factors, int(tree_rounds(*found))
+
+
+def last_choices(flooding: Flooding, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
+    """What :func:`swarmbo.coordination.decoding.decode` chooses where all factors and variables are in one place.
+
+    Args:
+        flooding: Of all.
+        from_variables: The variables' last messages.
+        from_factors: The factors' last ones.
+    """
+    edges = flooding.graph.edges
+    order, _, _ = order_of(edges)
+    sizes, starts = flooding.edge_sizes, flooding.edge_starts
+    heard = np.bincount(edges.variables, weights=sizes).max()
+    return _decoding_pass(
+        order,
+        edges.first,
+        edges.variables,
+        edges.first_of,
+        edges.by_variable,
+        edges.factors,
+        flooding.table_addresses,
+        sizes.astype(np.uint64),
+        starts.astype(np.uint64),
+        from_variables,
+        from_factors,
+        np.empty(int(heard)),
+        np.empty(np.diff(edges.first).max(), dtype=np.int64),
+    )
+
+
+COMPILED = Kernels(normalised_messages, renew_factors, renew_variables, tree_messages, last_choices)

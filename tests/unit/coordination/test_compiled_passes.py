@@ -1,0 +1,134 @@
+"""Whole graphs in compiled passes: they are held to what Python does message by message, and to brute force."""
+
+from itertools import product
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.coordination import MaxSum, Solution
+from swarmbo.coordination.compiled_passes import order_of, tree_rounds
+from swarmbo.coordination.methods import max_sum as module
+from swarmbo.coordination.part import decoding_order, tree_levels
+from swarmbo.coordination.tables import factor_values, total
+from swarmbo.coordination.updates import COMPILED_FROM
+from swarmbo.graph import Edges, FactorGraph
+
+Tables = dict[str, np.ndarray]
+AGENTS = ["ann", "bob", "é" * 40, "d" * 300]  # names of every width that is told apart
+seeds, kinds = st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.2, 0.7])
+
+
+def draw(
+    rng: np.random.Generator, n_factors: int, *, loops: int, largest: int, forbidden: float
+) -> tuple[FactorGraph, Tables]:
+    """A connected graph in which factors share variables with earlier ones; tables with ties."""
+    variables, scopes = ["x0"], {}
+    for i in range(n_factors):
+        fresh = [f"x{len(variables) + k}" for k in range(rng.integers(0, 4))]
+        scope = [*rng.choice(variables, min(len(variables), 1 + (i >= n_factors - loops)), replace=False), *fresh]
+        scopes[f"f{i}"] = [str(x) for x in rng.permutation(scope)]
+        variables += fresh
+    names = {x for scope in scopes.values() for x in scope}
+    owners = {f: str(rng.choice(AGENTS)) for f in scopes}
+    graph = FactorGraph.from_scopes(scopes, owners, {x: str(rng.choice(AGENTS)) for x in sorted(names)})
+    sizes = {x: int(rng.integers(1, largest + 1)) for x in graph.variables}
+    tables = {f: rng.integers(-3, 4, [sizes[x] for x in graph.scope(f)]) / 3.0 for f in graph.factors}
+    for table in tables.values():
+        table[rng.random(table.shape) < forbidden] = -np.inf
+    return graph, tables
+
+
+def both_ways(
+    method: MaxSum, graph: FactorGraph, tables: Tables, links: "nx.Graph[str] | None"
+) -> tuple[Solution, Solution]:
+    """One by one, and compiled."""
+    found = []
+    for per_factor in (0, 2**40):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "PER_FACTOR", per_factor)
+            found.append(method.solve(graph, tables, links))
+    return found[0], found[1]
+
+
+def same(one: Solution, other: Solution) -> bool:
+    """To the bit, whatever is reported included."""
+    return repr(one) == repr(other)
+
+
+@given(seeds, st.integers(1, 12), kinds, st.booleans())
+@settings(deadline=None, max_examples=50)  # the first call compiles
+def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(
+    seed: int, n_factors: int, forbidden: float, is_relayed: bool
+) -> None:
+    graph, tables = draw(np.random.default_rng(seed), n_factors, loops=0, largest=6, forbidden=forbidden)
+    assert graph.is_forest
+    links = nx.path_graph(AGENTS) if is_relayed else None
+    slow, fast = both_ways(MaxSum(), graph, tables, links)
+    assert same(slow, fast)
+    assert fast.report.rounds == len(tree_levels(graph))
+
+
+@given(seeds, st.integers(2, 10), kinds, st.booleans(), st.integers(1, 4))
+@settings(deadline=None, max_examples=50)
+def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
+    seed: int, n_factors: int, forbidden: float, is_relayed: bool, rounds: int
+) -> None:
+    graph, tables = draw(np.random.default_rng(seed), n_factors, loops=3, largest=5, forbidden=forbidden)
+    links = nx.path_graph(AGENTS) if is_relayed else None
+    assert same(*both_ways(MaxSum(rounds=rounds, repairs=2), graph, tables, links))
+
+
+@given(seeds, st.integers(1, 3))
+@settings(deadline=None, max_examples=30)
+def test_a_tree_at_once_is_brute_force(seed: int, n_factors: int) -> None:
+    graph, tables = draw(np.random.default_rng(seed), n_factors, loops=0, largest=3, forbidden=0.1)
+    sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
+    choices = (dict(zip(sizes, c, strict=True)) for c in product(*map(range, sizes.values())))
+    best = max(total(factor_values(graph, tables, choice)) for choice in choices)
+    _, fast = both_ways(MaxSum(), graph, tables, None)
+    assert fast.value == pytest.approx(best, abs=1e-12)
+
+
+@given(seeds, st.integers(1, 15), st.integers(0, 4))
+@settings(deadline=None, max_examples=50)
+def test_the_order_and_the_rounds_are_those_of_the_part(seed: int, n_factors: int, loops: int) -> None:
+    graph, _ = draw(np.random.default_rng(seed), n_factors, loops=loops, largest=2, forbidden=0.0)
+    order, factor_order, up = order_of(graph.edges)
+    assert tuple(graph.variables[x] for x in order) == decoding_order(graph)
+    assert sorted(factor_order) == list(range(n_factors))
+    assert [graph.edges.factors[edge] for edge in up] == list(range(n_factors))
+    if graph.is_forest:
+        edges = graph.edges
+        found = (edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
+        assert tree_rounds(order, factor_order, up, *found) == len(tree_levels(graph))
+
+
+@given(seeds, st.integers(1, 10), st.integers(0, 4))
+def test_edges_are_those_of_scopes(seed: int, n_factors: int, loops: int) -> None:
+    graph, _ = draw(np.random.default_rng(seed), n_factors, loops=loops, largest=2, forbidden=0.0)
+    edges = graph.edges
+    named = [(graph.factors[f], graph.variables[x]) for f, x in zip(edges.factors, edges.variables, strict=True)]
+    assert named == [(f, x) for f in graph.factors for x in graph.scope(f)]
+    assert edges.first.tolist() == [0, *np.cumsum([len(scope) for scope in graph.scopes]).tolist()]
+    places = np.arange(len(graph.variables))[::-2]
+    told = [named[edge] for edge in edges.of_variables(places)]
+    assert told == [(f, graph.variables[x]) for x in places for f in graph.factors_of(graph.variables[x])]
+    assert len(edges.of_variables(places[:0])) == 0
+    assert Edges.of([], {}).first.tolist() == [0]
+
+
+def test_many_factors_are_compiled_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1024 * module.PER_FACTOR == COMPILED_FROM
+    asked: list[int] = []
+
+    def noted(n_entries: int) -> object:
+        asked.append(n_entries)
+        return kernels_for(0)
+
+    kernels_for = module.kernels_for
+    monkeypatch.setattr(module, "kernels_for", noted)
+    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)})
+    MaxSum().solve(graph, dict.fromkeys(graph.factors, np.eye(2)))
+    assert asked == [2 * 4 * 4 + 4 * module.PER_FACTOR]
