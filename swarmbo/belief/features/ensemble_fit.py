@@ -11,9 +11,9 @@ from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings, FittedLengthscales, Member, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit import units
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, standardised_noise
+from swarmbo.belief.gp.standardising import units
 from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName

@@ -22,9 +22,11 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
 from swarmbo.belief.gp.data import checked_evaluations, checked_points, checked_rounds
 from swarmbo.belief.gp.engine import Outcomes
-from swarmbo.belief.gp.fit import fit_additive, prior_hyperparameters, units
+from swarmbo.belief.gp.fit import fit_additive, prior_hyperparameters
+from swarmbo.belief.gp.fit_jointly import fit_sums
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.regrouping import kept_factors, regrouped
+from swarmbo.belief.gp.standardising import units
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -253,8 +255,27 @@ class AdditiveGP(AdditivePosterior):
             The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
             the prior where they do not show the scale of outcomes.
         """
-        hyperparameters = fit_additive(self, rng, warm)
+        return self._fitted(fit_additive(self, rng, warm))
+
+    def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
+
+    @classmethod
+    def fit_sums(
+        cls,
+        beliefs: "Sequence[AdditiveGP]",
+        rngs: Sequence[np.random.Generator],
+        warm: Sequence[AdditiveHyperparameters | None],
+    ) -> "list[AdditiveGP]":
+        """What ``fit`` does, for several sums of which totals are told, side by side in compiled code.
+
+        Args:
+            beliefs: See ``swarmbo.belief.gp.fit_jointly.fit_sums`` for what holds of them.
+            rngs: For random starts, one each.
+            warm: Where each search starts, as in ``fit``.
+        """
+        fits = zip(beliefs, fit_sums(beliefs, rngs, warm), strict=True)
+        return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
         """The same data seen through another decomposition.

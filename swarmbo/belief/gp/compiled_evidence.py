@@ -1,7 +1,9 @@
 """The evidence of stacks of latents in one compiled pass for each theta. Import it late: numba is slow to load.
 
-The formulas are those of ``swarmbo.belief.gp.stacked_evidence``, and so are the results, but for rounding. Of a theta
-nothing is kept but slopes and, in place of the covariances, their inverse: what fits into a core's cache.
+The formulas are those of ``swarmbo.belief.gp.stacked_evidence``, and so are the results, but for rounding. What is
+observed may also be a sum of latents that read some of the coordinates each. Of a theta nothing is kept but slopes,
+covariances of all parts of a sum but the last, and, in place of the covariances, their inverse: what fits into a core's
+cache.
 """
 
 import math
@@ -10,7 +12,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numba.core import types
 
 from swarmbo.belief.gp.prior import HyperparameterPrior
@@ -22,6 +24,7 @@ from swarmbo.kernels.threads import in_threads
 _FUSED: Any = {"contract"}
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _EPSILON = float(np.finfo(float).eps)
+_ATTEMPTS = 12  # to mend a matrix, by ten times as much each time
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
 
 
@@ -105,49 +108,56 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
 
 @numba.njit(
     types.void(
-        types.int64, _read(3), _read(2), _read(2), _read(2), _read(1, types.int64),
+        types.int64, _read(1, types.int64), _read(3), _read(2), _read(2), _read(2), _read(1, types.int64), _read(1),
         types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1], types.boolean[::1],
     ),
     cache=True, nogil=True, fastmath=_LANES,
 )  # fmt: skip
 def evaluate(
     kernel: int,
+    ends: Int[np.ndarray, " k"],
     Ut: Float[np.ndarray, "g a t"],
     z: Float[np.ndarray, "g t"],
     known_noise: Float[np.ndarray, "g t"],
     logs: Float[np.ndarray, "b c"],
     which: Int[np.ndarray, " b"],
+    added: Float[np.ndarray, " b"],
     value: Float[np.ndarray, " b"],
     gradient: Float[np.ndarray, "b c"],
     information: Float[np.ndarray, "b c c"],
     mean: Float[np.ndarray, " b"],
     is_sound: Float[np.ndarray, " b"],
 ) -> None:
-    """Log evidence of latents, its gradient and average information, by the c = a + 2 logarithms that follow.
+    """Log evidence of sums, its gradient and average information, by the c = a + k + 1 logarithms that follow.
 
     Args:
         kernel: Its code, see ``swarmbo.kernels.compiled``.
-        Ut: Points as each latent reads them, coordinate by coordinate.
+        ends: Where the coordinates of each of the k parts of a sum end; a latent that is observed by itself is one.
+        Ut: Points as each sum reads them, coordinate by coordinate.
         z: Standardised outcomes.
         known_noise: Noise variances; NaN where the fitted one holds.
-        logs: Of a lengthscales, the outputscale and the fitted noise variance.
-        which: Of which latent each row is.
+        logs: Of a lengthscales, k outputscales and the fitted noise variance.
+        which: Of which sum each row is.
+        added: To the diagonal of each matrix, so that it is not singular.
         value: The log evidence is put here, the constant mean at its optimum.
         gradient: By ``logs``.
         information: Likewise.
         mean: The constant means.
         is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
     """
-    a, t = Ut.shape[1], Ut.shape[2]
-    c, T = a + 2, (t + _BLOCK - 1) // _BLOCK * _BLOCK
-    A, slopes, strip = np.zeros((T, T)), np.empty((t, t)), np.zeros((2 * _BLOCK, T))
+    a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
+    c, last, T = a + k + 1, a + k - 1, (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    A, strip = np.zeros((T, T)), np.zeros((2 * _BLOCK, T))
+    slopes, parts = np.empty((k, t, t)), np.empty((k - 1, t, t))
     X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
     squares, ones = np.empty(t), np.ones(t)
     solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
     D, E = np.empty((c, t)), np.empty((c, t))  # derivatives of K by the logarithms, times alpha; K⁻¹ times that
     for row in range(len(logs)):
         own, theta = which[row], logs[row]
-        output, free = math.exp(theta[a]), math.exp(theta[a + 1])
+        output, free = 0.0, math.exp(theta[c - 1])
+        for p in range(k):
+            output += math.exp(theta[a + p])
         for d in range(a):
             share = math.exp(-theta[d])
             for i in range(t):
@@ -156,16 +166,23 @@ def evaluate(
         for i in range(t):
             is_known = not math.isnan(known_noise[own, i])
             fitted[i] = 0.0 if is_known else free
-            noise[i] = known_noise[own, i] if is_known else free
+            noise[i] = (known_noise[own, i] if is_known else free) + added[row]
             largest = max(largest, output + noise[i])
         for i in range(t):
-            near, square, slope = A[i, :i], squares[:i], slopes[i, :i]
-            square[:] = 0.0
-            for d in range(a):
-                x, at = X[d], X[d, i]
+            near, square, first = A[i, :i], squares[:i], 0
+            for p in range(k):
+                square[:] = 0.0
+                for d in range(first, ends[p]):
+                    x, at = X[d], X[d, i]
+                    for j in range(i):
+                        square[j] += (at - x[j]) ** 2
+                part = near if p == k - 1 else parts[p, i, :i]
+                radial(kernel, square, math.exp(theta[a + p]), part, slopes[p, i, :i])
+                first = ends[p]
+            for p in range(k - 1):
+                part = parts[p, i]
                 for j in range(i):
-                    square[j] += (at - x[j]) ** 2
-            radial(kernel, square, output, near, slope)
+                    near[j] += part[j]
             A[i, i] = output + noise[i]
         for i in range(t, T):
             A[i, :i], A[i, i] = 0.0, largest
@@ -185,15 +202,32 @@ def evaluate(
             explained += residual[i] * alpha[i]
             known += noise[i] * W
             by_noise += fitted[i] * W
-            D[a, i], D[a + 1, i] = residual[i] - noise[i] * alpha[i], fitted[i] * alpha[i]
+            D[last, i], D[c - 1, i] = residual[i] - noise[i] * alpha[i], fitted[i] * alpha[i]
         value[row] = -0.5 * explained - log_root - 0.5 * t * math.log(2.0 * math.pi)
         # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
-        gradient[row, a], gradient[row, a + 1] = 0.5 * (explained - t - known), 0.5 * by_noise
+        gradient[row, last], gradient[row, c - 1] = 0.5 * (explained - t - known), 0.5 * by_noise
+        for p in range(k - 1):  # of the last part what the others leave
+            out, own_output, summed = D[a + p], math.exp(theta[a + p]), 0.0
+            out[:] = 0.0
+            for i in range(t):
+                by, negative, near, told = alpha[i], A[i], parts[p, i], own_output * alpha[i]
+                summed += 0.5 * own_output * (by * by + negative[i])
+                for j in range(i):
+                    summed += near[j] * (by * alpha[j] + negative[j])
+                    told += near[j] * alpha[j]
+                    out[j] += near[j] * by
+                out[i] += told
+            gradient[row, a + p] = summed
+            gradient[row, last] -= summed
+            D[last] -= out
+        p = 0
         for d in range(a):
             x, out, summed = X[d], D[d], 0.0
             out[:] = 0.0
+            if d == ends[p]:
+                p += 1
             for i in range(t):
-                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[i], 0.0
+                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[p, i], 0.0
                 for j in range(i):
                     change = slope[j] * (at - x[j]) ** 2
                     summed += change * (by * alpha[j] + negative[j])
@@ -214,12 +248,12 @@ def evaluate(
 class CompiledLogPosterior(StackedLogPosterior):
     """What ``StackedLogPosterior`` is, compiled, for kernels that are swarmbo's own and outcomes that do not fade.
 
-    A matrix that is singular to rounding is left to NumPy, which adds to its diagonal.
+    A matrix that is singular to rounding is left to NumPy, which adds to its diagonal; of sums that is done here.
 
     Args:
-        priors: Of theta, one each; all of one form.
+        priors: Of theta, one each; all of one form. Those of several latents are of their sum.
         kernel: Of all.
-        U: Points (g, t, a) in the unit cube, as each latent reads them.
+        U: Points (g, t, a) in the unit cube, as each latent reads them, or all latents of a sum in turn.
         z: Standardised outcomes (g, t).
         known_noise: Noise variances (g, t) that were told, standardised; NaN where theta has it.
     """
@@ -234,27 +268,47 @@ class CompiledLogPosterior(StackedLogPosterior):
     ) -> None:
         super().__init__(priors, kernel, U, np.ascontiguousarray(z), np.ascontiguousarray(known_noise))
         self._code, self._Ut = CODES[kernel], np.ascontiguousarray(np.swapaxes(U, 1, 2))
-        q, a = priors[0].n_lengthscales, U.shape[2]
+        self._ends = np.cumsum(priors[0].sizes)
+        q, a, rest = priors[0].n_lengthscales, U.shape[2], len(self._ends) + 1
         lengths = np.ones((a, 1)) if priors[0].is_shared else np.eye(a)
-        self._of_theta = np.block([[lengths, np.zeros((a, 2))], [np.zeros((2, q)), np.eye(2)]])  # logarithms by theta
+        # logarithms by theta
+        self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
         """Worth of some thetas; see ``StackedLogPosterior``."""
+        found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
+        if is_sound.all():
+            return found
+        (singular,) = np.nonzero(~is_sound)
+        if len(self._ends) == 1:
+            found.put(singular, super().__call__(theta[singular], which[singular]))
+            return found
+        outputs = np.exp(theta[:, -1 - len(self._ends) :]).sum(axis=1)  # the noise variance included
+        level = self._z.shape[1] * _EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
+        for attempt in range(_ATTEMPTS):
+            added = level[singular] * 10.0**attempt
+            mended, is_sound = self._evaluated(theta[singular], which[singular], added)
+            found.put(singular[is_sound], mended.take(np.flatnonzero(is_sound)))
+            singular = singular[~is_sound]
+            if not len(singular):
+                return found
+        raise ValueError("matrix is no covariance matrix: its negative eigenvalues are not rounding errors")
+
+    def _evaluated(
+        self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: Float[np.ndarray, " b"]
+    ) -> tuple[Evaluated, Bool[np.ndarray, " b"]]:
+        """Worth of some thetas, something added to the diagonals, and whether it means anything."""
         (b, _), (c, _), by = theta.shape, self._of_theta.shape, self._of_theta
         logs = theta @ by.T
-        logs[:, :-2] += self._first.base
+        logs[:, : self._Ut.shape[1]] += self._first.base
         value, gradient, information = np.zeros(b), np.zeros((b, c)), np.zeros((b, c, c))
         mean, is_sound = np.zeros(b), np.zeros(b, dtype=bool)
 
         def put(rows: slice) -> None:
             evaluate(
-                self._code, self._Ut, self._z, self._known_noise, logs[rows], which[rows],
+                self._code, self._ends, self._Ut, self._z, self._known_noise, logs[rows], which[rows], added[rows],
                 value[rows], gradient[rows], information[rows], mean[rows], is_sound[rows],
             )  # fmt: skip
 
         in_threads(b, put)
-        found = self.with_prior(Evaluated(value, gradient @ by, by.T @ information @ by, mean), theta, which)
-        if not is_sound.all():
-            (singular,) = np.nonzero(~is_sound)
-            found.put(singular, super().__call__(theta[singular], which[singular]))
-        return found
+        return self.with_prior(Evaluated(value, gradient @ by, by.T @ information @ by, mean), theta, which), is_sound

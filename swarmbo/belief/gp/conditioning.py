@@ -87,6 +87,11 @@ class Conditioned:
             return self.parts.counts
         return np.array([len(part.alpha) for part in self.parts], dtype=np.int64)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is asked in compiled code."""
+        return isinstance(self.parts, StackedParts) or is_compiled(self.hyper.kernels)
+
     @cached_property
     def _width(self) -> int:
         return int(self.counts.max(initial=0))
@@ -184,7 +189,7 @@ def condition(
         keeps_inverse: Whether inverses of the factors are kept up to date: quick where single latents are asked at a
             few points again and again, of no use where a channel is asked at many at once.
     """
-    if not is_coupled and not hyper.times and keeps_inverse and is_compiled(hyper.kernels):
+    if not is_coupled and not hyper.times and keeps_inverse and is_compiled(hyper.kernels, _most(data)):
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
     if is_coupled:
         hyper = hyper.in_one_unit()
@@ -204,6 +209,11 @@ def condition(
         for place, (factor, own) in enumerate(chosen)
     )
     return Conditioned(hyper, scopes, data, is_coupled, parts, now, kept)
+
+
+def _most(data: Observations) -> int:
+    """How many observations a latent has at most, where each is observed by itself."""
+    return int(np.bincount(data.channel).max(initial=0))
 
 
 def _covariance(

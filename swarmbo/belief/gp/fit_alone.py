@@ -48,8 +48,8 @@ def fit_alone(
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes.
 
     What comes out for a factor does not depend on the others, but for what ``rng`` draws and for how many there are:
-    those of many are searched for in compiled code, and to the same maxima by longer steps, see ``is_compiled``.
-    Everybody knows how many there are, so agents that fit alone do as their team would.
+    those of many, or with many outcomes, are searched for in compiled code, and to the same maxima by longer steps, see
+    ``is_compiled``. Everybody knows how many there are, so agents that fit alone do as their team would.
 
     Args:
         belief: For the scopes and settings.
@@ -128,6 +128,7 @@ def _searched(
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta found for each of some factors of one form, and its constant mean, standardised."""
     settings, index = belief.settings, [problem.factor for problem in group]
+    kernels = [form.kernel or settings.kernel for form in settings.of_factors(belief.graph.factors)]
     scale = scales[index][:, None]
     data = (
         [problem.prior for problem in group],
@@ -142,7 +143,7 @@ def _searched(
     if settings.time is not None:
         fading = settings.time.kernel, np.array([own.data.rounds for own in group])
         log_posterior = StackedLogPosterior(*data, fading=fading)
-    elif is_compiled([form.kernel or settings.kernel for form in settings.of_factors(belief.graph.factors)]):
+    elif is_compiled(kernels, len(group[0].data)):
         return compiled_search(data, starts, which, settings.max_iterations, goes_on=group[0].goes_on)
     else:
         log_posterior = StackedLogPosterior(*data)
@@ -158,6 +159,7 @@ def compiled_search(
     max_iterations: int,
     *,
     goes_on: bool = False,
+    follows_all: bool = False,
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
@@ -168,6 +170,8 @@ def compiled_search(
         max_iterations: Of each search.
         goes_on: Whether the first start of each latent is where an earlier search ended: then it is one of those that
             all outcomes have their say of.
+        follows_all: Whether all outcomes say how good each place is that the part came to, and not the best of them
+            only: a sum has more maxima than a part can tell apart.
     """
     from swarmbo.belief.gp.compiled_evidence import CompiledLogPosterior  # late: numba is slow to load
 
@@ -182,6 +186,11 @@ def compiled_search(
         if goes_on:
             own, is_new = own[:, :1], np.concatenate([np.ones((len(z), 1), dtype=bool), is_new], axis=1)
             ends = np.concatenate([own, ends], axis=1)
+        if follows_all:
+            starts, which = ends.reshape(-1, ends.shape[2]), np.repeat(np.arange(len(z)), ends.shape[1])
+            theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=None, **BRISK)
+            best = _best(value, which)
+            return theta[best], mean[best]
         rows, places = map(np.ascontiguousarray, np.nonzero(is_new))  # only the best of them goes on
         starts, which = ends[rows, places], np.arange(len(z))
         all_begun = log_posterior(starts, rows)

@@ -12,7 +12,8 @@ from swarmbo.kernels import KERNEL_NAMES, Covariance, KernelName, correlation, r
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require
 
-COMPILED_FROM = 128  # factors: what compiled code saves where there are fewer, loading numba costs
+COMPILED_FROM = 128  # factors: what compiled code saves where there are fewer, loading numba costs ...
+_COMPILED_PAIRS = 2**15  # ... unless they have as many pairs of outcomes together
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
@@ -277,16 +278,18 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         return np.array(self.lengthscales[factor])
 
 
-def is_compiled(kernels: Sequence[KernelName]) -> bool:
-    """Whether a sum of factors is fitted and asked in compiled code: where they are many, and no kernel a user's own.
+def is_compiled(kernels: Sequence[KernelName], n_outcomes: int = 0) -> bool:
+    """Whether a sum of factors is fitted and asked in compiled code: where it is much work, and no kernel a user's own.
 
     It is several times as fast, and differs from NumPy in the last digits. So it depends on nothing but what everybody
     knows, and not on which factors somebody looks at.
 
     Args:
         kernels: Of all factors of the sum.
+        n_outcomes: That a factor has of its own, if factors are observed one by one.
     """
-    return len(kernels) >= COMPILED_FROM and set(kernels) <= set(KERNEL_NAMES)
+    is_much = len(kernels) >= COMPILED_FROM or len(kernels) * n_outcomes**2 >= _COMPILED_PAIRS
+    return is_much and set(kernels) <= set(KERNEL_NAMES)
 
 
 def _all_positive(values: tuple[float, ...]) -> bool:

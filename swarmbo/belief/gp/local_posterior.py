@@ -20,7 +20,6 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
-from swarmbo.belief.gp.hyperparameters import is_compiled
 from swarmbo.kernels import KernelName, correlation, correlation_and_slope, is_cusped
 
 Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
@@ -77,7 +76,7 @@ class StackPosterior:
         if hyper.times:
             self._weights = self._weights * conditioned.fading(index)[:, None, :]
         self._alpha = conditioned.alpha[rows][:, :, None]  # (g, T, 1)
-        self._is_compiled = is_compiled(hyper.kernels)
+        self._is_compiled = conditioned.is_compiled
         if self._is_compiled:
             self._rows, T = conditioned.rows, conditioned.seen.shape[1]
             self._places = np.zeros(len(index), dtype=np.int64) if conditioned.is_coupled else np.array(index)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.local_posterior import StackPosterior
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.kernels import spectral_frequencies
@@ -77,7 +77,7 @@ class StackedDraws:
 
     Args:
         draws: One a factor.
-        is_compiled: Whether in compiled code; see ``swarmbo.belief.gp.hyperparameters.is_compiled``.
+        is_compiled: Whether in compiled code; see ``Conditioned.is_compiled``.
     """
 
     draws: Sequence[PriorDraw]
@@ -170,7 +170,7 @@ class PathSample:
     def _prepare(self, stack: FactorStack) -> tuple[StackPosterior, "StackedDraws", Float[np.ndarray, "g T"]]:
         index = [self._index[factor] for factor in stack.factors]
         if stack.factors not in self._prepared:
-            draws = StackedDraws([self._draws[f] for f in stack.factors], is_compiled(self._conditioned.hyper.kernels))
+            draws = StackedDraws([self._draws[f] for f in stack.factors], self._conditioned.is_compiled)
             self._prepared[stack.factors] = StackPosterior(self._conditioned, index), draws
         return *self._prepared[stack.factors], self._alpha[index]
 
@@ -208,7 +208,7 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
     """
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
     points = conditioned.points([factor])[0, : len(rounds)]
-    (values,) = StackedDraws([draw], is_compiled(conditioned.hyper.kernels)).value(points[None], rounds)
+    (values,) = StackedDraws([draw], conditioned.is_compiled).value(points[None], rounds)
     return np.where(conditioned.seen[factor], values, 0.0) if conditioned.is_coupled else values
 
 

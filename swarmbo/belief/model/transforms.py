@@ -5,7 +5,7 @@ the slope of its transform.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled
+from swarmbo.belief.gp.prior import TIED_FROM
 from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
@@ -156,7 +157,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if is_due and belief.n_data:
         rng = stream(situation.seed, "belief", "fit", evaluations=n)
         belief = belief.fit(rng, warm=previous.hyperparameters)
-    splits = {factor: data.split(factor, known, is_due=is_due) for factor, known in previous.splits.items()}
+    splits = data.splits(previous.splits, is_due=is_due)
     learned = msgspec.structs.replace(
         previous,
         hyperparameters=belief.hyperparameters,
@@ -214,7 +215,7 @@ class _Data:
 
     def chosen(self, *, is_all: bool) -> Model:
         """The model of every factor that has the largest evidence; splits are for those who look at all evaluations."""
-        situation, k = self.situation, self.F.shape[1]
+        situation, graph, k = self.situation, self.situation.graph, self.F.shape[1]
         tried = list[tuple[AdditiveGP, tuple[Warp, ...]]]()
         evidences = np.empty((len(_OF_FACTORS), k))
         for i, (kind, power) in enumerate(_OF_FACTORS):
@@ -231,15 +232,16 @@ class _Data:
         hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
         splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
         rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
-        for j, factor in enumerate(situation.graph.factors):
-            if is_all and len(situation.graph.scope(factor)) > 1 and np.isfinite(self.F[:, j]).any():
-                split = self.split(factor, None, is_due=True)
-                evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
-                lead = evidence - evidences[best[j], j]
-                if lead > odds:
-                    splits[factor] = split
-                    if k == 1 and lead < abs(odds) + _LEAD * n:
-                        rivals = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
+        seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
+        sums = [graph.factors[j] for j in seen if len(graph.scopes[j]) > 1]
+        for factor, split in self.splits(dict.fromkeys(sums), is_due=True).items():
+            j = graph.place_of[factor]
+            evidence = split.log_evidence() + _density(split, Warp(), self.F[:, j], 0)
+            lead = evidence - evidences[best[j], j]
+            if lead > odds:
+                splits[factor] = split
+                if k == 1 and lead < abs(odds) + _LEAD * n:
+                    rivals = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
@@ -250,11 +252,43 @@ class _Data:
         )
         return self.model(self.whole(warps, splits).with_hyperparameters(hyperparameters), learned, warps, splits)
 
-    def split(self, factor: str, warm: AdditiveHyperparameters | None, *, is_due: bool) -> AdditiveGP:
-        """A belief about one factor's parts."""
+    def splits(
+        self, known: Mapping[str, AdditiveHyperparameters] | Mapping[str, None], *, is_due: bool
+    ) -> dict[str, AdditiveGP]:
+        """Beliefs about the parts of some factors.
+
+        Args:
+            known: What was learned of them before, if it was.
+            is_due: Whether that is to be fitted anew.
+        """
+        made = {factor: self._unfitted(factor, is_cold=warm is None) for factor, warm in known.items()}
+        compiled = [factor for factor, belief in made.items() if self._is_compiled(factor, belief)]
+        rngs = dict[str, np.random.Generator]()
+        for factor, warm in known.items():
+            if warm is not None and not is_due:
+                made[factor] = made[factor].with_hyperparameters(warm)
+                continue
+            n = len(self.situation.history)
+            rngs[factor] = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=n)
+            if factor not in compiled:
+                made[factor] = made[factor].fit(rngs[factor], warm=warm)
+        together = [factor for factor in compiled if factor in rngs]
+        fitted = AdditiveGP.fit_sums(
+            [made[f] for f in together], [rngs[f] for f in together], [known[f] for f in together]
+        )
+        return made | dict(zip(together, fitted, strict=True))
+
+    def _is_compiled(self, factor: str, parts: AdditiveGP) -> bool:
+        """Whether a sum is fitted in compiled code: as the factors are that it is one of."""
+        kernels, k = set(parts.hyperparameters.kernels), len(self.situation.graph.factors)
+        is_known = self.settings.time is None and len(parts.graph.factors) < TIED_FROM
+        return is_known and is_compiled([*kernels] * k, parts.n_data)
+
+    def _unfitted(self, factor: str, *, is_cold: bool) -> AdditiveGP:
+        """A belief about one factor's parts, hyper-parameters at the mode of their prior."""
         graph, j = self.situation.graph, self.situation.graph.place_of[factor]
         parts, domain = parts_of(graph, factor, self.situation.domain)
-        restarts = max(_RESTARTS, self.settings.restarts) if warm is None else self.settings.restarts
+        restarts = max(_RESTARTS, self.settings.restarts) if is_cold else self.settings.restarts
         own = self.settings.factors.get(factor, FactorPrior())
         scale = own.outputscale_median and own.outputscale_median / len(parts.factors)
         settings = msgspec.structs.replace(
@@ -266,11 +300,7 @@ class _Data:
         )
         columns = [graph.variables.index(variable) for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain)
-        belief = belief.update(self.X[:, columns], totals=self.F[:, j], noise_variance=self.noise_std[:, j] ** 2)
-        if warm is not None and not is_due:
-            return belief.with_hyperparameters(warm)
-        rng = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=len(self.situation.history))
-        return belief.fit(rng, warm=warm)
+        return belief.update(self.X[:, columns], totals=self.F[:, j], noise_variance=self.noise_std[:, j] ** 2)
 
     def model(
         self, belief: AdditiveGP, learned: Learned, warps: tuple[Warp, ...], splits: dict[str, AdditiveGP]

@@ -178,6 +178,21 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
 
 
 @pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(("scopes", "fails"), [(RING, lost("a", {"f"})), (PAIRS, lost("c", {"g"}))])
+def test_agents_decide_as_their_team_does_where_outcomes_are_many(
+    scopes: dict[str, list[str]], fails: Callable[[dict[str, float]], set[str]], monkeypatch: pytest.MonkeyPatch
+):
+    """Compiled code begins when there are six outcomes of a factor, in the middle: all know how many there are."""
+    monkeypatch.setattr("swarmbo.belief.gp.hyperparameters._COMPILED_PAIRS", len(scopes) * 6**2)
+    case, conditioned = Case(scopes, acquisition="auto", fails=fails), list[bool]()
+    for _ in range(INITIAL + 4):
+        case.go_on(1)
+        if case.team.n_data > INITIAL:
+            conditioned.append(case.team.model.belief._conditioned.is_compiled)
+    assert set(conditioned) == {False, True}
+
+
+@pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(
     "given",
     [

@@ -9,9 +9,10 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.compiled_evidence import CompiledLogPosterior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.fit_alone import BRISK, compiled_search
-from swarmbo.belief.gp.hyperparameters import COMPILED_FROM, TimeAxis
+from swarmbo.belief.gp.hyperparameters import COMPILED_FROM, TimeAxis, is_compiled
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, maximise_stacked
+from swarmbo.belief.gp.stacked_parts import StackedParts
 from swarmbo.belief.gp.starts import starting_thetas
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
@@ -205,6 +206,19 @@ def test_factors_of_many_are_fitted_as_those_of_few():
     lengths = np.array(many.hyperparameters.lengthscales)[:-1]
     assert not np.array_equal(lengths, few.hyperparameters.lengthscales)
     assert (np.abs(np.array(many.log_evidences())[:-1] - few.log_evidences()) < 0.05).mean() > 0.97
+
+
+@pytest.mark.parametrize(("n_factors", "n_outcomes", "is_much"), [(6, 73, False), (6, 74, True), (8, 64, True)])
+def test_few_factors_of_many_outcomes_are_much_work_too(n_factors, n_outcomes, is_much):
+    """Fits and posteriors alike; an outcome that failed does not count."""
+    graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}",) for i in range(n_factors)})
+    rng = np.random.default_rng(0)
+    X, F = rng.random((n_outcomes + 1, n_factors)), rng.normal(size=(n_outcomes + 1, n_factors))
+    F[-1] = np.nan
+    belief = AdditiveGP(graph, outcomes="per-factor").update(X, F)
+    assert is_compiled(["matern52"] * n_factors, n_outcomes) == is_much
+    assert belief._conditioned.is_compiled == isinstance(belief._conditioned.parts, StackedParts) == is_much
+    assert not is_compiled(["matern52"] * (n_factors - 1) + ["mine:Own"], n_outcomes)
 
 
 def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():

@@ -1,0 +1,210 @@
+"""The fit of factors that totals tie together: one search over the hyper-parameters of all."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.fit_alone import compiled_search
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation, is_compiled
+from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.standardising import units
+from swarmbo.belief.gp.starts import packed, starting_thetas
+from swarmbo.kernels import KernelName
+
+if TYPE_CHECKING:
+    from swarmbo.belief.gp.additive_prediction import AdditivePosterior
+
+
+def fit_jointly(
+    belief: "AdditivePosterior",
+    data: Observations,
+    offsets: Float[np.ndarray, " k"],
+    scales: Float[np.ndarray, " k"],
+    rng: np.random.Generator,
+    warm: AdditiveHyperparameters | None,
+    *,
+    is_shown: bool,
+) -> AdditiveHyperparameters:
+    """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
+
+    Args:
+        belief: For the scopes and settings.
+        data: Outcomes, some of them totals.
+        offsets: Of each factor's outcomes.
+        scales: Of each factor's outcomes, all equal.
+        rng: For random starts.
+        warm: Start at an earlier optimum.
+        is_shown: Whether outcomes show their scale; if not, all but constants stay at the prior's mode.
+    """
+    settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
+    is_mixed = bool((data.channel != TOTAL).any())
+    prior = _joint_prior(belief, is_mixed=is_mixed)
+    theta, constants = prior.centre, offsets
+    if is_shown:
+        kernels = _kernels(belief)
+        z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
+        channel = data.channel if is_mixed else None
+        noise, fading = standardised_noise(data.noise, scale), fading_of(settings.time, data)
+        if is_compiled(kernels) and channel is None:
+            from swarmbo.belief.gp.compiled_sum import CompiledSumPosterior  # late: numba is slow to load
+
+            log_posterior = CompiledSumPosterior(prior, kernels, belief.scopes, data.U, z, noise, fading=fading)
+        else:
+            log_posterior = LogPosterior(prior, kernels, belief.scopes, data.U, z, noise, channel, fading)
+        starts, _ = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
+        theta, _ = maximise(log_posterior, starts, settings.max_iterations)
+        means = log_posterior.means(theta)
+        constants = offsets + scale * (means if is_mixed else means / k)
+    return _joint_hyperparameters(belief, data, prior, theta, constants, scales, is_mixed=is_mixed)
+
+
+def fit_sums(
+    beliefs: "Sequence[AdditivePosterior]",
+    rngs: Sequence[np.random.Generator],
+    warm: Sequence[AdditiveHyperparameters | None],
+) -> list[AdditiveHyperparameters]:
+    """What ``fit_additive`` is for, of several sums of which totals are told, side by side in compiled code.
+
+    What comes out for a sum does not depend on the others.
+
+    Args:
+        beliefs: Each about a sum of fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own;
+            nothing fades.
+        rngs: For random starts of each.
+        warm: Of each, as in ``fit_additive``.
+    """
+    found, alike = list[AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
+    for place, (belief, rng, earlier) in enumerate(zip(beliefs, rngs, warm, strict=True)):
+        data, prior = belief.observations, _joint_prior(belief, is_mixed=False)
+        offsets, scales, is_shown = units(belief.totals, belief.factors)
+        one = _Sum(place, prior, data, offsets, scales, [])
+        if is_shown:
+            starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng, is_mixed=False)
+            one = one._replace(starts=starts)
+            alike.setdefault((len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on), []).append(one)
+        found.append(_joint_hyperparameters(belief, data, prior, prior.centre, offsets, scales, is_mixed=False))
+    for (_, _, _, kernel, goes_on), sums in alike.items():
+        units_of = np.array([one.scales[0] for one in sums])[:, None]
+        columns = [np.concatenate([np.array(scope) for scope in beliefs[one.place].scopes]) for one in sums]
+        searched = (
+            [one.prior for one in sums],
+            kernel,
+            np.array([one.data.U[:, own] for one, own in zip(sums, columns, strict=True)]),
+            (np.array([one.data.outcome - one.offsets.sum() for one in sums])) / units_of,
+            standardised_noise(np.array([one.data.noise for one in sums]), units_of),
+        )
+        starts = np.array([theta for one in sums for theta in one.starts])
+        which = np.repeat(np.arange(len(sums)), len(sums[0].starts))
+        most = beliefs[sums[0].place].settings.max_iterations
+        thetas, means = compiled_search(searched, starts, which, most, goes_on=goes_on, follows_all=True)
+        for one, theta, mean in zip(sums, thetas, means, strict=True):
+            belief, constants = beliefs[one.place], one.offsets + one.scales[0] * mean / len(one.offsets)
+            found[one.place] = _joint_hyperparameters(
+                belief, one.data, one.prior, theta, constants, one.scales, is_mixed=False
+            )
+    return found
+
+
+class _Sum(NamedTuple):
+    """What one search of ``fit_sums`` is about."""
+
+    place: int
+    prior: HyperparameterPrior
+    data: Observations
+    offsets: Float[np.ndarray, " k"]
+    scales: Float[np.ndarray, " k"]
+    starts: list[Float[np.ndarray, " p"]]
+
+
+def _kernels(belief: "AdditivePosterior") -> list[KernelName]:
+    settings = belief.settings
+    return [form.kernel or settings.kernel for form in settings.of_factors(belief.graph.factors)]
+
+
+def _joint_prior(belief: "AdditivePosterior", *, is_mixed: bool) -> HyperparameterPrior:
+    settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
+    medians = [form.noise_median or settings.noise_median for form in settings.of_factors(factors)]
+    noises = [*medians, settings.noise_median] if is_mixed else [settings.noise_median]
+    return HyperparameterPrior.of(settings, factors, sizes, settings.lengthscale_model(sizes, alone=False), noises)
+
+
+def _joint_starts(
+    belief: "AdditivePosterior",
+    prior: HyperparameterPrior,
+    warm: AdditiveHyperparameters | None,
+    scale: float,
+    rng: np.random.Generator,
+    *,
+    is_mixed: bool,
+) -> tuple[list[Float[np.ndarray, " p"]], bool]:
+    """Where searches start, and whether the first of them goes on from an earlier optimum."""
+    sizes, start = [len(scope) for scope in belief.scopes], None
+    if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
+        coupled = warm.in_one_unit()
+        noises = [*coupled.noise_variances, coupled.total_noise_variance][0 if is_mixed else -1 :]
+        start = packed(prior, coupled, range(len(sizes)), noises, coupled.scales[0] / scale)
+    drawn = [prior.sample(rng) for _ in range(belief.settings.restarts)]
+    return starting_thetas(prior, drawn, start), start is not None
+
+
+def _joint_hyperparameters(
+    belief: "AdditivePosterior",
+    data: Observations,
+    prior: HyperparameterPrior,
+    theta: Float[np.ndarray, " p"],
+    constants: Float[np.ndarray, " k"],
+    scales: Float[np.ndarray, " k"],
+    *,
+    is_mixed: bool,
+) -> AdditiveHyperparameters:
+    settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
+    k, scale = len(factors), float(scales[0])
+    hyper = hyperparameters_at(settings, factors, sizes, prior, theta)
+    fitted, outcomes = (
+        [*hyper.noise_variances, hyper.total_noise_variance],
+        [*data.by_factor(k), data.of_channel(TOTAL)],
+    )
+    *noises, of_total = (
+        noise_ahead(noise, own, scale, settings.noise_floor) for noise, own in zip(fitted, outcomes, strict=True)
+    )
+    noises = noises if is_mixed else [of_total] * k
+    return msgspec.structs.replace(
+        hyper,
+        scales=tuple(scales.tolist()),
+        constants=tuple(constants.tolist()),
+        noise_variances=tuple(noises),
+        total_noise_variance=of_total,
+    )
+
+
+def fading_of(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
+    """The kernel over time, and the round of each outcome; None where nothing fades."""
+    return None if time is None else (time.kernel, data.rounds)
+
+
+def hyperparameters_at(
+    settings: AdditiveGPSettings,
+    factors: Sequence[str],
+    sizes: Sequence[int],
+    prior: HyperparameterPrior,
+    theta: Float[np.ndarray, " p"],
+) -> AdditiveHyperparameters:
+    """Theta as hyper-parameters; one noise variance is that of totals and of factors alike."""
+    k, time = len(factors), prior.time_lengthscale(theta)
+    lengthscales, outputscales, noises = prior.unpack(theta)
+    return AdditiveHyperparameters(
+        kernels=tuple(form.kernel or settings.kernel for form in settings.of_factors(factors)),
+        lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(sizes)[:-1])),
+        outputscales=tuple(outputscales.tolist()),
+        noise_variances=tuple(noises[:k].tolist()) if len(noises) > 1 else (float(noises[0]),) * k,
+        total_noise_variance=float(noises[-1]),
+        constants=(0.0,) * k,
+        scales=(1.0,) * k,
+        times=() if settings.time is None or time is None else (TimeCorrelation(settings.time.kernel, time),) * k,
+    )
