@@ -7,6 +7,7 @@ Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/scaling.py
 """
 
 import functools
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -96,14 +97,14 @@ def ties() -> None:
 def teams() -> None:
     """What it costs that tables of a large team are cut: the mean of what is measured in a round, and the map's error.
 
-    Of 96 robots, in standard deviations of the field; with all candidates, and as it is.
+    Of 64 and 96 robots, in standard deviations of the field; with all candidates, and as it is.
     """
-    cut = chain_acquisition._IN_ALL  # pyright: ignore[reportPrivateUsage]
-    for seed in range(5):
+    cut = chain_acquisition._LARGE  # pyright: ignore[reportPrivateUsage]
+    for robots, seed in itertools.product((64, 96), range(5)):
         found = list[str]()
-        for entries in (2**40, cut):
-            chain_acquisition._IN_ALL = entries  # pyright: ignore[reportPrivateUsage]
-            env = robot_team_v0.parallel_env(robots=96, noise_std=5.0, max_cycles=5)
+        for large in (2**20, cut):
+            chain_acquisition._LARGE = large  # pyright: ignore[reportPrivateUsage]
+            env = robot_team_v0.parallel_env(robots=robots, noise_std=5.0, max_cycles=5)
             team = sb.Team.for_env(env, seed=seed)
             observations, infos = env.reset(seed=seed)
             measured, truth = list[float](), env.unwrapped.ground_truth()
@@ -116,7 +117,7 @@ def teams() -> None:
             mean = team.belief.posterior_mean(truth.points)
             error = np.sqrt(((mean - values) ** 2).mean()) / values.std()
             found.append(f"{(np.mean(measured) - values.mean()) / values.std():6.3f} {error:6.3f}")
-        print(f"seed {seed}: all candidates {found[0]}, as it is {found[1]}", flush=True)  # noqa: T201
+        print(f"{robots} robots, seed {seed}: all candidates {found[0]}, as it is {found[1]}", flush=True)  # noqa: T201
 
 
 def near() -> None:
@@ -151,6 +152,7 @@ def main() -> None:
     if "--ties" in sys.argv:
         ties()
         return
+    chain_acquisition._LARGE = 2**20  # pyright: ignore[reportPrivateUsage]  # all robots with all candidates
     with threadpool_limits(1, user_api="blas"):
         cost = {n: seconds(functools.partial(decide, situation(n))) for n in ROBOTS}
         asked(FACTORS[0])  # imports, and what is compiled

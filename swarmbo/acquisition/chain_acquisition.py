@@ -11,7 +11,7 @@ from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.assignment import assign, divide, shares_factor
 from swarmbo.acquisition.by_view import ViewSteps, at_once, each
 from swarmbo.acquisition.chain import chains
-from swarmbo.acquisition.in_sight import IN_SIGHT, nearest
+from swarmbo.acquisition.in_sight import nearest
 from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.local_worth import LocalWorth
@@ -24,7 +24,8 @@ from swarmbo.registry.own_code import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
-_IN_ALL = 2**22  # entries of the tables of more than 65 agents, as far as these get enough candidates
+_LARGE = 48  # agents, beyond which all tables have entries in common, as far as agents get enough candidates ...
+_FULL_TABLES = 8  # ... as many as so many full ones
 
 
 class ChainAcquisition(Acquisition, frozen=True):
@@ -48,8 +49,8 @@ class ChainAcquisition(Acquisition, frozen=True):
         table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
             root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
             what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
-            Tables of more than 65 agents have 2^22 entries in all, unless 2B + 1 candidates take more: at B = 2 those
-            of 256 agents have 25 candidates each.
+            Tables of more than 48 agents have eight times as many in all, unless 2B + 1 candidates take more: at B = 2
+            those of 64 agents have 32 candidates each, and those of 256 have 20.
         on_the_way: Whether a place is worth what it is with what is measured on the way there, and others take that as
             measured, in worlds whose agents do so and say where (``on_the_way``). A rule that does not say what that
             is worth, as expected improvement, values the place alone.
@@ -157,8 +158,8 @@ class ChainAcquisition(Acquisition, frozen=True):
             return None
         arity = min(order + 1, max(map(len, groups)))
         entries = self.table_entries
-        if len(places) > IN_SIGHT + 1:
-            entries = min(entries, max(_IN_ALL // len(places), (2 * order + 1) ** arity))
+        if len(places) > _LARGE:
+            entries = max(_FULL_TABLES * entries // len(places), min(entries, (2 * order + 1) ** arity))
         size = min(max(self.candidates, 2 * order + 1), int(round(entries ** (1 / arity), 9)))
         known = [agent for agent in places if has_view(situation.belief, agent)]
         shared = None if isinstance(situation.belief, Views) else worth_of(self, situation, len(places))

@@ -93,6 +93,8 @@ class Unicycle:
         """An arc bulges furthest at its ends and where it runs due east, north, west or south."""
         slack = 1e-9 * (self.high - self.low).max()
         inside = np.ones(sweep.shape, dtype=bool)
+        if (centre - radius >= self.low).all() and (centre + radius <= self.high).all():
+            return inside  # of the whole circle
         for direction in (*np.arange(4) * np.pi / 2, start + side * sweep):
             point = centre + radius * np.stack([np.cos(direction), np.sin(direction)], axis=-1)
             on_map = ((point >= self.low - slack) & (point <= self.high + slack)).all(axis=-1)

@@ -124,7 +124,8 @@ class World:
         """Indices of the sites that a robot can reach and measure in one round, and get home from."""
         pose, sites = episode.poses[robot], self.field.sites
         limit = self._fastest[robot] * self.round_time_s * SLACK
-        near = np.flatnonzero((((sites - pose[:2]) ** 2).sum(axis=1) <= limit**2) & ~episode.measured)
+        east, north = sites.T - pose[:2, None]
+        near = np.flatnonzero((east**2 + north**2 <= limit**2) & ~episode.measured)
         if self.spacing is not None:
             near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]
         when, headings = self.drivers[robot].arrivals(pose, sites[near]).T

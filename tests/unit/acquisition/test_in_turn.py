@@ -113,19 +113,18 @@ def test_tables_of_a_large_team_have_so_many_entries_in_all_and_lose_next_to_not
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Held to agreements over whole shortlists, that of shorter ones is as good to a thousandth of a deviation each."""
-    few, many = situation(IN_SIGHT + 1, 15.0), situation(IN_SIGHT + 2, 15.0)
-    rule = DBGPUCB(markov_order=1, candidates=32)
-    with monkeypatch.context() as patch:
-        patch.setattr(chain_acquisition, "_IN_ALL", 2**14)
-        spared, cut = rule.local_problem(few), rule.local_problem(many)
+    few, many = situation(48, 15.0), situation(49, 15.0)
+    rule = DBGPUCB(markov_order=1, candidates=32, table_entries=2**10)
+    spared, cut = rule.local_problem(few), rule.local_problem(many)
+    monkeypatch.setattr(chain_acquisition, "_LARGE", 49)
     whole = rule.local_problem(many)
     assert whole is not None
     assert spared is not None
     assert cut is not None
     assert (
-        sum(table.size for table in cut.tables.values()) <= 2**14 < sum(table.size for table in whole.tables.values())
+        sum(table.size for table in cut.tables.values()) <= 2**13 < sum(table.size for table in whole.tables.values())
     )
-    assert max(map(len, spared.shortlists.values())) == 32 > max(map(len, cut.shortlists.values())) >= 15
+    assert max(map(len, spared.shortlists.values())) == 32 > max(map(len, cut.shortlists.values())) >= 12
     best, found = (Exact().solve(problem.graph, problem.tables) for problem in (whole, cut))
     assert found.value <= best.value + 1e-9
     assert best.value - found.value < 1e-3 * len(many.movers) * np.sqrt(many.belief.prior_variance)
