@@ -4,6 +4,7 @@ Ask for it: ``pytest --benchmark-enable --benchmark-only tests/benchmarks/…``.
 """
 
 import gc
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -74,13 +75,18 @@ def test_an_iteration_against_reading_the_tables_once(benchmark: Any, n: int, ar
     benchmark.extra_info["ms"] = 1e3 * fast
 
 
-def test_planning_by_the_number_of_factors(benchmark: Any) -> None:
-    """All that is not a round: parts, layout, counts of messages, the last choice by choice."""
-    problems = {n: random_graph(n, 2, 16) for n in (1000, 3000, 10_000)}
+@pytest.mark.parametrize("kind", ["tree", "loops"])
+def test_all_of_it_by_the_number_of_tables(benchmark: Any, kind: str) -> None:
+    """Pairs of 16 values in a chain, or at random with one round: parts, layout, counts of messages, last choices."""
     method = MaxSum(rounds=1)
-    ms = {n: 1e3 * seconds(lambda of=of: method.solve(*of), 2) / n for n, of in problems.items()}
-    benchmark.extra_info["ms_per_factor"] = {n: round(taken, 4) for n, taken in ms.items()}
-    benchmark.pedantic(lambda: method.solve(*problems[1000]), rounds=3)
+    ms: dict[int, float] = {}
+    for n in (1000, 10_000, 100_000):
+        graph, tables = chain(n + 1, 1, 16) if kind == "tree" else random_graph(n, 2, 16)
+        ms[n] = round(1e3 * seconds(lambda of=(graph, tables): method.solve(*of), 2) / n, 4)
+    benchmark.extra_info["ms_per_table"] = ms
+    benchmark.extra_info["peak_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2)
+    graph, tables = random_graph(1000, 2, 16)
+    benchmark.pedantic(lambda: method.solve(graph, tables), rounds=3)
 
 
 def test_exact_on_a_chain_by_its_number_of_full_blocks(benchmark: Any) -> None:
