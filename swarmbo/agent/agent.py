@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from swarmbo.acquisition import Travel
 from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.reports import Offer
+from swarmbo.agent.returning import Returning
 from swarmbo.agent.rows import UNASKED
-from swarmbo.agent.saved import Saved
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
@@ -24,7 +24,7 @@ from swarmbo.records import Recommendation
 from swarmbo.routing import RoutePlanner
 
 
-class Agent(Saved):
+class Agent(Returning):
     """One agent: of a function it owns some factors and variables, in a field the place where it measures.
 
     What it uses is what it alone was told, what everybody knows beforehand (the problem, the settings, the seed, the
@@ -44,6 +44,10 @@ class Agent(Saved):
     With a deadline agents still tell one another before and after the agreement what it takes and what it comes to, and
     wait for that; in between nobody waits. While an agent ``keeps_time``, tick it once for each tick of your clock; in
     a field ``word`` says at the deadline where it goes, whoever has fallen silent.
+
+    With a deadline a decision may also be made without some agents: set ``company`` before it, alike for all who take
+    part. ``give_up`` takes a decision back that somebody left in its middle; an agent that comes back takes over with
+    ``adopt`` what another one has to ``lend``.
 
     ``tick`` it with what arrives until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
     puts one into a process of its own.
@@ -66,6 +70,7 @@ class Agent(Saved):
             ``Team``, the same for all agents.
 
     Attributes:
+        company: Who takes part in decisions; None: all.
         sent: What its messages of the present decision took, or of the last: by purpose.
         report: How the last agreement ended.
 
@@ -178,6 +183,7 @@ class Agent(Saved):
             raise ConfigError(f"{got}; wanted a travel that has on_the_way(agent, origin, places), too", at="$.travel")
         offer = self._owned.offer(candidates, price, position, on_the_way, takes_part=takes_part)
         check_links(self.links)
+        self._require_company(number)
         names = self._log.next_ids(number)
         self._words = dict.fromkeys(names)
         self._begin(number, offer)
@@ -263,7 +269,7 @@ class Agent(Saved):
                 raise ConfigError("got a location; of a function tell point = {variable: value}", at="$.location")
             query_id = query_name(query)
             before = own.told.get(query_id)
-            row = self._owned.told(
+            row = self._teller.told(
                 self._log, query_id, before, outcome, point, noise_std, failed=failed, order=own.count
             )
         self._own = own.with_told(query_id, row)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from swarmbo.agent.company import Company
 from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import OwnRows
 from swarmbo.deciding.field import FieldLearner
@@ -25,6 +26,7 @@ class Deciding(msgspec.Struct, frozen=True):
         turn: How many decisions and recommendations came before.
         heard: Who sent what, in the order of arrival; ``("", b"")`` where a tick of an agreement by a deadline began.
         is_under_way: Whether anything was said yet: then it is not said again.
+        company: Who takes part; None: all.
     """
 
     count: int
@@ -33,6 +35,7 @@ class Deciding(msgspec.Struct, frozen=True):
     turn: int
     heard: tuple[tuple[str, bytes], ...] = ()
     is_under_way: bool = False
+    company: Company | None = None
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:
         """What an agent heard: before the first tick of an agreement by a deadline, and from each such tick on."""

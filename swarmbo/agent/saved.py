@@ -9,6 +9,7 @@ import networkx as nx
 
 from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Deciding
+from swarmbo.agent.company import Company
 from swarmbo.agent.rows import OwnRows
 from swarmbo.agent.talking import Talking
 from swarmbo.coordination.participant import Participant
@@ -46,6 +47,7 @@ class Saved(Talking):
             "words": self._words,
             "recommended": msgspec.to_builtins(self._recommended),
             "turn": self._participant.decision,
+            "company": msgspec.to_builtins(self.company),
             "early": [[early.sender, msgspec.to_builtins(early.payload)] for early in (*self._early, *self._bundles)],
             "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
             **learned,
@@ -101,6 +103,7 @@ class Saved(Talking):
         made._log = made._log.from_state(plain["log"], state["arrays"])
         made._learner = made._learner.from_state(plain, state["arrays"])
         made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
+        made.company = msgspec.convert(plain.get("company"), Company | None)
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
         if begun is not None:
             made._own = begun.said

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
+from swarmbo.agent.company import Company
 from swarmbo.agent.reports import Offer, Reports
 from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.agent.timed import Known, Timed
@@ -75,12 +76,22 @@ class Stages:
         setup: What everybody knows beforehand.
         routes: Who reaches whom.
         links: Who hears whom; None: everyone hears everyone.
+        company: Who takes part; None: all.
     """
 
     name: str
     setup: Setup
     routes: Routes
     links: "nx.Graph[str] | None"
+    company: Company | None = None
+
+    @property
+    def _members(self) -> tuple[str, ...]:
+        return self.setup.problem.agents if self.company is None else self.company.members
+
+    @property
+    def _absent(self) -> dict[str, OwnRows]:
+        return {} if self.company is None else self.company.absent(self.setup.problem.agents)
 
     def reports(
         self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer
@@ -94,8 +105,11 @@ class Stages:
             offer: Where this agent can go.
         """
         keeps = isinstance(learner.belief, FusedBelief)
-        reports = Reports(self.setup.problem, self.name, own, offer, self.links, keeps)
+        problem = self.setup.problem
+        reports = Reports(problem, self.name, own, offer, self.links, keeps)
         heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()})))
+        gone = Offer(takes_part=False)
+        heard |= {name: Reports(problem, name, rows, gone).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _visited(self, request: Visit) -> Staged[Decision]:
@@ -149,7 +163,10 @@ class Stages:
         exchange = Exchange(self.setup.problem, self.name, log, own)
         if not exchange.is_due:
             return log
-        return exchange.merged((yield from self._sum("news", exchange.numbers())))
+        sums = yield from self._sum("news", exchange.numbers())
+        for name, rows in self._absent.items():  # 0 of all others, as with anybody's numbers: the sum stays exact
+            sums = sums + Exchange(self.setup.problem, name, log, rows).numbers()
+        return exchange.merged(sums).without(() if self.company is None else self.company.over)
 
     def decided(self, log: Logbook, learner: Learner, offers: Offers) -> Staged[tuple[Learner, Choice]]:
         """The next joint point, as it is decided by anybody; what others know is asked by message.
@@ -213,7 +230,7 @@ class Stages:
         def ranked(i: int, part: FactorGraph, post: Post) -> Program[Any]:
             own = part.factors_owned_by(self.name)
             terms = means_of(belief, own, means) if own else np.zeros((0, len(U)))
-            sums = yield from self._reduced(Part(part, i, self.routes), terms[:, None, :], post)
+            sums = yield from self._reduced(Part(part, i, self.routes, present=self._members), terms[:, None, :], post)
             return i, as_seen(belief, part, sums[0])
 
         found = yield Stage("ranking", lambda post: [ranked(i, part, post) for i, part in mine])
@@ -225,8 +242,11 @@ class Stages:
         if self._knows_all:
             return numbers
         own = np.array([numbers[factor] if graph.owner(factor) == self.name else 0.0 for factor in graph.factors])
-        sums = yield from self._sum("spread", own[None])
-        return dict(zip(graph.factors, sums[0].tolist(), strict=True))
+        sums = (yield from self._sum("spread", own[None]))[0]
+        if self._absent:  # nobody knows the number of a factor whose owner is absent: let it be as others are
+            known = np.array([graph.owner(factor) in self._members for factor in graph.factors])
+            sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
+        return dict(zip(graph.factors, sums.tolist(), strict=True))
 
     def _agreed(self, request: Agree) -> Staged[Agreement]:
         """What it agrees on with others, then made known to all: every agent's own variables are its word."""
@@ -252,14 +272,16 @@ class Stages:
         word: Mapping[str, float] = {}
         if self.name in graph.agents:
             terms = BoxTerms.of(timed, functions, request.seed, shares=request.shares)
-            word = yield Timed(
+            stand = dict(zip(graph.variables, np.clip(terms.standing, terms.low, terms.high).tolist(), strict=True))
+            own = yield Timed(
                 timed.deadline,
-                Routes(graph.agents, request.links),
+                Routes([agent for agent in graph.agents if agent in self._members], request.links),
                 lambda decision: PunctualInBox.of(self.name, terms, functions, decision),
                 again=request.again,
             )
+            word = stand | own
         point = np.array([word.get(variable, 0.0) for variable in variables])
-        point = yield from self._composed("point", point, self.setup.problem.graph.variable_owners)
+        point = yield from self._composed("point", point, self.setup.problem.graph.variable_owners, graph.agents)
         return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
     def _best(self, request: Whole) -> Staged[Float[np.ndarray, " n"]]:
@@ -340,13 +362,18 @@ class Stages:
     def _everybody(self) -> Part:
         """All agents, whether or not they share anything: its number is none that a part of an agreement has."""
         graph = self.setup.problem.graph
-        return Part(graph, len(graph.components) + 1, self.routes)
+        return Part(graph, len(graph.components) + 1, self.routes, present=self._members)
 
     def _composed(
-        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str]
+        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str], who: Sequence[str] = ()
     ) -> Staged[Float[np.ndarray, " n"]]:
-        """A joint point, of which each agent says the variables that are its own in this."""
-        mine = np.array(owners) == self.name
+        """A joint point, of which each agent says the variables that are its own in this.
+
+        The first of those who know of all (by default anybody) says the absent's, too.
+        """
+        members = self._members
+        first = next((agent for agent in members if agent in who), members[0])
+        mine = np.array([owner if owner in members else first for owner in owners]) == self.name
         return (yield from self._sum(purpose, np.where(mine, point, 0.0)[None]))[0]
 
     def _sum(self, purpose: str, numbers: Float[np.ndarray, "k m"]) -> Staged[Float[np.ndarray, "k m"]]:

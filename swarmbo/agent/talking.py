@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from swarmbo.acquisition import Travel
 from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.begun import Begun, Deciding
+from swarmbo.agent.company import Company
 from swarmbo.agent.reports import Offer, offers_of
 from swarmbo.agent.rows import OwnRows
 from swarmbo.agent.setup_check import require_own
@@ -67,6 +68,7 @@ class Talking:
         self.level, self.sites = level, None if sites is None else checked_sites(sites, problem)
         self.has_base = has_base
         self.travel = travel
+        self.company: Company | None = None
         self._setup, self._owned = setup, Owned(name, problem)
         self.factors, self.variables = self._owned.factors, self._owned.variables
         self.sent: dict[str, Traffic] = {}
@@ -80,6 +82,7 @@ class Talking:
         self._clocked: Clocked | None = None
         self._n_agreed = 0  # agreements by a deadline with smaller numbers are over
         self._begun: Begun | None = None
+        self._before: Begun | None = None  # what the last decision began with, also once it is made
         self._steps: Staged[None] | None = None
         self._participant = Participant[Any](name)
         self._routes = Routes(problem.agents, links, has_base=has_base)
@@ -174,10 +177,13 @@ class Talking:
         """Begin so many decisions."""
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
-        deciding = Deciding(count, self._own, offer, self._participant.decision, heard)
-        self._begun = Begun(deciding, self._log, self._learner)
+        company = self.company if count else None
+        deciding = Deciding(count, self._own, offer, self._participant.decision, heard, company=company)
+        self._begun = self._before = Begun(deciding, self._log, self._learner)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
         self._steps = self._decided(deciding)
+        if company is not None:
+            self._participant = Participant[Any](self.name, company.number - 1)
         self._participant = self._next_participant()
         self._advance(None)
 
@@ -228,7 +234,8 @@ class Talking:
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
         """What it does in some decisions."""
-        stages, problem, given = Stages(self.name, self._setup, self._routes, self.links), self.problem, None
+        stages = Stages(self.name, self._setup, self._routes, self.links, deciding.company)
+        problem, given = self.problem, None
         if isinstance(self._learner, FieldLearner):
             learner = self._learner.copied()  # what was known stays as it is until all is decided
             told = yield from stages.reports(self._log, learner, deciding.said, deciding.offer)

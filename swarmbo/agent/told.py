@@ -33,10 +33,12 @@ class Owned:
     Args:
         name: Of the agent.
         problem: What all work on.
+        teller: Who is told totals, and tells the others; None: the first agent.
     """
 
     name: str
     problem: Problem
+    teller: str | None = None
 
     @cached_property
     def factors(self) -> tuple[str, ...]:
@@ -314,7 +316,7 @@ class Owned:
             return {factor: _known(told_number(value, repr(factor))) for factor, value in told.items()}, UNSET
         number = _known(told_number(outcome, "the evaluation"))
         if shares_outcomes(self.problem):
-            if self.name != (first := self.problem.agents[0]):
+            if self.name != (first := self.teller or self.problem.agents[0]):
                 raise ConfigError(f"got a total; wanted it told to {first!r}, who tells the others", at="$.outcome")
             return {}, number
         if number is None:

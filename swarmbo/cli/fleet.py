@@ -58,7 +58,10 @@ def run_fleet(
     dpi: Dpi = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a scenario, each agent a process of its own; decisions are those of `swarmbo run`."""
+    """Run a scenario, each agent a process of its own; decisions are those of `swarmbo run`.
+
+    By a deadline they come as messages do, and go on without agents that are gone.
+    """
     with one_line_errors():
         from swarmbo.fleet.run import Network, run_fleet as run_scenario
         from swarmbo.runs import load
@@ -87,6 +90,10 @@ def run_fleet(
         typer.echo(f"network: {report.repeated:,} letters written again, {report.refused:,} refused", err=True)
         if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
             typer.echo(f"swarmbo: processes were started again: {again}", err=True)
+        for name, rounds in report.missed.items():
+            now = "gone" if name in report.absent else "back"
+            count = f"{rounds} {'round' if rounds == 1 else 'rounds'}"
+            typer.echo(f"swarmbo: {name} was gone in {count}, and is {now} at the end", err=True)
 
 
 @fleet.command("keys")

@@ -53,12 +53,19 @@ class Part:
         index: Its place among the parts.
         routes: Who reaches whom.
         seed: Of what its agents draw, which all can draw for themselves.
+        present: Of its agents those that add numbers up and hand words on; None: all. What the others own is left out.
     """
 
     graph: FactorGraph
     index: int
     routes: Routes
     seed: int = 0
+    present: tuple[str, ...] | None = None
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """Those that are present, in the graph's order."""
+        return tuple(agent for agent in self.graph.agents if self.present is None or agent in self.present)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -73,7 +80,7 @@ class Part:
     @cached_property
     def tree(self) -> SpanningTree:
         """The agents' tree."""
-        return spanning_tree(self.graph, self.routes)
+        return spanning_tree(self.graph, self.routes, self.agents)
 
     @cached_property
     def earlier(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -148,28 +155,30 @@ def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def spanning_tree(graph: FactorGraph, routes: Routes) -> SpanningTree:
+def spanning_tree(graph: FactorGraph, routes: Routes, agents: Sequence[str] | None = None) -> SpanningTree:
     """The tree of a graph's agents. Agents that only relay are passed over.
 
     Args:
         graph: Whose agents it joins.
         routes: Who reaches whom.
+        agents: Those of them that it joins, in the graph's order; None: all. Factors of others are left out.
 
     Raises:
         TransportError: If an agent does not reach the first one.
     """
-    root, *others = graph.agents
-    members = set(graph.agents)
+    agents = graph.agents if agents is None else agents
+    root, *others = agents
+    members = set(agents)
     parent: dict[str, str | None] = {root: None}
     for agent in others:
         parent[agent] = next(on_path for on_path in routes.path(agent, root)[1:] if on_path in members)
-    children: dict[str, list[str]] = {agent: [] for agent in graph.agents}
+    children: dict[str, list[str]] = {agent: [] for agent in agents}
     for agent, above in parent.items():
         if above is not None:
             children[above].append(agent)
-    below: dict[str, list[str]] = {agent: [] for agent in graph.agents}
+    below: dict[str, list[str]] = {agent: [] for agent in agents}
     for factor in graph.factors:
-        ancestor: str | None = graph.owner(factor)
+        ancestor: str | None = owner if (owner := graph.owner(factor)) in members else None
         while ancestor is not None:
             below[ancestor].append(factor)
             ancestor = parent[ancestor]

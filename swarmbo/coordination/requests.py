@@ -211,7 +211,7 @@ class HandOn(NamedTuple):
     def news(self, part: Part, known: Mapping[str, bytes]) -> Iterator[Letter]:
         """What the last one tells everybody."""
         last = self.order[-1]
-        for agent in part.graph.agents:
+        for agent in part.agents:
             heard = self.order[: self.order.index(agent) + 1] if agent in self.order else ()
             if agent != last:
                 others = {name: said for name, said in known.items() if name not in heard}

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import msgspec
 
@@ -11,13 +11,14 @@ from swarmbo.agent.reports import Offer
 from swarmbo.agent.rows import Stop
 from swarmbo.data import News, Reading
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import Answer, Begin, Came, End, Letter, Measure, Measured, Saw, Word
+from swarmbo.fleet.letters import Answer, Back, Begin, Came, End, Lend, Letter, Measure, Measured, Saw, Word
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
 
-_LOOK = 0.2  # seconds between looks at whether agents live
-_JOINING = 600.0  # seconds for which one is waited for that was never heard: somebody may have to go there and start it
+LOOK = 0.2  # seconds between looks at whether agents live
+JOINING = 600.0  # seconds for which one is waited for that was never heard: somebody may have to go there and start it
+Links = tuple[tuple[str, str], ...]
 
 
 class Hub:
@@ -48,13 +49,18 @@ class Hub:
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}
 
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Who is gone; of agents that wait for one another nobody may be."""
+        return ()
+
     def words(
-        self, links: "tuple[tuple[str, str], ...] | None", offers: "Mapping[str, Offer] | None" = None
+        self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None" = None
     ) -> list[Word]:
         """What all agents decide, asked of them now.
 
         Args:
-            links: Who hears whom; None: everyone hears everyone.
+            links: Given who is absent, who hears whom; None: everyone hears everyone.
             offers: In a field, where each agent can go: it is told its own.
 
         Raises:
@@ -63,7 +69,8 @@ class Hub:
         """
         agents, words = self.problem.agents, dict[str, Word]()
         self._round += 1
-        self._order({agent: Begin(0, links, None if offers is None else offers[agent]) for agent in agents})
+        edges = links(())
+        self._order({agent: Begin(0, edges, None if offers is None else offers[agent]) for agent in agents})
 
         def hear(sender: str, letter: Letter) -> None:
             if isinstance(letter, Word) and letter.turn == self._turns[sender] and self._is_own(sender, letter):
@@ -71,9 +78,12 @@ class Hub:
                 self._count(sender, letter.repeated, letter.refused)
 
         self._wait(lambda: len(words) == len(agents), "words", agents, words, hear)
-        if len({word.query for word in words.values()}) > 1:
-            raise TransportError(f"round {self._round}: agents decided on {sorted({w.query for w in words.values()})}")
-        return [words[agent] for agent in agents]
+        return self._alike([words[agent] for agent in agents])
+
+    def _alike(self, words: list[Word]) -> list[Word]:
+        if len(queries := {word.query for word in words}) > 1:
+            raise TransportError(f"round {self._round}: agents decided on {sorted(queries)}")
+        return words
 
     def _count(self, member: str, repeated: int, refused: int) -> None:
         """Note what a member has counted since it was started."""
@@ -116,10 +126,13 @@ class Hub:
             raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
         return letter.answers
 
-    def _order(self, letters: "Mapping[str, Begin | Came | Saw | Measure]") -> None:
+    def _order(self, letters: "Mapping[str, Begin | Came | Saw | Measure | Lend]") -> None:
         """Write orders, once agents have all that was written before: they may not overtake one another."""
         agents = self.problem.agents
         self._wait(lambda: not self.mail.outstanding, "receipts of what was written", agents, seen=agents)
+        self._write(letters)
+
+    def _write(self, letters: "Mapping[str, Begin | Came | Saw | Measure | Lend | Back]") -> None:
         for agent, letter in letters.items():
             self._turns[agent] += 1
             self.mail.write(agent, msgspec.structs.replace(letter, turn=self._turns[agent]))
@@ -136,13 +149,13 @@ class Hub:
         heard = self._clock()
         while not is_done():
             self._attend()
-            if (got := self.mail.read(_LOOK, is_done)) is not None:
+            if (got := self.mail.read(LOOK, is_done)) is not None:
                 heard = self._clock()
                 hear(*got)
             elif not is_done() and (quiet := self._clock() - heard) > self.plan.patience_s:
                 unread = {recipient for recipient, _ in self.mail.outstanding}
                 silent = [agent for agent in agents if agent in unread or agent not in seen]
-                if quiet > _JOINING or self.mail.met.issuperset(silent):
+                if quiet > JOINING or all(self.mail.parcels[agent] for agent in silent):
                     raise TransportError(
                         f"round {self._round}: heard nothing from {silent} for {quiet:.0f} s; wanted {what}: do they "
                         "run, and can they be reached?"
@@ -160,10 +173,13 @@ class Hub:
             news: What came.
             is_all: Whether nothing more will come of it.
         """
+        self._order(self._told(query, news, is_all, self.problem.agents[0]))
+
+    def _told(self, query: str | None, news: News, is_all: bool, teller: str) -> "Mapping[str, Came | Saw]":
+        """What is said to agents of what came; ``teller`` is told the total."""
         if self.problem.is_field:
-            self._order({agent: self._saw(agent, query, news, is_all) for agent in self.problem.agents})
-        elif query is not None:
-            self._order(self._came(query, news))
+            return {agent: self._saw(agent, query, news, is_all) for agent in self.problem.agents}
+        return {} if query is None else self._came(query, news, teller)
 
     def _saw(self, agent: str, query: str | None, news: News, is_all: bool) -> Saw:
         """What an agent in a field measured."""
@@ -174,13 +190,13 @@ class Hub:
         on_the_way = tuple(map(Stop.of, news.along(agent)))
         return Saw(0, query, reading, on_the_way, is_all and query is not None)
 
-    def _came(self, query: str, news: News) -> dict[str, Came]:
+    def _came(self, query: str, news: News, teller: str) -> dict[str, Came]:
         """What came of a joint point of a function, to each agent its own."""
         problem, graph, letters = self.problem, self.problem.graph, dict[str, Came]()
         stood = problem.named(news.point)
         for agent in problem.agents:
             own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
-            has_total = problem.outcomes == "total" and agent == problem.agents[0]
+            has_total = problem.outcomes == "total" and agent == teller
             noise = {factor: news.noise[factor] for factor in own if factor in news.noise}
             if has_total and math.isfinite(news.total_noise):
                 noise["total"] = news.total_noise

@@ -1,13 +1,15 @@
 """What members of a fleet write to one another, and how what arrives is checked before anybody uses it."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from swarmbo.agent.company import Company
 from swarmbo.agent.reports import Offer
-from swarmbo.agent.rows import Stop
+from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows, Stop
 from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 
@@ -32,11 +34,15 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
         turn: Which of the hub's orders to this agent it is, from 1: they are carried out in turn, each once.
         links: Pairs of agents that hear each other; None: everyone hears everyone.
         offer: In a field, where this agent can go.
+        company: By a deadline, who takes part.
+        last: By a deadline, number of the last decision that holds: what was begun after it is given up.
     """
 
     turn: int
     links: tuple[tuple[str, str], ...] | None = None
     offer: Offer | None = None
+    company: Company | None = None
+    last: int = 0
 
 
 class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -50,6 +56,7 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
         sent: What its messages took, by purpose.
         repeated: How many letters it has written again, since it was started.
         refused: What it has refused since then: parcels that are no letters, and what nobody should have written.
+        others: Of a function, where variables of absent agents stand, as the first one who is there says it.
     """
 
     turn: int
@@ -59,6 +66,7 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
     sent: dict[str, Traffic]
     repeated: int = 0
     refused: int = 0
+    others: dict[str, float] = {}
 
 
 class Came(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -82,6 +90,13 @@ class Came(msgspec.Struct, frozen=True, tag=True, array_like=True):
     has_total: bool = False
     noise: dict[str, float] = {}
 
+    def noted(self, order: int) -> tuple[str, OwnRow]:
+        """What the agent notes when it is told so, and of which query; ``order``: what it was told of before."""
+        noise = {factor: std for factor, std in self.noise.items() if factor in self.factors}
+        total = self.total if self.has_total else UNSET
+        told = self.noise.get("total") if self.has_total else None
+        return self.query, OwnRow(order, self.factors, total, self.stood, noise=noise, total_noise=told)
+
 
 class Saw(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The hub to an agent in a field: what it measured itself.
@@ -99,6 +114,21 @@ class Saw(msgspec.Struct, frozen=True, tag=True, array_like=True):
     reading: Stop | None = None
     on_the_way: tuple[Stop, ...] = ()
     has_ended: bool = False
+
+    def noted(self, agent: str, variables: Sequence[str], order: int) -> tuple[str, OwnRow]:
+        """What an agent notes when it is told so, and of which query.
+
+        Args:
+            agent: Which.
+            variables: Its own.
+            order: Of how many evaluations it was told before.
+        """
+        of, row = self.query or UNASKED, OwnRow(order, on_the_way=self.on_the_way, has_ended=self.has_ended)
+        if self.reading is None:
+            return of, row
+        noise = {} if self.reading.noise is None else {agent: self.reading.noise}
+        place = dict(zip(variables, self.reading.place, strict=True))
+        return of, msgspec.structs.replace(row, factors={agent: self.reading.outcome}, place=place, noise=noise)
 
 
 class Measure(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -143,6 +173,70 @@ class Measured(msgspec.Struct, frozen=True, tag=True, array_like=True):
     refused: str = ""
 
 
+class Lend(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The hub to an agent: say what everybody knows, for one who is back.
+
+    Args:
+        turn: As of ``Begin``.
+        last: As of ``Begin``.
+    """
+
+    turn: int
+    last: int
+
+
+class Lent(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An agent to the hub: what everybody knows.
+
+    Args:
+        turn: Of the order to lend it.
+        state: As ``Agent.lend`` has it.
+    """
+
+    turn: int
+    state: bytes
+
+
+class Back(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The hub to an agent that was gone: it is in again. What it was told before and did not do is void.
+
+    Args:
+        turn: As of ``Begin``, but later than any.
+        last: Number of the last decision that holds.
+        told: What it has to say of what came since then.
+        state: What everybody knows, if that was decided without it; else empty.
+        came: By query, what came of its own factors, as far as anybody heard of it; of no account without a state.
+    """
+
+    turn: int
+    last: int
+    told: OwnRows
+    state: bytes = b""
+    came: dict[str, OwnRow] = {}
+
+
+class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An agent to the hub: it runs.
+
+    Args:
+        start: Differs from letter to letter.
+        is_new: Whether it has nothing written down.
+    """
+
+    start: bytes
+    is_new: bool = False
+
+
+class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The hub to an agent of which it has heard nothing for a while: its receipt says enough.
+
+    Args:
+        number: Differs from letter to letter.
+    """
+
+    number: int
+
+
 class End(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The hub to all agents: there is nothing more to decide."""
 
@@ -157,7 +251,7 @@ class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: bytes
 
 
-Letter = Said | Begin | Word | Came | Saw | Measure | Measured | End | Receipt
+Letter = Said | Begin | Word | Came | Saw | Measure | Measured | Lend | Lent | Back | Here | Ping | End | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
@@ -207,18 +301,17 @@ def opened(parcel: bytes) -> Letter:
 
 def _numbers(letter: Letter) -> Iterable[tuple[str, float | None]]:
     match letter:
-        case Begin(offer=Offer() as offer):
-            passed = (place for way in offer.on_the_way or () for place in way)
-            places = (*(offer.candidates or ()), offer.position or (), *passed)
-            return [("price", offer.price), *(("place", x) for place in places for x in place)]
+        case Begin():
+            said = () if letter.company is None else letter.company.said.values()
+            return [*_numbers_offered(letter.offer), *(number for rows in said for number in _numbers_told(rows))]
+        case Back():
+            return [*_numbers_told(letter.told), *_numbers_told(OwnRows(letter.came))]
         case Word():
-            return letter.values.items()
+            return [*letter.values.items(), *letter.others.items()]
         case Came():
             return [*letter.stood.items(), *letter.factors.items(), *letter.noise.items(), ("total", letter.total)]
         case Saw():
-            stops = [*letter.on_the_way, *([] if letter.reading is None else [letter.reading])]
-            said = [("outcome", stop.outcome) for stop in stops] + [("noise", stop.noise) for stop in stops]
-            return [*said, *(("place", x) for stop in stops for x in stop.place)]
+            return _numbers_measured([*letter.on_the_way, *([] if letter.reading is None else [letter.reading])])
         case Measure():
             return (("place", x) for place in letter.places for x in place)
         case Measured():
@@ -226,3 +319,24 @@ def _numbers(letter: Letter) -> Iterable[tuple[str, float | None]]:
             return [*said, *(("location", x) for answer in letter.answers for x in answer.location or ())]
         case _:
             return ()
+
+
+def _numbers_offered(offer: Offer | None) -> Iterable[tuple[str, float | None]]:
+    if offer is None:
+        return ()
+    passed = (place for way in offer.on_the_way or () for place in way)
+    places = (*(offer.candidates or ()), offer.position or (), *passed)
+    return [("price", offer.price), *(("place", x) for place in places for x in place)]
+
+
+def _numbers_measured(stops: Iterable[Stop]) -> list[tuple[str, float | None]]:
+    stops = list(stops)
+    said = [("outcome", stop.outcome) for stop in stops] + [("noise", stop.noise) for stop in stops]
+    return [*said, *(("place", x) for stop in stops for x in stop.place)]
+
+
+def _numbers_told(rows: OwnRows) -> Iterable[tuple[str, float | None]]:
+    for row in (*rows.told.values(), *rows.attached):
+        yield from (*row.factors.items(), *row.place.items(), *row.noise.items())
+        yield from (("total", None if isinstance(row.total, UnsetType) else row.total), ("noise", row.total_noise))
+        yield from (("round", row.round), *_numbers_measured(row.on_the_way))

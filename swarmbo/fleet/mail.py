@@ -1,6 +1,7 @@
 """Letters that arrive, whatever a link loses, repeats or cuts: written again until a receipt comes, taken once."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -37,7 +38,7 @@ class Mail:
     Attributes:
         refused: How many parcels were no letters: cut off, changed, or nonsense.
         repeated: How many letters were written again.
-        met: From whom anything has come.
+        parcels: How many letters and receipts have come from whom, those that came again among them.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Mail:
         self._carrier, self._keep, self._clock = carrier, keep, clock
         self._out: dict[tuple[str, bytes], tuple[bytes, float, float]] = {}  # content, when next, and the pause before
         self._taken: dict[tuple[str, bytes], None] = {}
-        self.refused, self.repeated, self.met = 0, 0, set[str]()
+        self.refused, self.repeated, self.parcels = 0, 0, Counter[str]()
 
     @property
     def outstanding(self) -> list[tuple[str, bytes]]:
@@ -64,6 +65,10 @@ class Mail:
         """Send what was sealed before, as ``write`` does."""
         self._out[recipient, content[:DIGEST]] = content, self._clock() + _SOON, _SOON
         self._carrier.send(recipient, content)
+
+    def forget(self, recipient: str) -> None:
+        """Write nothing of what was written to somebody again."""
+        self._out = {key: sent for key, sent in self._out.items() if key[0] != recipient}
 
     def remember(self, sender: str, content: bytes) -> None:
         """Note that a letter was taken, now or by a process that was killed since."""
@@ -101,7 +106,7 @@ class Mail:
         except TransportError:
             self.refused += 1
             return None
-        self.met.add(sender)
+        self.parcels[sender] += 1
         if isinstance(letter, Receipt):
             self._out.pop((sender, letter.digest), None)
             return None

@@ -1,6 +1,7 @@
 """An agent of a fleet: it takes letters and writes letters, and all else follows from those."""
 
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,24 @@ from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ShapeError, TransportError
 from swarmbo.fleet import measuring
 from swarmbo.fleet.journal import Journal
-from swarmbo.fleet.letters import Begin, Came, End, Letter, Measure, Measured, Said, Saw, Word, opened, sealed
+from swarmbo.fleet.letters import (
+    Back,
+    Begin,
+    Came,
+    End,
+    Here,
+    Lend,
+    Lent,
+    Letter,
+    Measure,
+    Measured,
+    Ping,
+    Said,
+    Saw,
+    Word,
+    opened,
+    sealed,
+)
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.problem import Problem
@@ -24,6 +42,8 @@ from swarmbo.transport import Envelope
 _MAY_STOP = 0.5  # seconds between looks at whether it should stop
 _GLANCE = 1e-3  # seconds for what has arrived and was not taken yet
 _TICK = b"tick"  # in the journal, as of its own: no letter is so short
+_LONGER = 3.0  # times the patience, for which a member waits where the hub goes on without those that are gone
+Order = Begin | Came | Saw | Measure | Lend
 
 
 class Member:
@@ -31,7 +51,8 @@ class Member:
 
     What it knows and said follows from the state it wrote down last and the letters it took since. So a process that is
     killed at any moment and started again goes on as if it had never been: it reads its letters again, and says again
-    what follows from them, which others know already.
+    what follows from them, which others know already. By a deadline it may have been gone for too long: then the hub
+    says ``Back``, with what was decided without it.
 
     Args:
         name: Of the agent.
@@ -58,6 +79,7 @@ class Member:
         self.name, self.plan, self._measure = name, plan, measure
         self._due: Measure | None = None  # an order that is not carried out yet
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
+        self._greeted, self._goes_on, is_new = clock(), plan.goes_on, True
         self._mail = Mail(carrier, self._journal.keep, clock)
         self._arrived: list[Envelope] = []  # since the last tick of an agreement by a deadline
         self._next_tick = clock()
@@ -76,6 +98,7 @@ class Member:
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
         for sender, content in self._journal.letters():
+            is_new = False
             if (sender, content) == (name, _TICK):
                 self._tick(self._arrived)
                 continue
@@ -85,12 +108,15 @@ class Member:
                 continue
             self._mail.remember(sender, content)
             self.take(sender, opened(content))
+        if self._goes_on and not self.has_ended:
+            self._mail.write(HUB, Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Take letters until the hub ends the run, or ``stop`` says so.
 
         Raises:
-            TransportError: If it is deciding, and nothing arrives for longer than the plan's patience.
+            TransportError: If it is deciding, and nothing arrives for longer than the plan's patience; three times that
+                where the hub goes on without those that are gone.
         """
         while not (self.has_ended or stop()):
             self.step(_MAY_STOP)
@@ -104,6 +130,8 @@ class Member:
             TransportError: As ``run``.
             ShapeError: If what it measures by returns anything but an outcome.
         """
+        if self._goes_on and self._clock() - self._greeted > self.plan.patience_s:  # the hub may think that it is gone
+            self._greet()
         if self._due is not None:
             self._answer(self._due)
         elif self._agent.keeps_time:
@@ -111,11 +139,21 @@ class Member:
         elif (got := self._mail.read(seconds)) is not None:
             self._heard = self._clock()
             self.take(*got)
-        elif not self._agent.is_finished and self._clock() - self._heard > self.plan.patience_s:
+        elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             raise TransportError(
-                f"{self.name!r} is deciding and heard nothing for {self.plan.patience_s:g} s; wanted some news: is "
-                "another member gone?"
+                f"{self.name!r} is deciding and heard nothing for {self._patience:g} s; wanted some news: is another "
+                "member gone?"
             )
+
+    @property
+    def _patience(self) -> float:
+        return self.plan.patience_s * (_LONGER if self._goes_on else 1.0)
+
+    def _greet(self, *, is_new: bool = False) -> None:
+        """Say that it is here."""
+        self._greeted = self._clock()
+        if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # else that says so, when it arrives
+            self._mail.write(HUB, Here(os.urandom(8), is_new))
 
     def _keep_time(self, seconds: float) -> None:
         """Take a letter, if one comes before the next tick of an agreement by a deadline is due; else tick."""
@@ -146,16 +184,23 @@ class Member:
             else:
                 self.refused += 1
             return
+        self._greeted = self._clock()
         match letter:
-            case Begin() | Came() | Saw() | Measure():
-                if letter.turn == self._turn + 1 and self._agent.is_finished:
+            case Begin() | Came() | Saw() | Measure() | Lend():
+                is_again = isinstance(letter, Lend) or (isinstance(letter, Begin) and letter.company is not None)
+                if letter.turn == self._turn + 1 and (self._agent.is_finished or is_again):
                     self._carry_out(letter)
+            case Back():
+                if letter.turn > self._turn and self._goes_on:
+                    self._come_back(letter)
+            case Ping():
+                pass
             case End():
                 self.has_ended = True
             case _:
                 self.refused += 1
 
-    def _carry_out(self, order: Begin | Came | Saw | Measure) -> None:
+    def _carry_out(self, order: Order) -> None:
         if isinstance(order, Begin):
             self._turn += 1
             self._begin(order)
@@ -164,16 +209,41 @@ class Member:
             self._turn += 1
             self._due = order
             return
+        if isinstance(order, Lend):
+            self._turn, self._has_spoken = self._turn + 1, True
+            self._agent.give_up(order.last)  # somebody went in the middle of it
+            self._mail.write(HUB, Lent(order.turn, self._agent.lend()))
+            return
         if order.query is not None and order.query not in self._agent.log.open:
             self.refused += 1
             return
         self._turn += 1
         self._learn(order)
+        self._turn_page()
+
+    def _turn_page(self) -> None:
         state = self._agent.state_dict()
         state["json"] |= {"orders": self._turn, "sites": None}  # sites are in the plan
         self._journal.turn(state, self._mail.outstanding)
 
+    def _come_back(self, letter: Back) -> None:
+        """Take over what was decided without it; nothing that it had to say or to do before matters any more."""
+        self._turn, self._due, self._has_spoken = letter.turn, None, True
+        for member in self.plan.endpoints:
+            self._mail.forget(member)
+        if letter.state:
+            self._agent.adopt(letter.state, letter.came, letter.last)
+        else:
+            self._agent.give_up(letter.last)
+        self._agent.told_again(letter.told)
+        self._turn_page()
+
     def _begin(self, letter: Begin) -> None:
+        if (company := letter.company) is not None:
+            self._agent.give_up(letter.last)
+            self._agent.company = company
+            for absent in company.absent(self._agent.problem.agents):
+                self._mail.forget(absent)
         self._has_spoken, self._agent.links = False, None
         if letter.links is not None:
             links: nx.Graph[str] = nx.Graph()
@@ -182,7 +252,7 @@ class Member:
             self._agent.links = links
         offered = {} if letter.offer is None else msgspec.structs.asdict(letter.offer)
         self._query = self._agent.ask(**offered)
-        self._tick([])
+        self._tick(self._arrived)
 
     def _tick(self, inbox: list[Envelope]) -> None:
         self._arrived, kept_time = [], self._agent.keeps_time
@@ -201,7 +271,17 @@ class Member:
             assert word is not None
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused
-            self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent, *counts))
+            others = self._others()
+            self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent, *counts, others))
+
+    def _others(self) -> dict[str, float]:
+        """Where variables of a function stand whose agents are absent, if it is the first who is there."""
+        company, problem = self._agent.company, self._agent.problem
+        if company is None or problem.is_field or self.name != company.members[0]:
+            return {}
+        point, graph = problem.named(self._agent.log.query(self._query).point), problem.graph
+        owners = zip(graph.variables, graph.variable_owners, strict=True)
+        return {variable: point[variable] for variable, owner in owners if owner not in company.members}
 
     def _answer(self, order: Measure) -> None:
         """Measure by itself, and write down what came before saying it, so that it is not measured again."""

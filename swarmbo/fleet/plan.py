@@ -8,7 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from swarmbo.belief.fusion import FusedSettings
 from swarmbo.boundary.files import read_regular, replacing
+from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.deciding.setup import Setup, settings_again
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.settings import Positive
@@ -50,6 +53,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def protocol(self) -> str:
         """What all endpoints speak."""
         return self.endpoints[HUB].partition("/")[0]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the fleet goes on without members that are gone: by a deadline, with a belief that all share."""
+        setup = Setup.of(Problem.from_plain(self.problem), **settings_again(self.settings, {}))
+        return has_deadline(setup.coordination) and not isinstance(setup.belief, FusedSettings)
 
     def checked(self, at: str = "$") -> "Plan":
         """Itself, if members can be reached by it.

@@ -18,30 +18,36 @@ class Processes:
     Args:
         names: Of the members.
         plan: The fleet's file.
+        goes_on: Whether those that die again and again are noted only; else that is the end.
 
     Attributes:
         restarts: How often each was started again.
+        ended: Who has died again and again, and what it said last.
     """
 
-    def __init__(self, names: Iterable[str], plan: Path) -> None:
-        self._plan = plan
-        self.restarts = Counter[str]()
+    def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
+        self._plan, self._goes_on = plan, goes_on
+        self.restarts, self.ended = Counter[str](), dict[str, str]()
         self.by_name = {name: self._start(name) for name in names}
 
     def attend(self) -> None:
         """Start again who has died.
 
         Raises:
-            TransportError: If one dies again and again; it says what it said last.
+            TransportError: If one dies again and again, unless that is noted only; it says what it said last.
         """
         for name, process in self.by_name.items():
-            if process.poll() is None:
+            if name in self.ended or process.poll() is None:
                 continue
             if self.restarts[name] == _TRIES:
-                raise TransportError(
+                why = (
                     f"the process of {name!r} has ended {_TRIES + 1} times, at last with {process.returncode}: "
                     f"{self._last_words(name)}; {self._log(name)} has all that it said"
                 )
+                if not self._goes_on:
+                    raise TransportError(why)
+                self.ended[name] = why
+                continue
             self.restarts[name] += 1
             self.by_name[name] = self._start(name)
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.setup_check import require_own
 from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.fleet.deadline_hub import DeadlineHub
 from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
@@ -46,11 +48,15 @@ class NetworkReport(msgspec.Struct, frozen=True):
         restarts: How often processes of this machine were started again, by agent.
         repeated: Letters that were written again, as no receipt had come.
         refused: Parcels that were no letters, and letters that nobody should have written.
+        absent: Agents that are gone.
+        missed: In how many rounds each was gone when they ended.
     """
 
     restarts: dict[str, int] = {}
     repeated: int = 0
     refused: int = 0
+    absent: tuple[str, ...] = ()
+    missed: dict[str, int] = {}
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
         """What of it came after an earlier report."""
@@ -60,6 +66,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
             {agent: count for agent, count in again.items() if count},
             self.repeated - before.repeated,
             self.refused - before.refused,
+            self.absent,
         )
 
 
@@ -138,8 +145,8 @@ def run_fleet(
         plan.write(place)
         with closing(Link(HUB, plan)) as link:
             here = [agent for agent in team.agents if agent not in elsewhere]
-            with closing(Processes(here, place)) as processes:
-                team.hub = hub = Hub(plan, link, processes.attend)
+            with closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
+                team.hub = hub = _hub(plan, link, processes, here)
                 if isinstance(world, MeasuredElsewhere):
                     folder.write_json(ELSEWHERE, {"agents": network.measures})
                     world.hub = hub
@@ -149,14 +156,21 @@ def run_fleet(
         return summary, seen.report()
 
 
+def _hub(plan: Plan, link: Link, processes: Processes, here: list[str]) -> Hub:
+    if plan.goes_on:
+        return DeadlineHub(plan, link, processes.attend, here=here, ended=processes.ended)
+    return Hub(plan, link, processes.attend)
+
+
 class _Seen:
     """Writes down what the network took in each round."""
 
     def __init__(self, path: Path, hub: Hub, processes: Processes, on_round: OnRound) -> None:
         self._path, self._hub, self._processes, self._tell = path, hub, processes, on_round
-        self._before = NetworkReport()
+        self._before, self._missed = NetworkReport(), Counter[str]()
 
     def on_round(self, record: RoundRecord, was_logged: bool) -> None:
+        self._missed.update(self._hub.absent)
         now = self.report()
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(now.since(self._before, record.round)) + b"\n")
@@ -165,7 +179,8 @@ class _Seen:
 
     def report(self) -> NetworkReport:
         self._hub.count_own()
-        return NetworkReport(dict(self._processes.restarts), self._hub.repeated, self._hub.refused)
+        counts = self._hub.repeated, self._hub.refused
+        return NetworkReport(dict(self._processes.restarts), *counts, self._hub.absent, dict(self._missed))
 
 
 def members_of(scenario: Scenario) -> list[str]:

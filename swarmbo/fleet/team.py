@@ -1,5 +1,7 @@
 """The team as the hub sees it: agents elsewhere decide, the world is here, and so is the log."""
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -12,10 +14,10 @@ from swarmbo.data import News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.choice import Choice
 from swarmbo.errors import ConfigError
-from swarmbo.fleet.hub import Hub
+from swarmbo.fleet.hub import Hub, Links
 from swarmbo.fleet.letters import Word
 from swarmbo.fleet.plan import Plan
-from swarmbo.records import SolveReport, Status, Traffic
+from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World
 
@@ -38,21 +40,18 @@ class FleetTeam(Team):
     def _decided(self, offers: Offers) -> tuple[Any, Choice]:
         if self.hub is None:
             raise ConfigError("got a team without a hub; wanted one whose agents are a fleet's")
-        edges, given = None, None
-        if offers.links is not None:
-            links = offers.links if self.problem.is_field else _joined(offers.links)
-            edges = tuple((str(a), str(b)) for a, b in links.edges)
+        given = None
         if self.problem.is_field:
             _require_told(offers, self.hub.plan)
             given = {agent: self._offer(agent, offers) for agent in self.agents}
-        words = self.hub.words(edges, given)
+        words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
         self._shared = _sent(words, is_agreement=False)
-        values = {variable: value for word in words for variable, value in word.values.items()}
+        values = {variable: y for word in words for variable, y in (*word.values.items(), *word.others.items())}
         if self.problem.is_field:
             point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
         else:
             point = self.problem.placed(values)
-        return self._learner.decided_elsewhere(self._log, point, _report(words))
+        return self._learner.decided_elsewhere(self._log, point, _report(words, self.hub.absent))
 
     def _offer(self, agent: str, offers: Offers) -> Offer:
         """Of what a world in a field says, what is one agent's own."""
@@ -82,6 +81,13 @@ class FleetTeam(Team):
             self.hub.tell(query_id, news, is_all=is_all)
             self.last_sharing = self._shared
 
+    def _heard(self, news: News) -> News:
+        """Nobody hears of the channels of agents that are gone."""
+        if self.hub is None or not (absent := self.hub.absent):
+            return super()._heard(news)
+        present = [agent for agent in self.agents if agent not in absent]
+        return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
+
     def attach(self, *told: Any, **more: Any) -> NoReturn:
         """Refused: its agents would not hear of it."""
         raise self._not_heard("attach")
@@ -110,6 +116,14 @@ def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]
     return world.level, None if sites is None else sites.tolist()
 
 
+def _edges(links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool) -> Links | None:
+    """Who hears whom, as members are told it; who is absent hears nobody, and relays nothing."""
+    if links is None:
+        return None
+    there: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])
+    return tuple((str(a), str(b)) for a, b in (there if is_field else _joined(there)).edges)
+
+
 def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
     """The same links, and one from each part to the next: what is told of a function has to reach all agents.
 
@@ -127,12 +141,13 @@ def _require_told(offers: Offers, plan: Plan) -> None:
         raise ConfigError("its level or its sites() changed; wanted a world of which both stay", at="$.environment")
 
 
-def _report(words: list[Word]) -> SolveReport:
-    """Of the whole agreement: the worst status, the longest way, and what all said."""
+def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:
+    """Of the whole agreement: the worst status, the longest way, what all said, and who was gone."""
     order = {status: rank for rank, status in enumerate(_WORST_FIRST)}
     worst = min((word.report for word in words), key=lambda report: order.get(report.status, len(order)))
     rounds = max(word.report.rounds for word in words)
-    return msgspec.structs.replace(worst, rounds=rounds, traffic=_sent(words, is_agreement=True))
+    links = LinkReport(ticks=rounds, silent=absent) if absent else worst.links
+    return msgspec.structs.replace(worst, rounds=rounds, traffic=_sent(words, is_agreement=True), links=links)
 
 
 def _sent(words: list[Word], *, is_agreement: bool) -> Traffic:

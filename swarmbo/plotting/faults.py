@@ -87,6 +87,8 @@ def plot_failures(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     """Draw what a fleet's network took against rounds: letters written again, parcels refused, processes restarted.
 
+    Rounds that went on without somebody are shaded.
+
     Args:
         ax: Where to draw.
         network: The rounds.
@@ -105,6 +107,11 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
         if record.restarts:
             ax.axvline(record.round, color=style.INK, linewidth=1.0, linestyle=(0, (4, 2)), label=label)
             label = None  # once in the legend
+    label = "somebody gone"
+    for record in network:
+        if record.absent:
+            ax.axvspan(record.round - 0.5, record.round + 0.5, color=style.SKY, alpha=0.35, linewidth=0.0, label=label)
+            label = None
     ax.legend(loc="upper left", ncols=2)
     count = sum(sum(record.restarts.values()) for record in network)
     ax.set_title(f"The fleet's network: {count} {'restart' if count == 1 else 'restarts'}")

@@ -104,9 +104,11 @@ class NetworkRecord(msgspec.Struct, frozen=True):
         restarts: How often processes were started again, by agent.
         repeated: Letters that were written again, as no receipt had come.
         refused: Parcels that were no letters, or letters that nobody should have written.
+        absent: Agents that were gone when it ended.
     """
 
     round: int
     restarts: dict[str, int] = {}
     repeated: int = 0
     refused: int = 0
+    absent: tuple[str, ...] = ()

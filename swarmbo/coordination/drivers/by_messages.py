@@ -159,7 +159,7 @@ class ByMessages:
             heard = yield from _hear([("reports", part.index, parent)])
             known |= heard["reports", part.index, parent].reports
         self._say([ToAll.down(part, self.agent, child, known, behind[child]) for child in children])
-        return {name: known[name] for name in part.graph.agents}
+        return {name: known[name] for name in part.agents}
 
     def _handed_on(self, request: HandOn) -> Waiting[dict[str, bytes]]:
         order, index = list(request.order), self.part.index

@@ -1,10 +1,12 @@
 """A network in one process that loses, repeats and delays, for members and the hub of a fleet."""
 
 import random
+import shutil
 from collections import defaultdict
 
 import pytest
 
+from swarmbo.fleet.deadline_hub import DeadlineHub
 from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Parcel
@@ -81,9 +83,10 @@ class Fleet:
         folder: Of the journals.
         kill: Share of turns after which a member is killed and started again.
         measures: What some of them measure by.
+        patience: Seconds on the wire's clock.
     """
 
-    def __init__(self, world, wire, folder, kill=0.0, measures=None, **settings):
+    def __init__(self, world, wire, folder, kill=0.0, measures=None, patience=60.0, **settings):
         self.measures = measures or {}
         self.world = MeasuredElsewhere(world, tuple(self.measures)) if measures else world
         self.team = FleetTeam.for_env(world, **settings)
@@ -96,10 +99,13 @@ class Fleet:
             level=level,
             sites=sites,
             measures=tuple(self.measures),
+            patience_s=patience,
         ).checked()
         self.wire, self.folder, self.kills, self._kill = wire, folder, 0, kill
         self._rng = random.Random(5)
-        self.team.hub = self.world.hub = Hub(self.plan, wire.carrier(HUB), self.turn, wire.clock)
+        self.turns, self.schedule = 0, []
+        hub = DeadlineHub if self.plan.goes_on else Hub
+        self.team.hub = self.world.hub = hub(self.plan, wire.carrier(HUB), self.turn, wire.clock)
         self.everybody = []
         self.members = {name: self.member(name) for name in self.team.agents}
 
@@ -109,8 +115,26 @@ class Fleet:
         self.everybody.append(made)
         return made
 
+    def leave(self, name):
+        """A process ends, and nobody starts it again."""
+        if (member := self.members.pop(name, None)) is not None:
+            member.close()
+
+    def come(self, name, *, forgets=False):
+        """It is started again, perhaps on another disk."""
+        self.leave(name)
+        if forgets:
+            shutil.rmtree(self.folder / name)
+        self.members[name] = self.member(name)
+
     def turn(self):
-        for name, member in self.members.items():
+        self.turns += 1
+        while self.schedule and self.schedule[0][0] <= self.turns:
+            _, do, *who = self.schedule.pop(0)
+            do(*who)
+        for name, member in list(self.members.items()):
+            if self.members.get(name) is not member:
+                continue
             member.step(0.0)
             if self._rng.random() < self._kill:
                 self.kills += 1
@@ -124,7 +148,7 @@ def fleets(tmp_path):
     made = []
 
     def make(world, wire, **more):
-        made.append(Fleet(world, wire, tmp_path, **more))
+        made.append(Fleet(world, wire, tmp_path / f"{len(made)}", **more))
         return made[-1]
 
     yield make

@@ -6,18 +6,24 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from swarmbo.agent.company import Company
 from swarmbo.agent.reports import Offer
-from swarmbo.agent.rows import Stop
+from swarmbo.agent.rows import OwnRow, OwnRows, Stop
 from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import (
     LONGEST,
     Answer,
+    Back,
     Begin,
     Came,
     End,
+    Here,
+    Lend,
+    Lent,
     Letter,
     Measure,
     Measured,
+    Ping,
     Receipt,
     Said,
     Saw,
@@ -34,9 +40,42 @@ PLACES = st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
 OFFERS = st.none() | st.builds(Offer, st.none() | st.tuples(PLACES), st.floats(0.0, 9.0), st.none() | PLACES)
 STOPS = st.builds(Stop, PLACES, st.none() | st.floats(-1e60, 1e60), st.none() | st.floats(0.0, 9.0))
 ANSWERS = st.builds(Answer, NUMBERS, NUMBERS, st.none() | PLACES, st.text(max_size=9))
+ROWS = st.builds(
+    OwnRow,
+    st.integers(0, 9),
+    NUMBERS,
+    st.just(msgspec.UNSET) | st.none() | st.floats(-1e60, 1e60),
+    NUMBERS,
+    st.none() | st.floats(0.0, 9.0),
+    NUMBERS,
+    st.none() | st.floats(0.0, 9.0),
+    st.tuples(STOPS),
+    st.booleans(),
+)
+TOLD = st.builds(OwnRows, st.dictionaries(st.text(max_size=8), ROWS, max_size=2))
+COMPANIES = st.builds(Company, st.integers(1, 99), st.just(("a", "b")), st.dictionaries(st.just("c"), TOLD))
 LETTERS = st.one_of(
     st.builds(Said, st.binary(max_size=300)),
-    st.builds(Begin, st.integers(1, 10**6), st.none() | st.just((("a", "b"),)), OFFERS),
+    st.builds(
+        Begin,
+        st.integers(1, 10**6),
+        st.none() | st.just((("a", "b"),)),
+        OFFERS,
+        st.none() | COMPANIES,
+        st.integers(0, 99),
+    ),
+    st.builds(Lend, st.integers(1, 99), st.integers(0, 99)),
+    st.builds(Lent, st.integers(1, 99), st.binary(max_size=99)),
+    st.builds(
+        Back,
+        st.integers(1, 99),
+        st.integers(0, 99),
+        TOLD,
+        st.binary(max_size=99),
+        st.dictionaries(st.text(max_size=8), ROWS, max_size=2),
+    ),
+    st.builds(Here, st.binary(max_size=8), st.booleans()),
+    st.builds(Ping, st.integers(0, 99)),
     st.builds(
         Word, st.integers(1, 99), st.text(max_size=9), NUMBERS, st.just(REPORT), st.just({"news": Traffic(1, 2, 3)})
     ),
@@ -88,6 +127,12 @@ def test_one_who_can_seal_still_has_to_write_letters(letter, data):
     assert isinstance(found, Letter)
 
 
+def told_of(value, of):
+    """A beginning, with what somebody absent was told."""
+    company = {"number": 1, "members": ["a"], "said": {"b": {"told": {"q": {"order": 0, of: value}}}}}
+    return msgspec.msgpack.encode(["Begin", 1, None, None, company, 0])
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -104,6 +149,14 @@ def test_one_who_can_seal_still_has_to_write_letters(letter, data):
         (msgspec.msgpack.encode(["Begin", 1, None, {"price": math.nan}]), "got nan for 'price'"),
         (msgspec.msgpack.encode(["Measure", 1, [[math.nan]]]), "got nan for 'place'"),
         (msgspec.msgpack.encode(["Measured", 1, [[{"f": math.inf}]]]), "got inf for 'f'"),
+        (told_of({"f": math.nan}, "factors"), "got nan for 'f'"),
+        (told_of(math.inf, "total"), "got inf for 'total'"),
+        (told_of([[[0.0], math.inf]], "on_the_way"), "got inf for 'outcome'"),
+        (
+            msgspec.msgpack.encode(["Back", 1, 0, {}, b"", {"q": {"order": 0, "place": {"x": math.nan}}}]),
+            "got nan for 'x'",
+        ),
+        (msgspec.msgpack.encode(["Word", 1, "q", {}, REPORT, {}, 0, 0, {"x": math.inf}]), "got inf for 'x'"),
         (bytes(LONGEST), f"wanted 17 to {LONGEST}"),
     ],
     ids=[
@@ -120,6 +173,11 @@ def test_one_who_can_seal_still_has_to_write_letters(letter, data):
         "no price",
         "no spot",
         "no value",
+        "no outcome of the absent",
+        "no total of the absent",
+        "no sample of the absent",
+        "nowhere, for one who is back",
+        "nowhere, of the absent",
         "too long",
     ],
 )

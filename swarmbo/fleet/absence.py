@@ -1,0 +1,116 @@
+"""Who of a fleet by a deadline is gone, as the hub sees it; nobody else may say so."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from swarmbo.fleet.hub import JOINING
+from swarmbo.fleet.letters import Here, Ping
+from swarmbo.fleet.mail import Mail
+from swarmbo.fleet.plan import Plan
+
+_STARTING = 120.0  # seconds for which a process on this machine may be about to start
+
+
+class Absence:
+    """Who is gone, who is back, and for how long each has been silent while the hub listened.
+
+    Whoever lives sends receipts, whatever it waits for itself. So one of which nothing comes for half of the patience
+    is asked whether it is there, and after the whole of it it is gone. One elsewhere that was never heard is waited
+    for ten minutes: somebody may have to go there and start it; one on this machine for two, to start. Of processes on
+    this machine the hub sees that they end.
+
+    Args:
+        plan: Of the fleet.
+        agents: All of them.
+        mail: The hub's.
+        here: Those whose processes are on this machine.
+        ended: Of those, who has ended for good, and why; it may grow.
+
+    Attributes:
+        away: Who is gone, and why.
+        back: Of those, who says that it runs, and is not in again yet.
+        forgetful: Who has lost what it had written down.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        agents: Collection[str],
+        mail: Mail,
+        here: Collection[str] = (),
+        ended: Mapping[str, str] | None = None,
+    ) -> None:
+        self._plan, self._agents, self._mail = plan, tuple(agents), mail
+        self._here, self._ended = frozenset(here), {} if ended is None else ended
+        self.away, self.back, self.forgetful = dict[str, str](), set[str](), set[str]()
+        self._noted = set[str]()  # whose end was taken note of
+        self._parcels, self._pings = Counter[str](), 0
+        self._quiet: dict[str, float] = {}
+        self._starts: dict[str, set[bytes]] = {}
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """Who is there."""
+        return tuple(agent for agent in self._agents if agent not in self.away)
+
+    @property
+    def returning(self) -> tuple[str, ...]:
+        """Who is back, and not in again yet."""
+        return tuple(agent for agent in self._agents if agent in self.back)
+
+    def begin(self) -> None:
+        """The hub begins to listen: who was not asked anything has not been silent."""
+        self._quiet = dict.fromkeys(self._agents, 0.0)
+
+    def look(self, seconds: float) -> None:
+        """Note who is gone.
+
+        Args:
+            seconds: For which the hub has listened, and taken all that had come.
+        """
+        unread = {recipient for recipient, _ in self._mail.outstanding}
+        for agent in self.present:
+            if agent in self._ended and agent not in self._noted:
+                self._noted.add(agent)
+                self.leave(agent, self._ended[agent])
+                continue
+            come = self._mail.parcels[agent]
+            quiet = 0.0 if come != self._parcels[agent] else self._quiet.get(agent, 0.0) + seconds
+            self._parcels[agent], self._quiet[agent] = come, quiet
+            starting = _STARTING if agent in self._here else JOINING
+            patience = self._plan.patience_s if come else max(starting, self._plan.patience_s)
+            if agent in unread and quiet > patience:
+                self.leave(agent, f"heard nothing of it for {quiet:.0f} s")
+            elif agent not in unread and quiet > patience / 2.0:
+                self._pings += 1
+                self._mail.write(agent, Ping(self._pings))
+
+    def leave(self, agent: str, why: str) -> None:
+        """Note that one is gone; what was written to it is not written again."""
+        self.away[agent] = why
+        self._mail.forget(agent)
+
+    def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:
+        """Note that one runs.
+
+        Args:
+            agent: Which.
+            letter: That says so.
+            has_orders: Whether it had said that it has some order, and so had it written down.
+        """
+        starts = self._starts.setdefault(agent, set())
+        is_again = letter.is_new and has_orders and bool(starts) and letter.start not in starts
+        starts.add(letter.start)
+        if is_again:
+            self.forgetful.add(agent)
+            if agent not in self.away:
+                self.leave(agent, "what it had written down is lost")
+        if agent in self.away:
+            self.back.add(agent)
+
+    def admit(self, agent: str) -> None:
+        """Note that one is in again."""
+        del self.away[agent]
+        self.back.discard(agent)
+        self.forgetful.discard(agent)
+        self._quiet[agent] = 0.0

@@ -1,0 +1,310 @@
+"""A fleet by a deadline goes on without members that are gone for good, and takes them back when they return."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.agent.company import Company
+from swarmbo.agent.rows import OwnRow, OwnRows
+from swarmbo.errors import ConfigError, TransportError
+from swarmbo.fleet.letters import Back, Begin, Here, Lend, Lent, Ping, sealed
+from swarmbo.fleet.plan import HUB
+from swarmbo_envs import function_v0, robot_team_v0
+
+TIMED = sb.ADMM(mode="asynchronous", deadline=8, patience=3, starts=2, inner_steps=1, screened=8)
+CLIMBS = {"seed": 3, "initial": 2, "coordination": TIMED}
+TABLES = {
+    "seed": 3,
+    "coordination": sb.MaxSum(mode="asynchronous", deadline=8, patience=3),
+    "acquisition": sb.DBGPUCB(candidates=6),
+    "belief": sb.ExactGPSettings(restarts=0, max_iterations=10),
+}
+
+
+def chain(**more):
+    parameters = {"n_variables": 4}
+    return function_v0.parallel_env(function="additive-gp", parameters=parameters, **{"outcomes": "per-factor", **more})
+
+
+def robots():
+    return robot_team_v0.parallel_env(robots=3, field={"elevation": "jacksboro"}, noise_std=5.0)
+
+
+CASES = {
+    "by factor": (chain, CLIMBS),
+    "totals": (lambda: chain(outcomes="total", noise_std=0.1), CLIMBS),
+    "a field": (robots, TABLES),
+}
+
+
+def play(fleet, rounds, before=lambda number: None):
+    """Some rounds; ``before`` each of them something happens."""
+    env, team = fleet.world, fleet.team
+    with threadpool_limits(1, user_api="blas"):
+        observations, infos = env.reset(seed=7)
+        team.begin(infos)
+        for number in range(1, rounds + 1):
+            before(number)
+            observations, *rest = env.step(team.act(observations, infos))
+            team.observe(observations, *rest)
+            infos = rest[-1]
+
+
+def require_one_log(fleet):
+    """Whoever is in knows what the hub knows, once each, and of own factors what came."""
+    team, problem = fleet.team, fleet.team.problem
+    present = [name for name in team.agents if name not in team.hub.absent]
+    for name in present:
+        log = fleet.members[name]._agent.log
+        history = team.history.take(slice(len(log.history)))  # of the last round it hears when the next one begins
+        assert len(team.history) - len(log.history) <= 1
+        np.testing.assert_array_equal(log.history.X, history.X)
+        np.testing.assert_array_equal(log.history.failed, history.failed)
+        own = [problem.channels.index(factor) for factor in problem.graph.factors_owned_by(name)]
+        known = slice(None) if problem.is_field else own
+        np.testing.assert_array_equal(log.history.factors[:, known], history.factors[:, known])
+        np.testing.assert_array_equal(np.isnan(log.history.factors), np.isnan(history.factors))
+        if problem.outcomes == "total":
+            np.testing.assert_array_equal(log.history.totals, history.totals)
+            np.testing.assert_array_equal(log.history.known_noise[:, 0], history.known_noise[:, 0])
+
+
+@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("who", [0, -1], ids=["the first", "the last"])
+def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets, world, given_, who):
+    fleet = fleets(world(), network(), patience=10.0, **given_)
+    name, absent = fleet.team.agents[who], []
+
+    def before(number):
+        absent.append(fleet.team.hub.absent)
+        if number == 3:
+            fleet.leave(name)
+        if number == 6:
+            fleet.come(name)
+
+    play(fleet, 7, before)
+    assert [name in gone for gone in absent] == [False, False, False, True, True, True, False]
+    assert fleet.team.hub.absent == ()
+    require_one_log(fleet)
+    assert fleet.team.last_report.status in ("deadline", "not_needed")
+    assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
+
+
+@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
+def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, world, given_):
+    fleet = fleets(world(), network(), patience=10.0, **given_)
+    first, second, *_ = fleet.team.agents
+
+    def before(number):
+        if number in (3, 4):
+            fleet.schedule = [(fleet.turns + 2 * number, fleet.leave, first if number == 3 else second)]
+
+    play(fleet, 5, before)
+    assert not fleet.schedule
+    assert set(fleet.team.hub.absent) == {first, second}
+    assert fleet.team.hub._number == 7  # two decisions were taken back
+    require_one_log(fleet)
+
+
+@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
+def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets, world, given_):
+    fleet = fleets(world(), network(), patience=10.0, **given_)
+    a, b, c = fleet.team.agents[:3]
+
+    def before(number):
+        if number == 2:
+            fleet.leave(c)
+        if number == 4:
+            fleet.come(c)
+            fleet.schedule = [(fleet.turns + 1, fleet.leave, a), (fleet.turns + 90, fleet.come, a)]
+        if number == 6:
+            fleet.leave(b)
+
+    play(fleet, 7, before)
+    assert fleet.team.hub.absent == (b,)
+    require_one_log(fleet)
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
+def test_who_was_never_met_is_waited_for_longer_if_it_is_elsewhere(network, fleets, here):
+    wire = network()
+    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+    name = fleet.team.agents[-1]
+    fleet.team.hub.absence._here = frozenset({name} if here else ())
+    fleet.members.pop(name).close()
+    wire._under_way.clear()  # it has never said anything
+    play(fleet, 3)
+    assert fleet.team.hub.absent == (name,)
+    assert (wire.now < 200.0) is here
+    assert wire.now < 700.0
+
+
+def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
+    wire = network()
+    fleet = fleets(chain(), wire, **CLIMBS)
+    hub, name = fleet.team.hub, fleet.team.agents[1]
+    ended = hub.absence._ended = {}
+
+    def before(number):
+        if number == 3:
+            fleet.leave(name)
+            ended[name] = "it crashed"
+            before.at = wire.now
+        if number == 5:
+            assert hub.absence.away == {name: "it crashed"}
+            assert wire.now - before.at < fleet.plan.patience_s / 2.0
+            fleet.come(name)  # by hand
+
+    play(fleet, 6, before)
+    assert hub.absent == ()
+    require_one_log(fleet)
+
+
+@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
+def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, world, given_):
+    fleet = fleets(world(), network(), patience=10.0, **given_)
+    name = fleet.team.agents[0]
+
+    def before(number):
+        if number == 4:
+            fleet.come(name, forgets=True)
+
+    play(fleet, 5, before)
+    assert fleet.team.hub.absent == ()
+    require_one_log(fleet)
+
+
+def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
+    wire = network()
+    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+
+    def before(number):
+        if number == 3:
+            for name in fleet.team.agents:
+                fleet.leave(name)
+
+    with pytest.raises(TransportError, match=r"round 3: nobody is left who knows what was decided \(.*heard nothing"):
+        play(fleet, 4, before)
+    assert wire.now < 1000.0
+
+
+def test_where_all_were_gone_those_who_took_part_last_go_on_and_teach_the_others(network, fleets):
+    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    first, *others = fleet.team.agents
+
+    def before(number):
+        if number == 3:
+            fleet.leave(first)
+        if number == 5:
+            for name in others:
+                fleet.leave(name)
+            fleet.come(first)  # it missed two rounds: not enough
+            fleet.schedule = [(fleet.turns + 120, fleet.come, others[0])]
+
+    play(fleet, 6, before)
+    assert set(fleet.team.hub.absent) == set(others[1:])
+    require_one_log(fleet)
+
+
+def test_who_is_slow_is_no_member_until_the_next_decision_and_then_it_is(network, fleets):
+    """It lives, and says so itself: nobody starts it again."""
+    fleet = fleets(robots(), network(), patience=10.0, **TABLES)
+    name, slow = fleet.team.agents[1], []
+
+    def before(number):
+        if number == 2:
+            slow.append(fleet.members.pop(name))
+        if number == 4:
+            fleet.members[name] = slow.pop()
+            fleet.wire.now += 11.0
+
+    play(fleet, 7, before)
+    assert fleet.team.hub.absent == ()
+    require_one_log(fleet)
+
+
+def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
+    wire = network()
+    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+    first, second, third = fleet.team.agents[:3]
+    company = Company(1, (second,))
+    for letter in (Begin(1, None, None, company), Back(9, 0, OwnRows()), Lend(1, 0), Ping(1)):
+        wire.send(first, second, sealed(letter))
+    wire.send(HUB, third, sealed(Here(b"as if the hub were an agent")))
+    wire.send(first, HUB, sealed(Lent(1, b"nobody asked")))
+    play(fleet, 3)
+    assert fleet.members[second].refused == 4
+    assert fleet.members[third].refused == 1
+    assert fleet.team.hub.absent == ()
+    require_one_log(fleet)
+
+
+@pytest.mark.parametrize(
+    ("company", "why"),
+    [
+        (Company(1, ("b",)), "wanted 'a' among them"),
+        (Company(1, ()), "wanted 'a' among them"),
+        (Company(1, ("a", "z")), "in this order"),
+        (Company(1, ("b", "a")), "in this order"),
+        (Company(1, ("a", "a")), "in this order"),
+        (Company(0, ("a", "b")), "got decision 0"),
+        (Company(2**31, ("a", "b")), "got decision"),
+        (Company(1, ("a", "b"), {"a": OwnRows()}), "wanted that of absent agents"),
+        (Company(1, ("a", "b"), {"z": OwnRows()}), "wanted that of absent agents"),
+        (Company(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own"),
+        (Company(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own"),
+    ],
+)
+def test_a_company_of_strangers_is_refused(company, why):
+    graph = sb.FactorGraph.from_scopes({f"f_{x}": [x] for x in "abc"}, owners={f"f_{x}": x for x in "abc"})
+    problem = sb.Problem.of(graph, dict.fromkeys("abc", (0.0, 1.0)), {x: x for x in "abc"}, outcomes="per-factor")
+    agent = sb.Agent("a", problem, seed=1, coordination=TIMED)
+    agent.company = company
+    with pytest.raises(ConfigError, match=why):
+        agent.ask()
+
+
+def test_agents_that_wait_for_one_another_keep_no_company():
+    problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
+    agent = sb.Agent("x", problem, seed=1)
+    agent.company = Company(1, ("x",))
+    with pytest.raises(ConfigError, match="wanted mode = 'asynchronous'"):
+        agent.ask()
+
+
+def test_without_a_deadline_who_is_silent_still_ends_the_run(network, fleets):
+    fleet = fleets(chain(), network(), **{**CLIMBS, "coordination": sb.ADMM(rounds=2, starts=1, screened=4)})
+    assert not fleet.plan.goes_on
+    with pytest.raises(TransportError, match="heard nothing"):
+        play(fleet, 3, lambda number: fleet.leave(fleet.team.agents[0]) if number == 3 else None)
+
+
+EVENTS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leave", "come"])), max_size=7)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES)
+def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets, case):
+    world, given_ = CASES[case]
+
+    @settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(EVENTS, st.floats(0.0, 0.3), st.integers(0, 99))
+    def check(events, loss, seed):
+        fleet = fleets(world(), network(loss=loss, late=0.1, seed=seed), patience=10.0, **given_)
+        agents = fleet.team.agents
+
+        def change(name, what):
+            others = [agent for agent in fleet.members if agent != name]
+            if what == "come" or others:
+                getattr(fleet, what)(name)
+
+        moves = [(when, change, agents[who], what) for when, who, what in sorted(events) if who < len(agents)]
+        back = [(500 + n, fleet.come, name) for n, name in enumerate(agents)]
+        fleet.schedule = [*moves, *back]
+        play(fleet, 5)
+        assert len(fleet.team.history) == 5 + fleet.team.problem.is_field
+        require_one_log(fleet)
+
+    check()
