@@ -1,5 +1,6 @@
 """An agent that goes on without others, and one that comes back: it takes over what was decided without it."""
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from swarmbo.coordination.participant import Participant
 from swarmbo.errors import ConfigError
 from swarmbo.logbook import Logbook
 
-State = dict[str, Any]  # plain data and arrays, as ``state_dict`` has them
+_MOST = 2**28  # bytes of what is lent, once it is unpacked
 
 
 class _Array(msgspec.Struct, frozen=True, array_like=True):
@@ -71,7 +72,7 @@ class Returning(Saved):
             name: _Array(array.dtype.str, array.shape, np.ascontiguousarray(array).tobytes())
             for name, array in arrays.items()
         }
-        return msgspec.msgpack.encode(_State({"log": plain, **learned}, packed))
+        return zlib.compress(msgspec.msgpack.encode(_State({"log": plain, **learned}, packed)))
 
     def adopt(self, lent: bytes, own: Mapping[str, OwnRow], last: int) -> None:
         """Take over what another one lent; what this one did not know that was decided is given up.
@@ -86,14 +87,14 @@ class Returning(Saved):
         """
         self._require_shared()
         try:
-            state = msgspec.msgpack.decode(lent, type=_State)
+            state = msgspec.msgpack.decode(_inflated(lent), type=_State)
             arrays = {name: _array(array) for name, array in state.arrays.items()}
             log = self._log.from_state(state.json["log"], arrays)
             shapes = log.history.X.shape[1:], log.history.factors.shape[1:]
             if shapes != (self._log.history.X.shape[1:], self._log.history.factors.shape[1:]):
                 raise ValueError(f"got rows of {shapes}")
             learner = self._learner.from_state(state.json, arrays) if self._learns_alike else self._learner
-        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"{type(error).__name__}: {error}; wanted what an agent of this team lends") from error
         self._log, self._learner = self._filled(log, own), learner
         self._own, self._words, self._recommended = OwnRows(), {}, None
@@ -186,6 +187,14 @@ def round_of(query_id: str) -> int:
         12
     """
     return int(query_id[1:])
+
+
+def _inflated(lent: bytes) -> bytes:
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(lent, _MOST)
+    if not unpacking.eof:
+        raise ValueError(f"got more than {_MOST} bytes, or not all of them")
+    return content
 
 
 def _array(packed: _Array) -> np.ndarray:

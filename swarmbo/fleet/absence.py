@@ -108,6 +108,11 @@ class Absence:
         if agent in self.away:
             self.back.add(agent)
 
+    def refuse(self, agent: str, why: str) -> None:
+        """Note that one cannot be taken in."""
+        self.away[agent] = why
+        self.back.discard(agent)
+
     def admit(self, agent: str) -> None:
         """Note that one is in again."""
         del self.away[agent]

@@ -147,9 +147,12 @@ class DeadlineHub(Hub):
                     self._welcome(agent)
             elif not present:
                 self._wait_for_anybody()
-            elif state := self._lent(present[0]):
+            elif (state := self._lent(present[0])) is not None:
                 for agent in back:
-                    self._welcome(agent, state)
+                    if state:
+                        self._welcome(agent, state)
+                    else:
+                        self.absence.refuse(agent, "what it missed is too long for a letter")
 
     def _knows(self, agent: str) -> bool:
         return agent in self._knowing and agent not in self.absence.forgetful

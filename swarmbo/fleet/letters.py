@@ -190,7 +190,7 @@ class Lent(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     Args:
         turn: Of the order to lend it.
-        state: As ``Agent.lend`` has it.
+        state: As ``Agent.lend`` has it; empty if that is too long for a letter.
     """
 
     turn: int

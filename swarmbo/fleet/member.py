@@ -17,6 +17,7 @@ from swarmbo.errors import ShapeError, TransportError
 from swarmbo.fleet import measuring
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import (
+    LONGEST,
     Back,
     Begin,
     Came,
@@ -43,6 +44,7 @@ _MAY_STOP = 0.5  # seconds between looks at whether it should stop
 _GLANCE = 1e-3  # seconds for what has arrived and was not taken yet
 _TICK = b"tick"  # in the journal, as of its own: no letter is so short
 _LONGER = 3.0  # times the patience, for which a member waits where the hub goes on without those that are gone
+_MOST_LENT = LONGEST // 2  # bytes: the letter to who is back has more in it
 Order = Begin | Came | Saw | Measure | Lend
 
 
@@ -212,7 +214,8 @@ class Member:
         if isinstance(order, Lend):
             self._turn, self._has_spoken = self._turn + 1, True
             self._agent.give_up(order.last)  # somebody went in the middle of it
-            self._mail.write(HUB, Lent(order.turn, self._agent.lend()))
+            lent = self._agent.lend()
+            self._mail.write(HUB, Lent(order.turn, lent if len(lent) <= _MOST_LENT else b""))
             return
         if order.query is not None and order.query not in self._agent.log.open:
             self.refused += 1

@@ -110,7 +110,8 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     label = "somebody gone"
     for record in network:
         if record.absent:
-            ax.axvspan(record.round - 0.5, record.round + 0.5, color=style.SKY, alpha=0.35, linewidth=0.0, label=label)
+            around = record.round - 0.5, record.round + 0.5
+            ax.axvspan(*around, color=style.SKY, alpha=0.35, linewidth=0.0, zorder=0.0, label=label)
             label = None
     ax.legend(loc="upper left", ncols=2)
     count = sum(sum(record.restarts.values()) for record in network)

@@ -139,6 +139,45 @@ def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
     assert points(out) == points(alone)
 
 
+def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(tmp_path):
+    out, log = tmp_path / "run", tmp_path / "said"
+    timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
+    fleet = ["fleet", "robots", *timed, "--out", str(out), "--port", str(free_port()), "--no-figures", "-q"]
+    until, pid, killed = time.monotonic() + 400, out / "fleet" / "robot_3" / "pid", set[str]()
+
+    def absent() -> list[list[str]]:
+        """Who was gone, by round."""
+        path = out / "network.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+        return [json.loads(line)["absent"] for line in lines if line.endswith("\n")]
+
+    def reaches(what) -> bool:
+        while not (found := what()) and running.poll() is None and time.monotonic() < until:
+            time.sleep(0.1)
+        return bool(found)
+
+    def kill() -> bool:
+        found = pid.read_text().strip() if len(absent()) > 2 and pid.is_file() else ""
+        if found and found not in killed:
+            os.kill(int(found), signal.SIGKILL)
+            killed.add(found)
+        return len(killed) == 4
+
+    with log.open("wb") as said:
+        running = subprocess.Popen([sys.executable, "-m", "swarmbo", *fleet], stdout=said, stderr=said)
+        by_hand: list[subprocess.Popen[bytes]] = []
+        try:
+            assert reaches(kill), log.read_text()
+            assert reaches(lambda: ["robot_3"] in absent()), log.read_text()
+            own = ["agent", "robot_3", "--fleet", str(out / "fleet" / "fleet.json")]
+            by_hand.append(subprocess.Popen([sys.executable, "-m", "swarmbo", *own]))
+            assert reaches(lambda: absent()[-1] == []), log.read_text()
+        finally:
+            for process in (running, *by_hand):
+                process.terminate()
+                process.wait(60)
+
+
 def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
     code = page.partition("# depth.py")[2].partition("```")[0]

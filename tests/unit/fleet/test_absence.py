@@ -1,14 +1,18 @@
 """A fleet by a deadline goes on without members that are gone for good, and takes them back when they return."""
 
+import zlib
+
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent.company import Company
-from swarmbo.agent.rows import OwnRow, OwnRows
+from swarmbo.agent.company import Company, public
+from swarmbo.agent.rows import UNHEARD, OwnRow, OwnRows
 from swarmbo.errors import ConfigError, TransportError
+from swarmbo.fleet import member
 from swarmbo.fleet.letters import Back, Begin, Here, Lend, Lent, Ping, sealed
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0, robot_team_v0
@@ -266,6 +270,13 @@ def test_a_company_of_strangers_is_refused(company, why):
         agent.ask()
 
 
+def test_of_what_an_absent_agent_was_told_others_hear_what_it_would_have_said(network, fleets):
+    rows = OwnRows({"q00001": OwnRow(0, {"f0": 2.5, "f1": None}, noise={"f0": 0.1}, place={"x": 0.5})})
+    told = public(rows, fleets(chain(), network(), **CLIMBS).team.problem).told["q00001"]
+    assert told == OwnRow(0, {"f0": UNHEARD, "f1": None}, place={"x": 0.5})
+    assert public(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.problem) == rows
+
+
 def test_agents_that_wait_for_one_another_keep_no_company():
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1)
@@ -279,6 +290,84 @@ def test_without_a_deadline_who_is_silent_still_ends_the_run(network, fleets):
     assert not fleet.plan.goes_on
     with pytest.raises(TransportError, match="heard nothing"):
         play(fleet, 3, lambda number: fleet.leave(fleet.team.agents[0]) if number == 3 else None)
+
+
+def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
+    asked = []
+
+    def depth(place):
+        asked.append(tuple(place))
+        return float(place.sum())
+
+    fleet = fleets(robots(), network(), patience=10.0, measures={"robot_1": depth}, **TABLES)
+    measured = fleet.members["robot_1"]._answer
+
+    def and_goes(order):
+        measured(order)
+        fleet.wire._under_way[HUB].clear()  # it has written down what it measured, and nobody hears of it
+        fleet.leave("robot_1")
+
+    def before(number):
+        if number == 2:
+            fleet.members["robot_1"]._answer = and_goes
+        if number == 4:
+            fleet.come("robot_1")
+
+    play(fleet, 6, before)
+    history, column = fleet.team.history, fleet.team.problem.channels.index("robot_1")
+    assert fleet.team.hub.absent == ()
+    assert len(asked) == len(set(asked))
+    assert np.isfinite(history.factors[:, column]).sum() == len(asked) - 1
+    require_one_log(fleet)
+
+
+def test_a_total_whose_teller_goes_before_it_could_tell_it_is_known_to_all_once(network, fleets):
+    world, given_ = CASES["totals"]
+    fleet = fleets(world(), network(), patience=10.0, **given_)
+    first, tell = fleet.team.agents[0], fleet.team.hub.tell
+
+    def told(query, news, **more):
+        if query == "q00003":
+            fleet.leave(first)  # it decided, and the total is for it to tell
+        tell(query, news, **more)
+
+    fleet.team.hub.tell = told
+    play(fleet, 6, lambda number: fleet.come(first) if number == 5 else None)
+    assert fleet.team.hub.absent == ()
+    assert np.isfinite(fleet.team.history.totals).all()
+    require_one_log(fleet)
+
+
+def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(network, fleets, monkeypatch):
+    monkeypatch.setattr(member, "_MOST_LENT", 10)
+    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    name = fleet.team.agents[1]
+    play(fleet, 6, lambda number: {3: fleet.leave, 5: fleet.come}.get(number, len)(name))
+    assert fleet.team.hub.absence.away == {name: "what it missed is too long for a letter"}
+    require_one_log(fleet)
+
+
+@pytest.mark.parametrize(
+    "mangled", [b"", b"x", zlib.compress(b"no state"), zlib.compress(msgspec.msgpack.encode([{}, {}]))]
+)
+def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
+    problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
+    agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
+    with pytest.raises(ConfigError, match="wanted what an agent of this team lends"):
+        agent.adopt(mangled, {}, 0)
+
+
+def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
+    fleet = fleets(chain(), network(), **CLIMBS)
+    play(fleet, 4)
+    first, second, *_ = fleet.team.agents
+    lender, other = fleet.members[first]._agent, fleet.members[second]._agent
+    lender.give_up(3)  # what is to be lent is of decisions that hold
+    other.adopt(lender.lend(), {}, 3)
+    own = [other.problem.channels.index(factor) for factor in (*lender.factors, *other.factors)]
+    known = other.log.history.factors[:, own]
+    assert len(known)
+    assert set(known[np.isfinite(known)].tolist()) <= {0.0}
 
 
 EVENTS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leave", "come"])), max_size=7)
