@@ -64,6 +64,7 @@ def require_one_log(fleet):
         log = fleet.members[name]._agent.log
         history = team.history.take(slice(len(log.history)))  # of the last round it hears when the next one begins
         assert len(team.history) - len(log.history) <= 1
+        assert len(log.open) <= 1
         np.testing.assert_array_equal(log.history.X, history.X)
         np.testing.assert_array_equal(log.history.failed, history.failed)
         own = [problem.channels.index(factor) for factor in problem.graph.factors_owned_by(name)]
@@ -128,6 +129,24 @@ def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets,
 
     play(fleet, 7, before)
     assert fleet.team.hub.absent == (b,)
+    require_one_log(fleet)
+
+
+@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
+def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_back_first(
+    network, fleets, world, given_
+):
+    fleet = fleets(world(), network(), patience=10.0, **given_)
+    a, _, c = fleet.team.agents[:3]
+
+    def before(number):
+        if number == 2:
+            fleet.leave(c)
+        if number == 4:
+            fleet.schedule = [(fleet.turns + 3, fleet.come, c), (fleet.turns + 5, fleet.leave, a)]
+
+    play(fleet, 5, before)
+    assert fleet.team.hub.absent == (a,)
     require_one_log(fleet)
 
 
