@@ -8,6 +8,7 @@ from swarmbo.fleet.letters import Here, Ping
 from swarmbo.fleet.mail import Mail
 from swarmbo.fleet.plan import Plan
 
+_HANGS = 2  # times that one may hang before it stays out
 _STARTING = 120.0  # seconds for which a process on this machine may be about to start
 
 
@@ -43,6 +44,7 @@ class Absence:
         self._plan, self._agents, self._mail = plan, tuple(agents), mail
         self._here, self._ended = frozenset(here), {} if ended is None else ended
         self.away, self.back, self.forgetful = dict[str, str](), set[str](), set[str]()
+        self._hung = Counter[str]()
         self._noted = set[str]()  # whose end was taken note of
         self._parcels, self._pings = Counter[str](), 0
         self._quiet: dict[str, float] = {}
@@ -85,9 +87,18 @@ class Absence:
                 self._pings += 1
                 self._mail.write(agent, Ping(self._pings))
 
-    def leave(self, agent: str, why: str) -> None:
-        """Note that one is gone; what was written to it is not written again."""
+    def leave(self, agent: str, why: str, *, is_hung: bool = False) -> None:
+        """Note that one is gone; what was written to it is not written again.
+
+        Args:
+            agent: Which.
+            why: For the run's user.
+            is_hung: Whether it lives and does not do what it is told. It is taken back once: it would hold up others
+                again and again.
+        """
         self.away[agent] = why
+        self._hung[agent] += is_hung
+        self.back.discard(agent)
         self._mail.forget(agent)
 
     def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:
@@ -105,7 +116,7 @@ class Absence:
             self.forgetful.add(agent)
             if agent not in self.away:
                 self.leave(agent, "what it had written down is lost")
-        if agent in self.away:
+        if agent in self.away and self._hung[agent] < _HANGS:
             self.back.add(agent)
 
     def refuse(self, agent: str, why: str) -> None:

@@ -30,6 +30,7 @@ from swarmbo.fleet.mail import Carrier
 from swarmbo.fleet.plan import Plan
 
 _PAUSE = 5.0 * LOOK  # seconds that one look counts for at most: a pause of the hub's own is nobody's silence
+_ANSWER = 3.0  # times the patience, in which who lives says what it knows: that takes no computing
 Hear = Callable[[str, Letter], None]
 
 
@@ -44,6 +45,9 @@ class DeadlineHub(Hub):
     it; so nobody waits for one that is gone, whatever it had to say. What it was told before is said in its place.
     Whoever comes back is in from the next decision on. One that took part in the last one knows all; to others one who
     is there lends what everybody knows, and the hub tells it what came of its own factors.
+
+    One that lives, as its receipts say, and does not do what it is told is gone, too. Where nobody says what was
+    decided, as all wait for one, all are asked for what they know: who does not say that is the one.
 
     Args:
         plan: As of a ``Hub``, and so are the next three.
@@ -125,7 +129,13 @@ class DeadlineHub(Hub):
         def is_done() -> bool:
             return len(words) == len(members) or self.absence.present != members
 
-        self._wait(is_done, "words", members, words, hear)
+        if not self._heard_until(is_done, hear):
+            if len(self._lent(members)) == len(members):
+                missing = [agent for agent in members if agent not in words]
+                raise TransportError(
+                    f"round {self._round}: {missing} live, and said nothing; wanted words: can they reach one another?"
+                )
+            return None
         if len(words) < len(members):
             return None
         self._knowing = members
@@ -147,7 +157,7 @@ class DeadlineHub(Hub):
                     self._welcome(agent)
             elif not present:
                 self._wait_for_anybody()
-            elif (state := self._lent(present[0])) is not None:
+            elif (state := self._lent(present[:1]).get(present[0])) is not None:
                 for agent in back:
                     if state:
                         self._welcome(agent, state)
@@ -164,27 +174,34 @@ class DeadlineHub(Hub):
         self._write({agent: Back(0, self._last, told, state, self._came_of[agent] if state and not alike else {})})
         self.absence.admit(agent)
 
-    def _lent(self, lender: str) -> bytes | None:
-        """What everybody knows, as one has it; None if it goes."""
-        found: list[bytes] = []
-        self._order({lender: Lend(0, self._last)})
+    def _lent(self, lenders: Sequence[str]) -> dict[str, bytes]:
+        """What everybody knows, as some have it; those of them who do not say it are gone."""
+        found: dict[str, bytes] = {}
+        self._order({lender: Lend(0, self._last) for lender in lenders})
 
         def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Lent) and sender == lender and letter.turn == self._turns[lender]:
-                found.append(letter.state)
+            if isinstance(letter, Lent) and sender in lenders and letter.turn == self._turns[sender]:
+                found[sender] = letter.state
 
-        def is_done() -> bool:
-            return bool(found) or lender not in self.absence.present
+        self._answered(lenders, found, "what it knows", hear, _ANSWER * self.plan.patience_s)
+        return {lender: state for lender, state in found.items() if lender in self.absence.present}
 
-        self._wait(is_done, "what all know", [lender], hear=hear)
-        return found[0] if found and lender in self.absence.present else None
+    def _answered(
+        self, asked: Sequence[str], found: Container[str], what: str, hear: Hear, longest: float | None = None
+    ) -> None:
+        """Wait until all who were asked have answered or are gone; who lives and does not answer is gone, too."""
+
+        def missing() -> list[str]:
+            return [agent for agent in asked if agent not in found and agent in self.absence.present]
+
+        if not self._heard_until(lambda: not missing(), hear, longest):
+            for agent in missing():
+                self.absence.leave(agent, f"it lives, and has not said {what}", is_hung=True)
 
     def _wait_for_anybody(self) -> None:
         why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
-        try:
-            self._wait(lambda: any(map(self._knows, self.absence.returning)), "somebody", (), longest=JOINING)
-        except TransportError as error:
-            raise TransportError(f"round {self._round}: nobody is left who knows what was decided ({why})") from error
+        if not self._heard_until(lambda: any(map(self._knows, self.absence.returning)), longest=JOINING):
+            raise TransportError(f"round {self._round}: nobody is left who knows what was decided ({why})")
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
         """What agents measure by themselves; of who is gone all of it failed.
@@ -200,10 +217,7 @@ class DeadlineHub(Hub):
             if isinstance(letter, Measured) and sender in asked and letter.turn == self._turns[sender]:
                 found[sender] = self._answers(sender, letter, len(places[sender]))
 
-        def is_done() -> bool:
-            return all(agent in found or agent in self.absence.away for agent in asked)
-
-        self._wait(is_done, "measurements", asked, found, hear)
+        self._answered(asked, found, "what it measured", hear)
         failed = {agent: self._failed(agent, len(there)) for agent, there in places.items() if agent not in found}
         return {agent: found[agent] if agent in found else failed[agent] for agent in places}
 
@@ -229,29 +243,24 @@ class DeadlineHub(Hub):
         return letter.noted(order)
 
     def _settle(self) -> None:
-        """Wait until those who are there have all that was written to them."""
-        self._wait(lambda: not self.mail.outstanding, "receipts of what was written", self.absence.present)
+        """Wait until those who are there have all that was written to them; who is heard and gets nothing is gone."""
+        if not self._heard_until(lambda: not self.mail.outstanding):
+            for agent in dict.fromkeys(recipient for recipient, _ in self.mail.outstanding):
+                self.absence.leave(agent, "it is heard, and gets nothing", is_hung=True)
 
     def _order(self, letters: "Mapping[str, Begin | Came | Saw | Measure | Lend]") -> None:
         """As of a ``Hub``, to those who are there."""
         self._settle()
         self._write({agent: letter for agent, letter in letters.items() if agent in self.absence.present})
 
-    def _wait(
-        self,
-        is_done: Callable[[], bool],
-        what: str,
-        agents: Sequence[str],
-        seen: Container[str] = (),
-        hear: Hear = _deaf,
-        *,
-        longest: float | None = None,
-    ) -> None:
-        """Read until something is so, and note who goes."""
+    def _heard_until(self, is_done: Callable[[], bool], hear: Hear = _deaf, longest: float | None = None) -> bool:
+        """Read until something is so, and note who goes; False if that takes too long."""
         self.absence.begin()
         looked, listened = self._clock(), 0.0
-        longest = self._longest if longest is None else longest
+        longest = JOINING + 10.0 * self.plan.patience_s if longest is None else longest
         while not is_done():
+            if listened > longest:
+                return False
             self._attend()
             got = self.mail.read(LOOK, is_done)
             now = self._clock()
@@ -260,9 +269,7 @@ class DeadlineHub(Hub):
                 self._hear(*got, hear)
             self.absence.look(0.0 if got is not None else passed)
             listened += passed
-            if listened > longest and not is_done():
-                missing = [agent for agent in agents if agent not in seen]
-                raise TransportError(f"round {self._round}: {missing} live, and said nothing; wanted {what}")
+        return True
 
     def _hear(self, sender: str, letter: Letter, hear: Hear) -> None:
         if isinstance(letter, Here):
@@ -271,8 +278,3 @@ class DeadlineHub(Hub):
             self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)
         else:
             hear(sender, letter)
-
-    @property
-    def _longest(self) -> float:
-        """Seconds for which it is waited for those who live, in a whole."""
-        return JOINING + 10.0 * self.plan.patience_s

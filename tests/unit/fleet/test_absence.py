@@ -12,7 +12,7 @@ import swarmbo as sb
 from swarmbo.agent.company import Company, public
 from swarmbo.agent.rows import UNHEARD, OwnRow, OwnRows
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet import member
+from swarmbo.fleet import deadline_hub, member
 from swarmbo.fleet.letters import Back, Begin, Here, Lend, Lent, Ping, sealed
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0, robot_team_v0
@@ -387,6 +387,84 @@ def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
     known = other.log.history.factors[:, own]
     assert len(known)
     assert set(known[np.isfinite(known)].tolist()) <= {0.0}
+
+
+class Deaf:
+    """A member that takes letters, and does nothing of what they say."""
+
+    def __init__(self, member):
+        self._member = member
+
+    def step(self, seconds):
+        member = self._member
+        if member._mail.read(seconds) is None and member._clock() - member._greeted > member.plan.patience_s:
+            member._greet()
+
+    def close(self):
+        self._member.close()
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """For those who live and say nothing it is not waited for as long."""
+    monkeypatch.setattr(deadline_hub, "JOINING", 1.0)
+
+
+@pytest.mark.parametrize(("case", "who"), [("by factor", 0), ("a field", 1)])
+def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, case, who):
+    world, given_ = CASES[case]
+    fleet = fleets(world(), network(), patience=10.0, **given_)
+    name = fleet.team.agents[who]
+
+    def before(number):
+        if number == 3:
+            fleet.members[name] = Deaf(fleet.members[name])
+        if number == 5:
+            fleet.wire.now += 11.0
+            for _ in range(9):
+                fleet.turn()  # it says that it is here, and is taken back: once
+
+    play(fleet, 6, before)
+    assert fleet.team.hub.absence.away == {name: "it lives, and has not said what it knows"}
+    assert fleet.team.hub.absence._hung[name] == 2
+    require_one_log(fleet)
+
+
+def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
+    fleet = fleets(robots(), network(), patience=10.0, measures={"robot_1": lambda place: float(place.sum())}, **TABLES)
+
+    def before(number):
+        if number == 3:
+            fleet.members["robot_1"]._answer = lambda order: fleet.members["robot_1"]._mail.read(0.0)
+
+    play(fleet, 4, before)
+    assert fleet.team.hub.absence.away == {"robot_1": "it lives, and has not said what it measured"}
+    require_one_log(fleet)
+
+
+def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(network, fleets, soon):
+    wire = network()
+    fleet, send = fleets(chain(), wire, patience=10.0, **CLIMBS), wire.send
+    name, cut = fleet.team.agents[1], []
+    wire.send = lambda sender, recipient, content: recipient in cut or send(sender, recipient, content)
+    play(fleet, 5, lambda number: cut.append(name) if number == 3 else None)
+    assert fleet.team.hub.absent == (name,)
+    require_one_log(fleet)
+
+
+def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line(network, fleets, soon):
+    wire = network()
+    fleet, send = fleets(chain(), wire, patience=10.0, **CLIMBS), wire.send
+    pair = set(fleet.team.agents[:2])
+
+    def before(number):
+        if number == 3:
+            wire.send = lambda sender, recipient, content: (
+                {sender, recipient} == pair or send(sender, recipient, content)
+            )
+
+    with pytest.raises(TransportError, match=r"round 3: .*live, and said nothing; wanted words: can they reach one"):
+        play(fleet, 4, before)
 
 
 EVENTS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["leave", "come"])), max_size=7)
