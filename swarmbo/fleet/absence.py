@@ -93,8 +93,8 @@ class Absence:
         Args:
             agent: Which.
             why: For the run's user.
-            is_hung: Whether it lives and does not do what it is told. It is taken back once: it would hold up others
-                again and again.
+            is_hung: Whether it lives and does not do what it is told. It is taken back once, as it would hold up others
+                again and again; then only if it begins with nothing written down.
         """
         self.away[agent] = why
         self._hung[agent] += is_hung
@@ -114,6 +114,7 @@ class Absence:
         starts.add(letter.start)
         if is_again:
             self.forgetful.add(agent)
+            del self._hung[agent]
             if agent not in self.away:
                 self.leave(agent, "what it had written down is lost")
         if agent in self.away and self._hung[agent] < _HANGS:

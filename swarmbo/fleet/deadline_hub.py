@@ -30,6 +30,7 @@ from swarmbo.fleet.mail import Carrier
 from swarmbo.fleet.plan import Plan
 
 _PAUSE = 5.0 * LOOK  # seconds that one look counts for at most: a pause of the hub's own is nobody's silence
+_STALLS = 2  # times that all live and come to nothing, after which the run ends
 _ANSWER = 3.0  # times the patience, in which who lives says what it knows: that takes no computing
 Hear = Callable[[str, Letter], None]
 
@@ -73,6 +74,7 @@ class DeadlineHub(Hub):
         self._number, self._last = 0, 0  # of decisions: the last that was begun, the last that holds
         self._knowing = agents  # who took part in that one
         self._untold = dict.fromkeys(agents, OwnRows())  # what agents were told since
+        self._stalls = 0  # times that all of them lived, and came to nothing in this round
         self._over: tuple[str, ...] = ()  # queries of which nothing more comes, that ended since
         self._came_of: dict[str, dict[str, OwnRow]] = {agent: {} for agent in agents}
 
@@ -93,7 +95,7 @@ class DeadlineHub(Hub):
         self._round += 1
         while (got := self.mail.read(0.0)) is not None:  # who came back meanwhile
             self._hear(*got, _deaf)
-        words = None
+        words, self._stalls = None, 0
         while words is None:
             self._readmit()
             words = self._attempt(links, offers)
@@ -130,7 +132,8 @@ class DeadlineHub(Hub):
             return len(words) == len(members) or self.absence.present != members
 
         if not self._heard_until(is_done, hear):
-            if len(self._lent(members)) == len(members):
+            self._stalls += len(self._lent(members)) == len(members)
+            if self._stalls == _STALLS:
                 missing = [agent for agent in members if agent not in words]
                 raise TransportError(
                     f"round {self._round}: {missing} live, and said nothing; wanted words: can they reach one another?"

@@ -410,7 +410,7 @@ def soon(monkeypatch):
     monkeypatch.setattr(deadline_hub, "JOINING", 1.0)
 
 
-@pytest.mark.parametrize(("case", "who"), [("by factor", 0), ("a field", 1)])
+@pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=pytest.mark.thorough)])
 def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, case, who):
     world, given_ = CASES[case]
     fleet = fleets(world(), network(), patience=10.0, **given_)
@@ -423,10 +423,13 @@ def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, 
             fleet.wire.now += 11.0
             for _ in range(9):
                 fleet.turn()  # it says that it is here, and is taken back: once
+        if number == 7:
+            assert fleet.team.hub.absence.away == {name: "it lives, and has not said what it knows"}
+            assert fleet.team.hub.absence._hung[name] == 2
+            fleet.come(name, forgets=True)
 
-    play(fleet, 6, before)
-    assert fleet.team.hub.absence.away == {name: "it lives, and has not said what it knows"}
-    assert fleet.team.hub.absence._hung[name] == 2
+    play(fleet, 8, before)
+    assert fleet.team.hub.absent == ()
     require_one_log(fleet)
 
 
@@ -449,6 +452,22 @@ def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(networ
     wire.send = lambda sender, recipient, content: recipient in cut or send(sender, recipient, content)
     play(fleet, 5, lambda number: cut.append(name) if number == 3 else None)
     assert fleet.team.hub.absent == (name,)
+    require_one_log(fleet)
+
+
+def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fleets, soon):
+    wire = network()
+    fleet, send = fleets(chain(), wire, patience=10.0, **CLIMBS), wire.send
+    pair = set(fleet.team.agents[:2])
+
+    def through(sender, recipient, what):
+        if not ({sender, recipient} == pair and cut[0] <= wire.now < cut[0] + 150.0):
+            send(sender, recipient, what)
+
+    cut, wire.send = [np.inf], through
+    play(fleet, 4, lambda number: cut.__setitem__(0, wire.now) if number == 3 else None)
+    assert wire.now > cut[0] + 100.0
+    assert fleet.team.hub.absent == ()
     require_one_log(fleet)
 
 
