@@ -7,7 +7,7 @@ import pytest
 from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.messages import Codec, FromFactor, FromVariable, Report, Verdict, text_widths
+from swarmbo.coordination.messages import Choice, Codec, FromFactor, FromVariable, Report, Verdict, text_widths
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import Compare, Letter, ToFactors, ToVariables, asked
 from swarmbo.coordination.updates import NUMPY
@@ -15,11 +15,15 @@ from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes
 
-OWNERS = {"f": "a", "g": "b" * 40, "h": "c" * 300, "i": "a"}
-SCOPES = {"f": ["x", "y"], "g": ["y", "z" * 31], "h": ["z" * 31, "x", "ü" * 20], "i": ["x"]}
+OWNERS = {"f": "a", "g": "b" * 40, "ß" * 20: "c" * 300, "i": "a"}
+SCOPES = {"f": ["x", "y"], "g": ["y", "z" * 31], "ß" * 20: ["z" * 31, "x", "ü" * 20], "i": ["x"]}
 SIZES = {"x": 2, "y": 31, "z" * 31: 32, "ü" * 20: 300}
 GRAPH = FactorGraph.from_scopes(SCOPES, OWNERS, dict(zip(SIZES, ["a", "b" * 40, "a", "a"], strict=True)))
-LINKS = [None, nx.path_graph(GRAPH.agents)]
+LINKS = {
+    "everyone hears everyone": None,
+    "relayed": nx.path_graph(GRAPH.agents),
+    "relayed by one that owns nothing": nx.path_graph([*GRAPH.agents[:2], "relay", *GRAPH.agents[2:]]),
+}
 
 
 def taken_by(part: Part, letters: list[Letter]) -> Traffic:
@@ -31,9 +35,9 @@ def taken_by(part: Part, letters: list[Letter]) -> Traffic:
     )
 
 
-@pytest.fixture(params=LINKS, ids=["everyone hears everyone", "relayed"])
+@pytest.fixture(params=LINKS)
 def part(request: pytest.FixtureRequest) -> Part:
-    return Part(GRAPH, 0, Routes(GRAPH.agents, request.param))
+    return Part(GRAPH, 0, Routes(GRAPH.agents, LINKS[request.param]))
 
 
 def laid_out() -> Flooding:
@@ -67,6 +71,15 @@ def test_messages_on_some_edges_only(part: Part) -> None:
     assert counted == taken_by(part, letters)
     assert counted != Counts(part).numbers(FromFactor, flooding.edge_sizes)
     assert counted != Counts(part).numbers(FromVariable, flooding.edge_sizes, said)
+
+
+def test_words_take_what_choices_take(part: Part) -> None:
+    """Of each variable one to each other owner of its factors, as long as the index makes it."""
+    choices, letters = np.array([127, 128, 300, 2**16]), list[Letter]()
+    for variable, index in zip(GRAPH.variables, choices.tolist(), strict=True):
+        actor, owners = GRAPH.variable_owner(variable), {GRAPH.owner(f) for f in GRAPH.factors_of(variable)}
+        letters += [Letter(actor, owner, Choice(variable, index)) for owner in owners]
+    assert Counts(part).words(choices) == taken_by(part, letters)
 
 
 @pytest.mark.parametrize("n_choices", [1, 40])
