@@ -25,6 +25,8 @@ def links_in_range(
     offset = positions[:, None] - positions[None]
     distances = np.hypot(offset[..., 0], offset[..., 1])
     ranges = np.broadcast_to(np.asarray(range_m, dtype=float), len(agents))
-    for i, j in np.argwhere(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1)):
-        graph.add_edge(agents[i], agents[j], distance=float(distances[i, j]))
+    one, other = np.nonzero(np.triu(distances <= np.minimum.outer(ranges, ranges), k=1))
+    lengths = [{"distance": length} for length in distances[one, other].tolist()]
+    names = ([agents[i] for i in part.tolist()] for part in (one, other))
+    graph.add_edges_from(zip(*names, lengths, strict=True))
     return graph

@@ -54,10 +54,13 @@ def divide(
     distance[at == claimed[robots]] = -np.inf
     turns = (robots - at) % n  # deal out where distances tie
     by_turn = np.lexsort((turns, distance, at))
+    robots = robots[by_turn]  # for every place its nearest robot, then the next …
+    may_win = shares[robots[np.searchsorted(at, at)], robots]  # the nearest, and who shares a factor with it
+    at, robots = at[may_win], robots[may_win]
     in_turn = np.full((len(places), np.bincount(at).max(initial=0)), -1)
-    in_turn[at, np.arange(len(at)) - np.searchsorted(at, at)] = robots[by_turn]
+    in_turn[at, np.arange(len(at)) - np.searchsorted(at, at)] = robots
     winners = np.full((len(places), order + 1), -1)  # each at most order apart from all others in one chain
-    for next_one in in_turn.T:  # for every place its nearest robot, then the next …
+    for next_one in in_turn.T:
         rows = np.flatnonzero(next_one >= 0)
         before, robot = winners[rows], next_one[rows]
         wins = ((before < 0) | shares[before, robot[:, None]]).all(axis=1)

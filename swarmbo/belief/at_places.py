@@ -123,13 +123,10 @@ class AtPlaces:
 
     def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
         """Means and variances at physical points."""
-        if (found := self._found(X)) is None:
-            return self._anywhere.posterior(X)
-        belief, rows = found
-        if not len(belief.pending):
-            return belief.cache.mean[rows], belief.cache.var[rows]
-        looked = belief._looked(rows)
-        return looked.mean, looked.var
+        if len(self.pending) or (rows := self._rows(X)) is None:
+            looked = self._looked(X)
+            return self._anywhere.posterior(X) if looked is None else (looked.mean, looked.var)
+        return self.cache.mean[rows], self.cache.var[rows]
 
     def on_data(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]] | None:
         """Means and variances before anything is pending, which no variance exceeds after; None: not known here."""
@@ -143,8 +140,8 @@ class AtPlaces:
 
     def posterior_cache(self, X: Float[np.ndarray, "k d"]) -> PosteriorCache:
         """The posterior at fixed points, from which covariances are cheap."""
-        found = self._found(X)
-        return self._anywhere.posterior_cache(X) if found is None else found[0]._looked(found[1])
+        looked = self._looked(X)
+        return self._anywhere.posterior_cache(X) if looked is None else looked
 
     def at(self, now: float) -> PlaceBelief:
         """The belief at another round; itself where nothing fades."""
@@ -168,17 +165,26 @@ class AtPlaces:
         told.flat[:: len(told) + 1] += self.noise_variance
         return factorise(told)[0]
 
-    def _looked(self, rows: Int[np.ndarray, " k"]) -> Looked:
-        own = self.cache.of_rows(rows)
+    def _looked(self, X: Float[np.ndarray, "k d"]) -> Looked | None:
+        """The posterior at points given those pending; None where they are none of the places and may not join."""
+        if (rows := self._rows(X)) is not None:
+            own = self.cache.of_rows(rows)
+        elif self._may_join(X):
+            own = self.belief.posterior_cache(X)
+        else:
+            return None
         if not len(self.pending):
-            return Looked(own, np.zeros((0, len(rows))))
+            return Looked(own, np.zeros((0, len(X))))
         return Looked(own, solve_lower(self._root, self.cache.cross(self.pending, own)))
+
+    def _may_join(self, X: Float[np.ndarray, "k d"]) -> bool:
+        return self.grows and X.shape[1] == self.places.shape[1]
 
     def _found(self, X: Float[np.ndarray, "k d"]) -> "tuple[AtPlaces, Int[np.ndarray, ' k']] | None":
         """A belief that has points among its places, and which of these they are; None where they may not join."""
         if (rows := self._rows(X)) is not None:
             return self, rows
-        if not self.grows or X.shape[1] != self.places.shape[1]:
+        if not self._may_join(X):
             return None
         cache, places = self.cache.joined(self.belief.posterior_cache(X)), np.concatenate([self.places, X])
         return replace(self, places=places, cache=cache), np.arange(len(self.places), len(places))

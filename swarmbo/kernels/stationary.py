@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 from swarmbo.kernels.registry import KernelName, own_kernel
 
 _FAR = 1e3  # exp(-1e3) is 0 in float64: cutting distances here changes nothing and keeps inf * 0 out
+_AT_ONCE = 8192  # distances that are worked on at once: what is made of them on the way stays in the cache
 
 
 def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -36,20 +37,45 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
         >>> correlation("matern12", np.array([0.0, np.inf])).tolist()
         [1.0, 0.0]
     """
-    r = np.minimum(r, _FAR)
-    match name:
-        case "matern12":
-            return np.exp(-r)
-        case "matern32":
-            a = np.sqrt(3.0) * r
-            return (1.0 + a) * np.exp(-a)
-        case "matern52":
-            a = np.sqrt(5.0) * r
-            return (1.0 + a * (1.0 + a / 3.0)) * np.exp(-a)
-        case "rbf":
-            return np.exp(-0.5 * r * r)
-        case _:
-            return own_kernel(name).correlation(r)
+    if name not in _PARTS:
+        return own_kernel(name).correlation(np.minimum(r, _FAR))
+    distances, values = np.ravel(r), np.empty(np.shape(r))
+    flat, part_of = values.reshape(-1), _PARTS[name]
+    for start in range(0, len(flat), _AT_ONCE):
+        part = flat[start : start + _AT_ONCE]
+        part_of(np.minimum(distances[start : start + _AT_ONCE], _FAR, out=part))
+    return values[()]  # of one distance a number
+
+
+def _matern12(r: Float[np.ndarray, " n"]) -> None:
+    np.exp(np.negative(r, out=r), out=r)
+
+
+def _matern32(r: Float[np.ndarray, " n"]) -> None:
+    r *= np.sqrt(3.0)
+    grows = 1.0 + r
+    _matern12(r)
+    r *= grows
+
+
+def _matern52(r: Float[np.ndarray, " n"]) -> None:
+    r *= np.sqrt(5.0)
+    grows = r / 3.0
+    grows += 1.0
+    grows *= r
+    grows += 1.0
+    _matern12(r)
+    r *= grows
+
+
+def _rbf(r: Float[np.ndarray, " n"]) -> None:
+    half = -0.5 * r
+    half *= r
+    np.exp(half, out=r)
+
+
+# each puts correlations in the place of distances
+_PARTS = {"matern12": _matern12, "matern32": _matern32, "matern52": _matern52, "rbf": _rbf}
 
 
 def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -156,7 +182,8 @@ def kernel_matrix(
         >>> kernel_matrix("rbf", X, X, np.array([1.0, 2.0]), 4.0).round(3).tolist()
         [[4.0, 2.426], [2.426, 4.0]]
     """
-    return outputscale * correlation(name, scaled_distance(X, Z, lengthscales))
+    r = scaled_distance(X, Z, lengthscales)
+    return np.multiply(outputscale, correlation(name, r), out=r)
 
 
 def kernel_matrix_gradient(

@@ -11,17 +11,20 @@ from scipy.linalg import lapack
 _EPSILON = float(np.finfo(float).eps)
 
 
-def solve_lower(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"]) -> Float[np.ndarray, "n *m"]:
+def solve_lower(
+    L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], *, in_place: bool = False
+) -> Float[np.ndarray, "n *m"]:
     """L⁻¹ B by forward substitution.
 
     Args:
         L: Lower triangular with a diagonal > 0; fastest in Fortran order.
         B: One or more right-hand sides.
+        in_place: Whether B, in Fortran order, is of no further use.
 
     Returns:
         The solution, of B's shape.
     """
-    return _solve(L, B, transposed=False)
+    return _solve(L, B, transposed=False, in_place=in_place)
 
 
 def solve_lower_transposed(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"]) -> Float[np.ndarray, "n *m"]:
@@ -37,10 +40,12 @@ def solve_lower_transposed(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n 
     return _solve(L, B, transposed=True)
 
 
-def _solve(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], transposed: bool) -> Float[np.ndarray, "n *m"]:
+def _solve(
+    L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], *, transposed: bool, in_place: bool = False
+) -> Float[np.ndarray, "n *m"]:
     if B.size == 0:
         return np.zeros_like(B)
-    solution, info = lapack.dtrtrs(L, B, lower=1, trans=int(transposed))
+    solution, info = lapack.dtrtrs(L, B, lower=1, trans=int(transposed), overwrite_b=int(in_place))
     assert info == 0, f"triangular solve failed with info {info}"
     return solution
 

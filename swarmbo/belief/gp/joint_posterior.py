@@ -90,7 +90,8 @@ class JointPosterior:
             if place not in number:
                 number[place] = len(parts)
                 parts.append(conditioned.parts[place])  # once: one of many is made when it is asked for
-                whitened = solve_lower(parts[-1].L, conditioned.covariance(place, data, query))
+                cross = conditioned.covariance(place, query, data).T  # in the order in which it is solved
+                whitened = solve_lower(parts[-1].L, cross, in_place=True)
                 V.append(whitened if weight == 1.0 else np.sqrt(weight) * whitened)
             columns = [*scope, query.places.shape[1]] if hyper.times else [*scope]
             at, of = (projection(hyper, scope, rows) for rows in (query, data))
@@ -140,9 +141,11 @@ class JointPosterior:
         V: Float[np.ndarray, "n c"],
     ) -> Float[np.ndarray, "r c"]:
         prior = _sum(
-            [term.weight * term.prior.matrix(term.at[rows], own) for term, own in zip(self.terms, at, strict=True)]
+            [_weighted(term, term.prior.matrix(term.at[rows], own)) for term, own in zip(self.terms, at, strict=True)]
         )
-        return self.scale**2 * (prior - self.V[:, rows].T @ V)
+        prior -= self.V[:, rows].T @ V  # in place: there are very many of these
+        prior *= self.scale**2
+        return prior
 
     def of_rows(self, rows: Int[np.ndarray, " r"]) -> "JointPosterior":
         """Of some of the points (r,)."""
@@ -179,6 +182,10 @@ class JointPosterior:
             dmean[term.columns] += root * (D @ alpha)
             dvar[term.columns] -= 2.0 * root * np.einsum("jmn,nm->jm", D, back[term.part])
         return self.scale * dmean.T, self.scale**2 * dvar.T
+
+
+def _weighted(term: Term, prior: Float[np.ndarray, "r c"]) -> Float[np.ndarray, "r c"]:
+    return prior if term.weight == 1.0 else term.weight * prior
 
 
 def _sum(parts: Sequence[Float[np.ndarray, "r c"]]) -> Float[np.ndarray, "r c"]:

@@ -36,6 +36,17 @@ def test_rbf_correlation_is_the_gaussian_bell():
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
+@pytest.mark.parametrize("shape", [(8192,), (3, 8191), (160, 130), (0, 4), ()])
+def test_correlations_of_many_distances_are_those_of_each_and_distances_stay(name, shape):
+    r = np.random.default_rng(0).uniform(0.0, 5.0, size=shape)
+    given = r.copy()
+    expected = np.array([float(correlation(name, one)) for one in r.ravel()]).reshape(shape)
+    np.testing.assert_allclose(correlation(name, r), expected, rtol=1e-14)
+    np.testing.assert_allclose(correlation(name, r.T), expected.T, rtol=1e-14)
+    np.testing.assert_array_equal(r, given)
+
+
+@pytest.mark.parametrize("name", KERNEL_NAMES)
 def test_slope_is_minus_derivative_over_distance(name):
     r, step = np.linspace(0.05, 5.0, 100), 1e-6
     derivative = (correlation(name, r + step) - correlation(name, r - step)) / (2.0 * step)
