@@ -82,6 +82,7 @@ class Member:
         self._due: Measure | None = None  # an order that is not carried out yet
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._greeted, self._goes_on, is_new = clock(), plan.goes_on, True
+        self._stepped = clock()
         self._mail = Mail(carrier, self._journal.keep, clock)
         self._arrived: list[Envelope] = []  # since the last tick of an agreement by a deadline
         self._next_tick = clock()
@@ -132,6 +133,9 @@ class Member:
             TransportError: As ``run``.
             ShapeError: If what it measures by returns anything but an outcome.
         """
+        now, before, self._stepped = self._clock(), self._stepped, self._clock()
+        if self._goes_on and now - before > self.plan.patience_s:  # a pause of its own is nobody's silence
+            self._heard = now
         if self._goes_on and self._clock() - self._greeted > self.plan.patience_s:  # the hub may think that it is gone
             self._greet()
         if self._due is not None:

@@ -389,6 +389,24 @@ def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
     assert set(known[np.isfinite(known)].tolist()) <= {0.0}
 
 
+def test_who_was_stopped_in_mid_decision_for_long_says_that_it_is_here_and_does_not_end(network, fleets):
+    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    name, stopped = fleet.team.agents[1], []
+
+    def before(number):
+        if number == 3:
+            fleet.schedule = [(fleet.turns + 3, lambda: stopped.append(fleet.members.pop(name)))]
+        if number == 5:
+            assert not stopped[0]._agent.is_finished
+            fleet.wire._under_way[name].clear()
+            fleet.wire.now += 40.0
+            fleet.members[name] = stopped.pop()
+
+    play(fleet, 7, before)
+    assert fleet.team.hub.absent == ()
+    require_one_log(fleet)
+
+
 class Deaf:
     """A member that takes letters, and does nothing of what they say."""
 
