@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -241,11 +241,16 @@ class Team(AskTell):
             self._take(acting if query is not None else None, self._heard(news), is_all=True)
 
     def _heard(self, news: News) -> News:
-        """What anybody hears of a round's news: not the channels of agents that are dead or yet to join."""
-        if not isinstance(self.transport, Faults):
+        """What anybody hears of a round's news: the channels of agents that are there."""
+        if (present := self._present()) is None:
             return news
-        present = self.transport.present(self.agents, self.round, math.inf)
         return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
+
+    def _present(self) -> Collection[str] | None:
+        """Who is neither dead nor yet to join when a round ends; None: all are there."""
+        if not isinstance(self.transport, Faults):
+            return None
+        return self.transport.present(self.agents, self.round, math.inf)
 
     @classmethod
     def from_state_dict(

@@ -127,6 +127,31 @@ def tree_rounds(
     return largest
 
 
+@numba.njit(nogil=True)
+def _renew_variable(
+    x: Whole, size: Whole, first_of: Places, edges: Whole, heard: Whole, said: Whole, spare: Whole
+) -> None:
+    """All messages of a variable of so many values; the last four are addresses."""
+    degree, at = _unsigned(first_of[x + 1] - first_of[x]), _unsigned(first_of[x]) * _BYTES
+    renewed_variable(edges + at, degree, size, heard, said, spare)
+
+
+@numba.njit(nogil=True)
+def _renew_factor(
+    f: Whole,
+    first: Places,
+    tables: Places,
+    lengths: Whole,
+    begins: Whole,
+    said: Whole,
+    heard: Whole,
+    spare: Whole,
+) -> None:
+    """All messages of a factor; the last five are addresses."""
+    n_axes, at = _unsigned(first[f + 1] - first[f]), _unsigned(first[f]) * _BYTES
+    renewed_factor(tables[f], lengths + at, begins + at, n_axes, said, heard, heard, 0.0, spare)
+
+
 @numba.njit(cache=True, nogil=True)
 def _tree_pass(
     order: Places,
@@ -157,19 +182,14 @@ def _tree_pass(
         f = factor_order[i]
         for edge in range(first[f], first[f + 1]):
             if edge != up[f]:
-                x = variables[edge]
-                degree, at = _unsigned(first_of[x + 1] - first_of[x]), _unsigned(first_of[x]) * _BYTES
-                renewed_variable(edges + at, degree, sizes[edge], heard, said, spare)
-        n_axes, at = _unsigned(first[f + 1] - first[f]), _unsigned(first[f]) * _BYTES
-        renewed_factor(tables[f], lengths + at, begins + at, n_axes, said, heard, heard, 0.0, spare)
+                _renew_variable(variables[edge], sizes[edge], first_of, edges, heard, said, spare)
+        _renew_factor(f, first, tables, lengths, begins, said, heard, spare)
     for x in order:
-        degree, at = _unsigned(first_of[x + 1] - first_of[x]), _unsigned(first_of[x]) * _BYTES
-        renewed_variable(edges + at, degree, sizes[by_variable[first_of[x]]], heard, said, spare)
+        _renew_variable(x, sizes[by_variable[first_of[x]]], first_of, edges, heard, said, spare)
         for j in range(first_of[x], first_of[x + 1]):
             f = factors[by_variable[j]]
             if up[f] == by_variable[j]:
-                n_axes, at = _unsigned(first[f + 1] - first[f]), _unsigned(first[f]) * _BYTES
-                renewed_factor(tables[f], lengths + at, begins + at, n_axes, said, heard, heard, 0.0, spare)
+                _renew_factor(f, first, tables, lengths, begins, said, heard, spare)
 
 
 @numba.njit(nogil=True)

@@ -133,10 +133,11 @@ class Member:
             TransportError: As ``run``.
             ShapeError: If what it measures by returns anything but an outcome.
         """
-        now, before, self._stepped = self._clock(), self._stepped, self._clock()
+        before, now = self._stepped, self._clock()
+        self._stepped = now
         if self._goes_on and now - before > self.plan.patience_s:  # a pause of its own is nobody's silence
             self._heard = now
-        if self._goes_on and self._clock() - self._greeted > self.plan.patience_s:  # the hub may think that it is gone
+        if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may think that it is gone
             self._greet()
         if self._due is not None:
             self._answer(self._due)

@@ -81,12 +81,10 @@ class FleetTeam(Team):
             self.hub.tell(query_id, news, is_all=is_all)
             self.last_sharing = self._shared
 
-    def _heard(self, news: News) -> News:
-        """Nobody hears of the channels of agents that are gone."""
+    def _present(self) -> Collection[str] | None:
         if self.hub is None or not (absent := self.hub.absent):
-            return super()._heard(news)
-        present = [agent for agent in self.agents if agent not in absent]
-        return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
+            return super()._present()
+        return [agent for agent in self.agents if agent not in absent]
 
     def attach(self, *told: Any, **more: Any) -> NoReturn:
         """Refused: its agents would not hear of it."""
