@@ -17,6 +17,7 @@ from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import Flat, Messages, by_axis
 from swarmbo.coordination.vector_steps import (
     LONG,
+    LONGEST,
     NARROW,
     WIDE,
     larger,
@@ -40,7 +41,7 @@ _unsigned: Any = np.uint64
 Whole = Any  # a whole number out of an array, as compiled code has it
 _0, _1, _2, _3, _BYTES = _unsigned(0), _unsigned(1), _unsigned(2), _unsigned(3), _unsigned(8)
 _NARROW, _WIDE, _ROWS = _unsigned(NARROW), _unsigned(WIDE), _unsigned(4)
-_LONG = _unsigned(LONG)
+_LONG, _LONGEST = _unsigned(LONG), _unsigned(LONGEST)
 
 
 @numba.njit(nogil=True)
@@ -48,11 +49,12 @@ def _one_pass(table: int, along: int, others: int, rest: int, to_first: int, d: 
     """The maximum of a table (d, m) plus ``others`` over its second axis, and plus ``along`` over its first.
 
     Long rows one after the other, as memory brings what is read in order soonest. Short ones four at a time: what a row
-    costs beside its entries would be most of the time. The last four overlap those before.
+    costs beside its entries would be most of the time; and so the longest, with which all that is added and what was
+    largest so far would be read from beyond the cache for each. The last four overlap those before.
     """
     for k in range(m):
         store(rest, k, -np.inf)
-    if m >= _LONG:
+    if _LONG <= m <= _LONGEST:
         for j in range(d):
             long_row(table + j * m * _BYTES, along + j * _BYTES, others, rest, to_first + j * _BYTES, m)
     elif m >= _NARROW and d >= _ROWS:

@@ -13,7 +13,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 WIDE, NARROW = 16, 8  # lanes: two registers of the widest kind, and one
-LONG = 32  # columns from which on rows are read one by one
+LONG, LONGEST = 32, 1024  # columns with which rows are read one by one; what goes with longer ones leaves the cache
 _DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _NO_NAN = ("nnan", "nsz")  # neither NaN nor the sign of zero matters: else there would be no instruction for it
 _NOTHING = float("-inf")
