@@ -38,7 +38,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         for field, number in _numbers(type(self)).items():
-            require(self, field, number.holds, number.wanted)
+            if not number.holds(value := getattr(self, field)):
+                raise _FieldError(field, value, number.wanted)
 
 
 class _FieldError(ValueError):
@@ -145,6 +146,7 @@ class _Number:
         self.meta = next((meta for meta in metas if isinstance(meta, msgspec.Meta)), msgspec.Meta())
         ends = {name: getattr(self.meta, name) for name in ("ge", "gt", "le", "lt")}
         self.ends: dict[str, float] = {name: end for name, end in ends.items() if end is not None}
+        self._claims = [(getattr(operator, name), end) for name, end in self.ends.items()]
 
     def holds(self, value: Any) -> bool:
         if value is None:
@@ -153,11 +155,16 @@ class _Number:
             return all(
                 one is not None and not isinstance(one, list) and self.holds(one) for one in cast(list[Any], value)
             )
-        wanted = numbers.Integral if self.is_whole else numbers.Real
-        if isinstance(value, bool) or not isinstance(value, wanted) or not math.isfinite(value):
+        if type(value) is not (int if self.is_whole else float):  # of those the answer is known, and quick
+            wanted = numbers.Integral if self.is_whole else numbers.Real
+            if isinstance(value, bool) or not isinstance(value, wanted):
+                return False
+        if not math.isfinite(value):
             return False
-        inside = all(getattr(operator, name)(value, end) for name, end in self.ends.items())
-        return inside and (self.meta.multiple_of is None or value % self.meta.multiple_of == 0)
+        for holds, end in self._claims:
+            if not holds(value, end):
+                return False
+        return self.meta.multiple_of is None or value % self.meta.multiple_of == 0
 
     @property
     def wanted(self) -> str:
