@@ -30,3 +30,28 @@ def links_in_range(
     names = ([agents[i] for i in part.tolist()] for part in (one, other))
     graph.add_edges_from(zip(*names, lengths, strict=True))
     return graph
+
+
+class RadioLinks:
+    """``links_in_range``, worked out anew only once somebody has moved.
+
+    Args:
+        agents: Names.
+    """
+
+    def __init__(self, agents: list[str]) -> None:
+        self._agents = agents
+        self._links: nx.Graph[str] = nx.Graph()
+        self._of: tuple[np.ndarray, np.ndarray] | None = None
+
+    def at(self, positions: Float[np.ndarray, "n 2"], range_m: float | Sequence[float]) -> "nx.Graph[str]":
+        """The graph, frozen: whoever asks gets the same one as long as nobody moves.
+
+        Args:
+            positions: As of ``links_in_range``.
+            range_m: As of ``links_in_range``.
+        """
+        asked = np.array(positions), np.array(range_m)
+        if self._of is None or not all(map(np.array_equal, asked, self._of)):
+            self._links, self._of = nx.freeze(links_in_range(self._agents, positions, range_m)), asked
+        return self._links

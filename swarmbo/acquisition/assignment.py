@@ -53,10 +53,10 @@ def divide(
     distance = np.linalg.norm(places[at] - stand[robots], axis=1)
     distance[at == claimed[robots]] = -np.inf
     turns = (robots - at) % n  # deal out where distances tie
-    by_turn = np.lexsort((turns, distance, at))
-    robots = robots[by_turn]  # for every place its nearest robot, then the next …
-    may_win = shares[robots[np.searchsorted(at, at)], robots]  # the nearest, and who shares a factor with it
-    at, robots = at[may_win], robots[may_win]
+    nearest = _first_of_each(at, distance, turns)
+    may_win = shares[robots[nearest[at]], robots]  # the nearest, and who shares a factor with it
+    at, robots, distance, turns = at[may_win], robots[may_win], distance[may_win], turns[may_win]
+    robots = robots[np.lexsort((turns, distance, at))]  # for every place its nearest robot, then the next …
     in_turn = np.full((len(places), np.bincount(at).max(initial=0)), -1)
     in_turn[at, np.arange(len(at)) - np.searchsorted(at, at)] = robots
     winners = np.full((len(places), order + 1), -1)  # each at most order apart from all others in one chain
@@ -73,6 +73,23 @@ def divide(
         if len(wanted):
             _get_one_back(int(a), kept, shares, wanted, np.linalg.norm(places[wanted] - stand[a], axis=1))
     return {agent: candidates[agent][kept[a, numbers[a]]] for a, agent in enumerate(agents)}
+
+
+def _first_of_each(
+    at: Int[np.ndarray, " r"], distance: Float[np.ndarray, " r"], turns: Int[np.ndarray, " r"]
+) -> Int[np.ndarray, " p"]:
+    """Of each place the row with the least distance, and of several the one whose turn is first.
+
+    Args:
+        at: Places 0, 1, and so on, rising; each has a row.
+        distance: Of each row.
+        turns: Of each row; different for rows of one place.
+    """
+    starts = np.flatnonzero(np.diff(at, prepend=-1))
+    tied = distance == np.minimum.reduceat(distance, starts)[at]
+    rows = np.flatnonzero(tied)
+    rows = rows[np.lexsort((turns[rows], at[rows]))]
+    return rows[np.flatnonzero(np.diff(at[rows], prepend=-1))]
 
 
 def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:

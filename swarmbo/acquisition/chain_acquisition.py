@@ -283,7 +283,7 @@ def _listed(
     chosen = shortlist(belief, places, size, worth, way)
     if pick is not None:
         at = np.flatnonzero((places == pick).all(axis=1))[:1]
-        if not np.isin(at, chosen).all():
+        if len(at) and not (chosen == at).any():
             chosen = np.concatenate([chosen[:-1], at])
     return chosen
 

@@ -153,15 +153,14 @@ def reading_traffic(news: News, problem: Problem, routes: Routes) -> Traffic:
         Traffic(messages=2, bytes=62, transmissions=2)
     """
     traffic, told = Traffic(), _with_noise(news)
-    places = problem.places(news.point, news.factors)
+    places, everybody = problem.places(news.point, news.factors), frozenset(routes.agents)
     for agent in problem.agents:
         along = [(r.place.tolist(), _number(r.outcome, r.noise_std)) for r in news.along(agent)]
         asked = (places[agent].tolist(), told[agent]) if agent in places else ()
         if not asked and not along:
             continue
         report = msgspec.msgpack.encode((agent, *asked, along) if along else (agent, *asked))
-        others = [other for other in routes.agents if other != agent]
-        traffic += multicast_traffic(routes, agent, others, len(report))
+        traffic += multicast_traffic(routes, agent, everybody, len(report))
     return traffic
 
 

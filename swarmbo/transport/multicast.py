@@ -25,11 +25,4 @@ def multicast_traffic(routes: Routes, sender: str, recipients: Collection[str], 
         Traffic(messages=2, bytes=20, transmissions=3)
     """
     n = len(recipients) - (sender in recipients)
-    if routes.is_complete:
-        return Traffic(messages=n, bytes=n * n_bytes, transmissions=n)
-    others = [recipient for recipient in recipients if recipient != sender]
-    if all(routes.is_link(sender, other) for other in others):  # as of neighbours in a chain: no path is looked for
-        return Traffic(messages=n, bytes=n * n_bytes, transmissions=n)
-    hops = routes.hops_from(sender)
-    transmissions = sum(hops.get(other, 2) for other in others)
-    return Traffic(messages=n, bytes=n * n_bytes, transmissions=transmissions)
+    return Traffic(messages=n, bytes=n * n_bytes, transmissions=routes.transmissions(sender, recipients))

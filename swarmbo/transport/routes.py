@@ -1,6 +1,7 @@
 """Shortest paths over the radio links between agents."""
 
-from collections.abc import Collection, Iterable, Mapping
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from swarmbo.errors import TransportError
@@ -33,10 +34,11 @@ class Routes:
         self._heard: _Heard | None = None
         self.agents = tuple(dict.fromkeys(agents))
         if links is not None:
-            self._heard = _Heard(links)
+            self._heard = _heard_over(links)
         self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
         self._hops_from: dict[str, dict[str, int]] = {}
+        self._sets: dict[frozenset[str], int] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -66,11 +68,45 @@ class Routes:
             return dict.fromkeys(self.agents, 1) | {sender: 0}
         if sender not in self._hops_from:
             hops = {sender: 0}
-            for node, before in self._heard.towards(sender).items():  # each after the one before it
-                if before is not None:
-                    hops[node] = hops[before] + 1
+            for n, ring in enumerate(self._heard.rings(sender), start=1):
+                hops |= dict.fromkeys(self._heard.named(ring), n)
             self._hops_from[sender] = {agent: hops[agent] for agent in self.agents if agent in hops}
         return self._hops_from[sender]
+
+    def transmissions(self, sender: str, recipients: Collection[str]) -> int:
+        """What it takes that each of some agents hears from a sender, each by a message of its own.
+
+        Args:
+            sender: Who; if it is a recipient, that takes nothing.
+            recipients: Each once.
+
+        Returns:
+            The links on shortest paths; for a recipient that no path leads to two, up to a base station and down.
+
+        Raises:
+            TransportError: If the sender is unknown.
+        """
+        n = len(recipients) - (sender in recipients)
+        if self._heard is None:
+            return n
+        told, total, far = self._members(recipients), 0, 1
+        for far, ring in enumerate(self._heard.rings(sender), start=1):
+            reached = (told & ring).bit_count()
+            total, n = total + far * reached, n - reached
+            if not n:
+                break
+        if n or far > 1:  # who has all of them for neighbours is known to the graph
+            self._require_known(sender)
+        return total + 2 * n
+
+    def _members(self, agents: Collection[str]) -> int:
+        """Those of some agents that have links, as a set."""
+        assert self._heard is not None
+        if not isinstance(agents, frozenset):
+            return self._heard.numbered(agents)
+        if agents not in self._sets:  # as where everybody tells everybody
+            self._sets[agents] = self._heard.numbered(agents)
+        return self._sets[agents]
 
     def path(self, sender: str, recipient: str) -> tuple[str, ...]:
         """A shortest path, both ends included: the same one whenever the agents and links are the same.
@@ -143,10 +179,51 @@ class _Heard:
         for number in frontier:
             fresh, node = self._hears[number] & left, self._nodes[number]
             left &= ~fresh
-            while fresh:
-                first = fresh & -fresh
-                other = first.bit_length() - 1
+            for other in _members_of(fresh):
                 found[self._nodes[other]] = node
                 frontier.append(other)
-                fresh ^= first
         return found
+
+    def rings(self, start: Any) -> Iterator[int]:
+        """The sets of nodes that are one link away from ``start``, two, and so on."""
+        if start not in self._number:
+            return
+        left = ((1 << len(self._nodes)) - 1) & ~(1 << self._number[start])
+        ring = self._hears[self._number[start]] & left
+        while ring:
+            yield ring
+            left &= ~ring
+            further = 0
+            for number in _members_of(ring):
+                further |= self._hears[number] & left
+                if further == left:  # nobody is left to be found
+                    break
+            ring = further
+
+    def numbered(self, nodes: Iterable[Any]) -> int:
+        """Those of some nodes that are nodes of the graph, as a set."""
+        return sum(1 << self._number[node] for node in nodes if node in self._number)
+
+    def named(self, members: int) -> list[Any]:
+        """The nodes of a set."""
+        return [self._nodes[number] for number in _members_of(members)]
+
+
+def _members_of(members: int) -> Iterator[int]:
+    """The numbers in a set, rising."""
+    while members:
+        first = members & -members
+        yield first.bit_length() - 1
+        members ^= first
+
+
+_KNOWN: "weakref.WeakKeyDictionary[nx.Graph[Any], _Heard]" = weakref.WeakKeyDictionary()
+
+
+def _heard_over(links: "nx.Graph[Any]") -> _Heard:
+    """Who hears whom over links; of a frozen graph, which stays as it is, worked out once."""
+    if not getattr(links, "frozen", False) or hasattr(links, "_graph"):  # a view is frozen, and what it shows is not
+        return _Heard(links)
+    if links not in _KNOWN:
+        _KNOWN[links] = _Heard(links)
+    return _KNOWN[links]

@@ -7,7 +7,7 @@ segments of constant command, each (duration in s, speed in m/s, turn rate in ra
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 _FULL_TURN = 2 * np.pi
 _POINTS_PER_ARC = 24
@@ -54,12 +54,35 @@ class Unicycle:
         """Duration of the quickest known path to each goal, in s."""
         return self.paths(pose, goals)[:, :, 0].sum(axis=1)
 
+    def is_within(
+        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], time_s: float
+    ) -> Bool[np.ndarray, " k"]:
+        """Whether the quickest known path to each goal takes no longer; arcs only to where no turn on the spot leads.
+
+        Args:
+            pose: Where the robot is.
+            goals: Where it may go, on the map.
+            time_s: How long it may take.
+        """
+        turn, distance = self._turns(pose, goals)
+        within = np.abs(turn) / self.turn_rate_rad_s + distance / self.speed_m_s <= time_s
+        for side in (1.0, -1.0):
+            left = np.flatnonzero(~within)
+            within[left] = self._arc(pose, goals[left], side)[:, :, 0].sum(axis=1) <= time_s
+        return within
+
+    def _turns(
+        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+        """How far it has to turn to face each goal, and how far that is."""
+        offset = goals - pose[:2]
+        distance = np.hypot(offset[:, 0], offset[:, 1])
+        return np.where(distance > 0, wrap_angle(np.arctan2(offset[:, 1], offset[:, 0]) - pose[2]), 0.0), distance
+
     def _turn_then_drive(
         self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]
     ) -> Float[np.ndarray, "k 2 3"]:
-        offset = goals - pose[:2]
-        distance = np.hypot(offset[:, 0], offset[:, 1])
-        turn = np.where(distance > 0, wrap_angle(np.arctan2(offset[:, 1], offset[:, 0]) - pose[2]), 0.0)
+        turn, distance = self._turns(pose, goals)
         path = np.zeros((len(goals), 2, 3))
         path[:, 0, 0] = np.abs(turn) / self.turn_rate_rad_s
         path[:, 0, 2] = np.sign(turn) * self.turn_rate_rad_s

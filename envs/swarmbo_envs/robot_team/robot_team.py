@@ -14,7 +14,6 @@ from swarmbo.settings import convert
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.ground import Ground
-from swarmbo_envs.radio import links_in_range
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.laid_out import laid_out
 from swarmbo_envs.robot_team.observation import observation_box, observe
@@ -238,8 +237,8 @@ site nearest to that place) |
         return self.field.sites
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Who is in radio range of whom now; edges carry their ``distance`` in metres."""
-        return links_in_range(self.possible_agents, self._current().poses[:, :2], self._world.radio_ranges_m)
+        """Who is in radio range of whom now, frozen; edges carry their ``distance`` in metres."""
+        return self._world.links(self._current())
 
     def ground_truth(self) -> GroundTruth:
         """The noise-free field, for metrics and figures."""

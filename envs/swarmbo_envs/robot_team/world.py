@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -12,6 +13,7 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.placing import spread
 from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.ground import Ground
+from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.apart import Spacing
 from swarmbo_envs.robot_team.driving import Driver
@@ -57,6 +59,7 @@ class World:
         self.homes = Homes(rules, self.drivers, self.round_time_s, self.mover.reserve, self.mover.off_m)
         diagonal = float(np.hypot(*(field.high - field.low)))
         self.radio_ranges_m = rules.radio_ranges or (0.5 * diagonal,) * len(agents)
+        self._links = RadioLinks(agents)
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
         self.spacing = (
             Spacing(rules.separation_m, self._fastest, self.round_time_s, self.mover.off_m)
@@ -120,6 +123,10 @@ class World:
             engine=self.mover.begin(poses),
         )
 
+    def links(self, episode: Episode) -> "nx.Graph[str]":
+        """Who is in radio range of whom."""
+        return self._links.at(episode.poses[:, :2], self.radio_ranges_m)
+
     def reachable(self, episode: Episode, robot: int) -> Int[np.ndarray, " k"]:
         """Indices of the sites that a robot can reach and measure in one round, and get home from."""
         pose, sites = episode.poses[robot], self.field.sites
@@ -128,8 +135,11 @@ class World:
         near = np.flatnonzero((east**2 + north**2 <= limit**2) & ~episode.measured)
         if self.spacing is not None:
             near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]
-        when, headings = self.drivers[robot].arrivals(pose, sites[near]).T
-        possible = when <= self.round_time_s * SLACK
+        driver, time_s = self.drivers[robot], self.round_time_s * SLACK
+        if driver.is_plain and self.rules.batteries is None:  # how it arrives is of no account
+            return near[driver.unicycle.is_within(pose, sites[near], time_s)]
+        when, headings = driver.arrivals(pose, sites[near]).T
+        possible = when <= time_s
         there = np.column_stack([sites[near], headings])[possible]
         possible[possible] = self.homes.lasts(episode, robot, when[possible], there)
         return near[possible]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
 from swarmbo_envs.fields.landscape import build_field_in_time
-from swarmbo_envs.radio import links_in_range
+from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.episode import Episode
 from swarmbo_envs.sensor_field.observation import observation_box, observe
@@ -130,6 +130,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         self.field = build_field_in_time(settings.field, _MAX_SITES)
         self.stations = Stations(settings, self.field.first)
         self._world = World(settings, self.field, self.stations, self.possible_agents)
+        self._links = RadioLinks(self.possible_agents)
         box = observation_box(self._world)
         self._observation_spaces = {
             agent: gymnasium.spaces.Box(box.low, box.high, dtype=np.float64) for agent in self.possible_agents
@@ -198,8 +199,8 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         return dict(zip(self.possible_agents, self.stations.places, strict=True))
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Who is in radio range of whom; edges carry their ``distance`` in metres."""
-        return links_in_range(self.possible_agents, self.stations.places, self.stations.radio_range_m)
+        """Who is in radio range of whom, frozen; edges carry their ``distance`` in metres."""
+        return self._links.at(self.stations.places, self.stations.radio_range_m)
 
     def ground_truth(self) -> GroundTruth:
         """The noise-free field of the present round, and of others by its ``at``; for metrics and figures."""

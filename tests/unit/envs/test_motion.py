@@ -156,3 +156,10 @@ def test_the_drawn_trail_has_the_length_of_the_path(robot, pose, goal):
     drawn = np.hypot(*np.diff(trail, axis=0).T).sum()
     assert drawn == pytest.approx(motion.length(path), rel=0.005, abs=1e-6)
     np.testing.assert_allclose(trail[-1], goal, atol=1e-5)
+
+
+@given(robots, poses, st.floats(1.0, 200.0))
+@settings(max_examples=40, deadline=None)
+def test_what_is_within_a_time_is_what_the_quickest_known_path_reaches_in_it(robot, pose, time_s):
+    goals = np.vstack([np.random.default_rng(0).uniform(LOW, HIGH, size=(100, 2)), pose[:2]])
+    np.testing.assert_array_equal(robot.is_within(pose, goals, time_s), robot.travel_time(pose, goals) <= time_s)

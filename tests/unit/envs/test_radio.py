@@ -1,8 +1,9 @@
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo_envs.radio import links_in_range
+from swarmbo_envs.radio import RadioLinks, links_in_range
 
 places = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=1, max_size=8)
 
@@ -23,3 +24,16 @@ def test_exactly_the_pairs_in_range_are_linked_with_their_distance(points, range
 def test_a_line_of_robots_relays_end_to_end():
     graph = links_in_range(["a", "b", "c"], np.array([[0.0, 0], [10, 0], [20, 0]]), 10.0)
     assert nx.shortest_path(graph, "a", "c") == ["a", "b", "c"]
+
+
+def test_links_are_worked_out_anew_once_somebody_has_moved_and_are_nobody_s_to_change():
+    agents, at = ["a", "b", "c"], np.array([[0.0, 0], [10, 0], [20, 0]])
+    links = RadioLinks(agents)
+    first = links.at(at, 10.0)
+    assert links.at(at.copy(), 10.0) is first
+    at[2, 0] = 8.0  # in place: what was seen before has not moved along
+    assert set(links.at(at, 10.0).edges) == {("a", "b"), ("a", "c"), ("b", "c")}
+    assert set(first.edges) == {("a", "b"), ("b", "c")}
+    with pytest.raises(nx.NetworkXError, match="rozen"):
+        first.add_edge("a", "c")
+    assert set(links.at(at, [10.0, 9.0, 8.0]).edges) == {("a", "c"), ("b", "c")}
