@@ -158,7 +158,7 @@ class Hub:
                 if quiet > JOINING or all(self.mail.parcels[agent] for agent in silent):
                     raise TransportError(
                         f"round {self._round}: heard nothing from {silent} for {quiet:.0f} s; wanted {what}: do they "
-                        "run, and can they be reached?"
+                        "run, by the fleet.json of this run, and can they be reached?"
                     )
 
     def _is_own(self, sender: str, word: Word) -> bool:

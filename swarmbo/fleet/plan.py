@@ -2,6 +2,7 @@
 
 import math
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from swarmbo.settings import Positive
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
 _SETTINGS = {"belief", "acquisition", "coordination", "transport", "seed", "rounds", "initial"}
+_SHORT = 32  # letters of a scenario's name that are in a run's
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 
@@ -26,7 +28,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``fleet.json``: what a member on any machine is made of, but for its own key.
 
     Args:
-        run: Name of the run; members of other runs are not heard.
+        run: Name of the run, as ``new_run`` makes it; members of other runs are not heard, and a member's journal of
+            another run is left alone.
         endpoints: Where each member listens, as Zenoh writes it: ``tls/192.168.0.7:7447``. The hub is ``world``.
         problem: As ``Problem.to_plain`` has it.
         settings: Of all agents alike.
@@ -111,6 +114,21 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigError(f"{path}: {error}; wanted the fleet.json that `swarmbo fleet` wrote") from error
         return plan.checked(str(path))
+
+
+def new_run(name: str, seed: int) -> str:
+    """What a run is called on the network, and on the disks of its members: so as no other run is.
+
+    Args:
+        name: Of the scenario.
+        seed: Of the scenario.
+
+    Example:
+        >>> new_run("wlan", 0) == new_run("wlan", 0)  # so a member that an earlier run left behind is no member of this
+        False
+    """
+    short = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name).lstrip("_.=,+-")[:_SHORT]
+    return f"{short or 'run'}-{seed}-{secrets.token_hex(4)}"
 
 
 def endpoints_of(

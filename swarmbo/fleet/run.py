@@ -19,7 +19,7 @@ from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
 from swarmbo.fleet.measuring import Instrument, require_fits, require_measurable
 from swarmbo.fleet.member import Member
-from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of
+from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of, new_run
 from swarmbo.fleet.processes import Processes
 from swarmbo.fleet.team import FleetTeam, told_beforehand
 from swarmbo.records import NetworkRecord, RoundRecord
@@ -32,7 +32,6 @@ from swarmbo.runs.own_files import ELSEWHERE, NETWORK
 from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.summary import Summary
-from swarmbo.runs.sweep import folder_name
 from swarmbo.runs.trust import own_names
 from swarmbo.runs.world import Environment, make_environment
 from swarmbo.transport import InProcess
@@ -125,7 +124,7 @@ def run_fleet(
     world = MeasuredElsewhere(env, network.measures) if network.measures else env
     level, sites = told_beforehand(team.world)
     plan = Plan(
-        run=f"{folder_name(scenario.name)}-{scenario.seed}",
+        run=new_run(scenario.name, scenario.seed),
         endpoints=endpoints_of(team.agents, network.protocol, network.port, network.hosts),
         problem=team.problem.to_plain(),
         settings=team.setup.to_plain(),
@@ -222,7 +221,7 @@ def be_member(
 
     Args:
         name: Of the agent.
-        path: Of the plan, ``fleet.json``; the journal lies beside it.
+        path: Of the plan, ``fleet.json``; the journal lies beside it, in a folder of the agent's, by run.
         attached: End when standard input does.
         keys: Where the keys lie on this machine, if elsewhere than the plan says.
         measure: Its own world.
@@ -244,7 +243,7 @@ def be_member(
     with locked(folder), closing(Link(name, plan)) as link:
         (folder / "pid").write_text(f"{os.getpid()}\n")
         with threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
-            Member(name, plan, link, folder, measure=measure).run(ended.is_set)
+            Member(name, plan, link, folder / plan.run, measure=measure).run(ended.is_set)
 
 
 def _watch(ended: threading.Event) -> None:

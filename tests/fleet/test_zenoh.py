@@ -115,7 +115,19 @@ def test_an_agent_that_is_killed_in_mid_run_is_started_again_and_changes_nothing
 
 
 def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
-    out = tmp_path / "run"
+    run_with_one_by_hand(tmp_path / "run", tmp_path / "there", keys)
+    assert points(tmp_path / "run") == points(alone)
+
+
+def test_an_agent_starts_anew_where_its_journal_of_an_earlier_run_of_the_scenario_lies(tmp_path, alone, keys):
+    for run in ("first", "second"):
+        run_with_one_by_hand(tmp_path / run, tmp_path / "there", keys)
+        assert points(tmp_path / run) == points(alone)
+    assert len([entry for entry in (tmp_path / "there" / "ap_2").iterdir() if entry.is_dir()]) == 2
+
+
+def run_with_one_by_hand(out: Path, there: Path, keys: Path) -> None:
+    """A run of which one agent is started in a folder of its own, that holds the plan and nothing else of the run."""
     fleet = ["fleet", "wlan", *SETTINGS, "--out", str(out), "--port", str(free_port()), "--keys", str(keys)]
     agents: list[subprocess.Popen[bytes]] = []
 
@@ -123,8 +135,7 @@ def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
         until = time.monotonic() + 60
         while not (plan := out / "fleet" / "fleet.json").is_file() and time.monotonic() < until:
             time.sleep(0.1)
-        there = tmp_path / "there"
-        there.mkdir()
+        there.mkdir(exist_ok=True)
         (there / "fleet.json").write_bytes(plan.read_bytes())
         agents.append(
             subprocess.Popen([sys.executable, "-m", "swarmbo", "agent", "ap_2", "--fleet", str(there / "fleet.json")])
@@ -136,7 +147,6 @@ def test_an_agent_on_another_machine_is_started_by_hand(tmp_path, alone, keys):
     starter.join()
     assert ended.returncode == 0, ended.stderr
     assert agents[0].wait(20) == 0
-    assert points(out) == points(alone)
 
 
 def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(tmp_path):

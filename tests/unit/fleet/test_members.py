@@ -9,7 +9,7 @@ import swarmbo as sb
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Came, Said, Word, sealed
-from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.plan import HUB, Plan, new_run
 from swarmbo.fleet.run import NetworkReport, members_of
 from swarmbo.records import NetworkRecord
 from swarmbo.runs.scenario import load
@@ -266,3 +266,12 @@ def test_a_round_has_what_came_since_the_one_before():
 def test_routes_are_refused_as_agents_of_a_fleet_do_not_know_the_ways_of_the_world(kind: str):
     with pytest.raises(ConfigError, match=rf"\$\.coordination\.kind: got '{kind}'.*wanted a kind that chooses places"):
         members_of(load("robots-depot", [f"coordination.kind={kind}"]))
+
+
+@pytest.mark.parametrize("name", ["wlan", "..", "-x", "Büro 3/4", "a" * 200])
+def test_no_two_runs_have_one_name_on_the_network_whatever_the_scenario_is_called(network, fleets, name):
+    plan = fleets(world(), network(), **SETTINGS).plan
+    runs = {new_run(name, 2**63 - 1) for _ in range(8)}
+    assert len(runs) == 8
+    for run in runs:
+        assert msgspec.structs.replace(plan, run=run).checked().run == run
