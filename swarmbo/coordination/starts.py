@@ -12,7 +12,7 @@ FEWEST = 16  # random points by which the spread of values is judged: the spread
 
 
 def joint_starts(
-    functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int, *, even: bool = False
+    functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
     """Joint points that are looked at for starts: the given ones, then random ones that everyone can draw.
 
@@ -22,17 +22,13 @@ def joint_starts(
         seed: Of the draws, one stream for each variable.
         n_given: Most of the given ones.
         n_random: How many random ones; the first ones are the same, however many there are.
-        even: Rather one in each of as many equal intervals of every variable (McKay et al. 1979, Latin hypercubes).
     """
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
     place = {variable: i for i, variable in enumerate(functions.graph.variables)}
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
-        rng = stream(seed, "starts", variable=variable)
-        places = rng.permutation(n_random) if even else None
-        own = rng.random(n_random)
-        drawn[:, place[variable]] = own if places is None else (places + own) / n_random
+        drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
     return np.concatenate([given, low + drawn * (high - low)])
 
 

@@ -24,6 +24,7 @@ from swarmbo.coordination.by_deadline import maximise_by_deadline, require_locks
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
+from swarmbo.coordination.narrowing import MOST, narrowed, put_together
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.polish import polish
@@ -43,7 +44,6 @@ _BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the en
 _RECOMBINES = MaxSum(rounds=20)
 _MANY = 128  # factors of a part, from which on nobody climbs further than the others will let it stay
 _FEW = 8  # values of a variable: with fewer to choose from, starts of such a part are not put together
-_RUNS = 8  # of such a part, as many as are evaluated at once; of more, it was found, few brought anything
 _LEAST = 0.01  # share of what polishing such a part brought; it ends once four steps bring less
 _STILL = 1e-3  # sides of the box by which variables of such a part move, as a root mean square, once it is polished
 
@@ -53,8 +53,11 @@ class Residuals(NamedTuple):
 
     rounds: int
     has_converged: bool
-    primal: float
-    dual: float
+    primal: float | None
+    dual: float | None
+
+
+_NO_ROUNDS = Residuals(0, True, None, None)  # as where factors share nothing: there are no copies to bring together
 
 
 class Remembered:
@@ -104,8 +107,9 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     is proved about the optimum.
 
     In parts of 128 factors and more no random joint point suits more than a few of them. Where tables may have eight
-    values of each variable none is screened then: starts are put together by max-sum from values that lie evenly, eight
-    runs at most go on from there, and for half as many rounds.
+    values of each variable a joint point is put together by max-sum from values on a lattice, better ones are looked
+    for around it (``swarmbo.coordination.narrowing``), and the best is polished: there are no copies of variables then,
+    and so no rounds of consensus. Larger factors climb from screened points as they do in smaller parts.
 
     Connected parts agree independently of one another; factors that share no variable are one part, without rounds.
 
@@ -223,17 +227,11 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         """Agree within a part of several factors: rounds of consensus, recombination, polish."""
         n_values = self.values_of(view.graph)
         if _is_large(view) and n_values >= _FEW:
-            pool, residuals = yield from self._from_pieces(view, seed, n_values)
+            pool, residuals = (yield from narrowed(view, seed, min(n_values, MOST))), _NO_ROUNDS
+            values = yield from part_total(view, pool)
+            best = pool[[int(values.argmax())]]
         else:
-            Z, natural = yield from self._starts(view, seed)
-            agreed, residuals = yield from self._rounds(view, Z, natural, self.rounds)
-            pool = np.concatenate([Z, agreed])
-        values = yield from part_total(view, pool)
-        order = np.argsort(-values, kind="stable")
-        best = pool[order[: self.polished]]
-        if n_values > 1:
-            joined = yield from _recombined(view, pool[order[:n_values]])
-            best = np.concatenate([best, joined[None]])
+            best, residuals = yield from self._by_rounds(view, seed, n_values)
         still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5, "least": _LEAST} if _is_large(view) else {}
         best, values, before = yield from polish(view, best, self.polish_steps, **still)
         winner = int(values.argmax())
@@ -241,18 +239,18 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         gain = float(values[winner] - before.max()) if is_polished else None
         return (yield from settled(view, best[winner], BoxOutcome(view.part.index, {}, {}, *residuals, gain)))
 
-    def _from_pieces(
-        self, view: BoxView, seed: int, n_values: int
-    ) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
-        """In a large part of small factors: what was put together at first, the given starts, and where runs ended."""
-        n_given = min(len(view.functions.starts), self.starts)
-        drawn = joint_starts(view.functions, view.seen, seed, self.starts, FEWEST, even=True)
-        values = yield from part_total(view, drawn)
-        joined = yield from _recombined(view, drawn[:n_values])
-        runs = np.concatenate([joined[None], drawn])[: min(self.starts, _RUNS)]
-        natural = natural_penalty(values, n_given)
-        agreed, residuals = yield from self._rounds(view, runs, natural, (self.rounds + 1) // 2)
-        return np.concatenate([joined[None], drawn[:n_given], agreed]), residuals
+    def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
+        """Rounds of consensus from several starts: the best points that they came to, and what these make together."""
+        Z, natural = yield from self._starts(view, seed)
+        agreed, residuals = yield from self._rounds(view, Z, natural)
+        pool = np.concatenate([Z, agreed])
+        values = yield from part_total(view, pool)
+        order = np.argsort(-values, kind="stable")
+        best = pool[order[: self.polished]]
+        if n_values > 1:
+            joined = yield from _recombined(view, pool[order[:n_values]])
+            best = np.concatenate([best, joined[None]])
+        return best, residuals
 
     def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
         """Joint points that are looked at for starts, and how many of them were given: those come first."""
@@ -270,7 +268,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
 
     def _rounds(
-        self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float, n_rounds: int
+        self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float
     ) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
         """The rounds of consensus, from all starts at once."""
         functions, sides = view.functions, view.sides
@@ -284,7 +282,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X
         ]  # right where the penalty rules; longer ones follow
         primal = dual = np.inf
-        for turn in range(1, n_rounds + 1):
+        for turn in range(1, self.rounds + 1):
             received = yield from exchange(view, X)
             weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)  # nobody else wants a say in the others
             climbs = self._climbed(view, known, X, U, Z, view.take(weights), received, steps)
@@ -312,7 +310,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 factor = np.where(goes_on, np.where(grow, 2.0, np.where(shrink, 0.5, 1.0)), 1.0)
                 eta = eta * factor
                 U = [u / factor[:, None] for u in U]
-        return Z, Residuals(n_rounds, False, primal, dual)
+        return Z, Residuals(self.rounds, False, primal, dual)
 
     def _climbed(
         self,
@@ -355,19 +353,13 @@ def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[
 
 
 def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np.ndarray, " n"]]:
-    """For each variable its value in one of the joint points, chosen by max-sum; the first point is the incumbent.
-
-    Of large parts all messages are renewed at once, and the best of all rounds is taken.
-    """
+    """For each variable its value in one of the joint points, chosen by max-sum; the first point is the incumbent."""
+    if _is_large(view):
+        return (yield from put_together(view, pool, _RECOMBINES))
     points, graph, out = view.take(pool[:1]), view.graph, pool[0].copy()
     received = yield from exchange(view, points)
     built = yield from tabulated(view, pool.T, received)
     sizes = dict.fromkeys(graph.variables, len(pool))
-    if _is_large(view):
-        found = yield from _RECOMBINES.flooded(view, built, sizes, 0.0 if graph.is_forest else _RECOMBINES.damping)
-        columns = [view.place[variable] for variable in graph.variables]
-        out[columns] = pool[found.best, columns]
-        return out
     outcome = yield from _RECOMBINES.steps(view, built, sizes)
     chosen = yield from tell_factors(view, outcome.assignment)
     for variable, row in chosen.items():

@@ -12,6 +12,7 @@ from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods import admm
 from swarmbo.coordination.methods.admm import ADMM
+from swarmbo.coordination.narrowing import MOST
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.coordination.polish import polish
@@ -609,15 +610,11 @@ def test_large_parts_of_small_factors_come_as_high_as_the_best_of_a_fine_grid() 
     for table in functions.value(stack, U, ()).reshape(n, m, m):
         best = (best[:, None] + table).max(axis=0)
     start = float(total_value(functions, functions.starts)[0])
-    assert agreement.value - start > 0.99 * (best.max() - start)
+    assert agreement.value - start > 0.999 * (best.max() - start)
 
 
-def test_large_parts_look_at_no_random_points_but_those_that_say_how_far_values_spread(monkeypatch) -> None:
+def test_large_parts_look_at_no_random_joint_points(monkeypatch) -> None:
     monkeypatch.setattr(admm, "_MANY", 2)
-    drawn = joint_starts(Sum.on_box(CHAIN), ("x0", "x2"), 3, 0, 16, even=True)
-    for column, is_drawn in zip(drawn.T, (True, False, True, False, False), strict=True):
-        own = np.sort(column)  # one in each sixteenth of the box
-        assert (np.floor(16.0 * own) == np.arange(16)).all() if is_drawn else not own.any()
     asked = list[int]()
 
     class Looked(Sum):
@@ -625,6 +622,7 @@ def test_large_parts_look_at_no_random_points_but_those_that_say_how_far_values_
             asked.append(U.shape[1])
             return super().value(stack, U, received)
 
-    ADMM(screened=256).maximise(Looked.on_box(CHAIN, n_starts=1))
-    assert asked[0] == 17  # the given one, and those that are drawn; then their values in one table
-    assert max(asked) == 17**2
+    report = ADMM(screened=256).maximise(Looked.on_box(CHAIN, n_starts=1)).report
+    assert asked[0] == MOST**2  # a table of what is put together
+    assert max(asked) == MOST**2
+    assert (report.rounds, report.primal_residual, report.status) == (0, None, "converged")

@@ -1,0 +1,67 @@
+"""Joint points put together by max-sum from a few values of each variable, which come nearer to the best so far.
+
+No random joint point suits more than a few of very many factors, so nothing is gained by looking at whole points. First
+every variable has the same lattice over its side of the box, both ends included (bounds are often best at the edge,
+where nothing was seen), and its coordinates of the points that were given. On each further level it has what it took
+on the last one, neighbours on either side of that, ever nearer, and at first some random values too, which may lead to
+another maximum. A level is one table a factor, and some rounds of messages.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.coordination.box_steps import exchange
+from swarmbo.coordination.methods.max_sum import MaxSum
+from swarmbo.coordination.refinement import coarse_values, tabulated
+from swarmbo.coordination.requests import Steps
+from swarmbo.coordination.view import BoxView
+from swarmbo.rng import stream
+
+MOST = 17  # values of a variable on the first level: of fewer, it was found, the maximum is missed more often
+_GIVEN = 3  # of them from points that were given, and never more than a quarter
+_LEVELS = ((0.5, 4), (0.3, 4), (0.1, 0))  # how far neighbours are, as a share of the lattice's spacing; random values
+_FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take longer than those within one
+
+
+def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
+    """What was put together on each level, the last first, then points that were given.
+
+    Args:
+        view: Of a part.
+        seed: Of the random values, one stream for the part.
+        n_values: Of each variable on the first level, at least 7; on others there are 7 at most.
+    """
+    low, high, graph = view.functions.low, view.functions.high, view.graph
+    given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
+    n_lattice = n_values - len(given)
+    spacing = (high - low) / (n_lattice - 1)
+    columns = [view.place[variable] for variable in graph.variables]
+    rng = stream(seed, "starts", variable=graph.variables[0])
+    pool = coarse_values(low, high, given, n_lattice).T
+    out = [(yield from put_together(view, pool, _FIRST))]
+    for share, n_random in _LEVELS:
+        x = out[0]
+        drawn = np.broadcast_to(x, (n_random, len(x))).copy()
+        drawn[:, columns] = rng.random((n_random, len(columns)))
+        drawn[:, columns] = low[columns] + drawn[:, columns] * (high - low)[columns]
+        near = np.clip(x + share * np.array([[0.0], [-1.0], [1.0]]) * spacing, low, high)
+        out.insert(0, (yield from put_together(view, np.concatenate([near, drawn]), _LATER)))
+    return np.concatenate([np.array(out), given])
+
+
+def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum) -> Steps[Float[np.ndarray, " n"]]:
+    """For each variable its value in one of the joint points: all messages are renewed at once, in every round.
+
+    Args:
+        view: Of a part.
+        pool: The joint points. What factors hear of each other is what they say at the first.
+        method: For the rounds; the best choice of all of them is taken. Of forests nothing is damped.
+    """
+    graph, out = view.graph, pool[0].copy()
+    received = yield from exchange(view, view.take(pool[:1]))
+    built = yield from tabulated(view, pool.T, received)
+    sizes = dict.fromkeys(graph.variables, len(pool))
+    found = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
+    columns = [view.place[variable] for variable in graph.variables]
+    out[columns] = pool[found.best, columns]
+    return out
