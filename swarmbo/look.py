@@ -153,13 +153,13 @@ def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k
 def draw_battery(
     ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str, is_above: bool = False
 ) -> list[Artist]:
-    """Draw a battery under an agent, as full as it is.
+    """Draw a battery under an agent, as full as it is; the outline of a nearly empty one is red and bold.
 
     Args:
         ax: Where to draw.
         place: Of the agent, in the coordinates of the axes.
         share: What is left, 0 to 1.
-        colour: Of a battery that is not nearly empty.
+        colour: The agent's.
         is_above: Draw it over the agent instead.
 
     Returns:
@@ -171,10 +171,13 @@ def draw_battery(
     at = ScaledTranslation(x, y, ax.transData)  # pyright: ignore[reportArgumentType]  as its manual has it
     width, height, reach = (length / 72 for length in BATTERY_POINTS)
     bottom = reach - height if is_above else -reach
+    outline: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.9}
+    if share < _NEARLY_EMPTY:  # by the outline, as each colour of a battery is some agent's own
+        outline = {"edgecolor": VERMILLION, "linewidth": 1.8}
     looks: list[dict[str, Any]] = [
         {"width": width, "facecolor": "white", "linewidth": 0},
-        {"width": share * width, "facecolor": VERMILLION if share < _NEARLY_EMPTY else colour, "linewidth": 0},
-        {"width": width, "fill": False, "edgecolor": INK, "linewidth": 0.9},
+        {"width": share * width, "facecolor": colour, "linewidth": 0},
+        {"width": width, "fill": False, **outline},
     ]
     boxes = [Rectangle((-width / 2, bottom), height=height, zorder=7, clip_on=False, **look) for look in looks]
     for box in boxes:

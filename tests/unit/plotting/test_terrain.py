@@ -110,6 +110,16 @@ def test_frames_show_how_full_batteries_are():
     assert boxes[1].get_width() == 0.25 * boxes[0].get_width()
 
 
+@pytest.mark.parametrize("robot", range(12))
+def test_a_nearly_empty_battery_is_told_from_a_full_one_of_every_robot(robot):
+    ax, colour = style.new_figure(2.0, 2.0).subplots(), look.agent_colour(robot)
+    looks = [look.draw_battery(ax, np.zeros(2), share, colour) for share in (0.1, 0.5)]
+    fills = [to_hex(boxes[1].get_facecolor()) for boxes in looks]
+    outlines = [to_hex(boxes[2].get_edgecolor()) for boxes in looks]
+    assert fills == [colour, colour]
+    assert outlines[0] != outlines[1]
+
+
 def test_what_is_watched_for_a_level_shows_its_line_and_no_peak():
     world, records = made()
     told = ExactGP.create(ExactGPSettings(), DOMAIN).update(
