@@ -130,7 +130,7 @@ class Logbook:
         given_up = {key: self.open[key] for key in query_ids if key in self.open}
         for query in given_up.values():
             if query.row is not None and taken is not None:
-                taken[query.row, [channel in query.waits for channel in self.problem.channels]] = False
+                taken[query.row, self._which(query.waits)] = False
         return replace(self, history=replace(history, taken=taken))._closed(given_up)
 
     def in_new_episode(self) -> "Logbook":
@@ -150,10 +150,10 @@ class Logbook:
         if query_id not in self.open:
             raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
         query, named = self.open[query_id], list(channels)
-        asked = self.problem.channels_in(query.point)
+        asked, waits = set(self.problem.channels_in(query.point)), set(query.waits)
         if strangers := [channel for channel in named if channel not in asked]:
             raise UnknownQueryError(f"query {query_id!r} waits for {list(query.waits)}, got one of {strangers}")
-        if again := [channel for channel in named if channel not in query.waits]:
+        if again := [channel for channel in named if channel not in waits]:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
         return query
 
@@ -200,9 +200,9 @@ class Logbook:
         """
         query = self.query(query_id, outcomes)
         row, history = self._row(query, point)
-        told, noise, channels = history.factors.copy(), history.known_noise, self.problem.channels
+        told, noise, place = history.factors.copy(), history.known_noise, self.problem.graph.place_of
         for channel, outcome in outcomes.items():
-            column = channels.index(channel)
+            column = place[channel]
             told[row, column], noise[row, 1 + column] = outcome, (noise_std or {}).get(channel, np.nan)
         history = replace(history, factors=told, noise_std=noise)
         left = tuple(channel for channel in query.waits if channel not in outcomes)
@@ -273,8 +273,13 @@ class Logbook:
         awaited = np.zeros(self.history.factors.shape, dtype=bool)
         for query in queries.values():
             if query.row is not None:
-                awaited[query.row] = [channel in query.waits for channel in self.problem.channels]
+                awaited[query.row] = self._which(query.waits)
         return replace(self, open=queries, history=replace(self.history, awaited=awaited))
+
+    def _which(self, channels: Iterable[str]) -> Bool[np.ndarray, " k"]:
+        """Which of the problem's channels some are."""
+        named = set(channels)
+        return np.array([channel in named for channel in self.problem.channels], dtype=bool)
 
     def _stacked(self, points: list[Float[np.ndarray, " n"]]) -> Float[np.ndarray, "q n"]:
         return np.array(points).reshape(-1, self.history.X.shape[1])

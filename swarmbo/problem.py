@@ -180,7 +180,8 @@ class Problem:
 
     def taken(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
         """Which channels take part in evaluations of joint points: those of whose variables none is NaN."""
-        return ~(np.isnan(X) @ self._reads)
+        columns, starts = self._flat_columns
+        return ~np.logical_or.reduceat(np.isnan(X)[..., columns], starts, axis=-1)
 
     def channels_in(self, point: Float[np.ndarray, " n"]) -> tuple[str, ...]:
         """The channels that take part in an evaluation of a joint point."""
@@ -209,12 +210,10 @@ class Problem:
         return {agent: np.flatnonzero(owners == agent) for agent in self.agents}
 
     @cached_property
-    def _reads(self) -> Bool[np.ndarray, "n k"]:
-        """Whether a variable (row) is read by a channel (column)."""
-        reads = np.zeros((self.domain.n_dims, len(self.channels)), dtype=bool)
-        for number, channel in enumerate(self.channels):
-            reads[self.columns(channel), number] = True
-        return reads
+    def _flat_columns(self) -> tuple[Int[np.ndarray, " e"], Int[np.ndarray, " k"]]:
+        """The coordinates that channels read, one channel after the other, and where those of each begin."""
+        own = [self.columns(channel) for channel in self.channels]
+        return np.concatenate(own), np.cumsum([0, *map(len, own[:-1])])
 
     @cached_property
     def _columns(self) -> dict[str, Int[np.ndarray, " s"]]:

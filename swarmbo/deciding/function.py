@@ -84,8 +84,10 @@ class FunctionLearner:
         if self.made is not None and self.made[0] is log:
             return self, self.made[1]
         last = None if self.made is None else self.made[1]
-        setup = self.setup
-        model = learned_model(self.situation(log, None), setup.belief, setup.acquisition, self.learned, last)
+        setup, situation = self.setup, self.situation(log, None)
+        if last is not None:
+            situation = replace(situation, earlier=last.belief)
+        model = learned_model(situation, setup.belief, setup.acquisition, self.learned, last)
         return replace(self, made=(log, model)), model
 
     def decide(self, log: Logbook, offers: Offers) -> tuple["FunctionLearner", Choice]:

@@ -38,7 +38,8 @@ def taken(
     asked = now if query is None or is_all else query.round
     learner, sharing = learner.learn(news, asked, now, links)
     places = problem.places(news.point, news.factors)
-    own = {c: y for c, y in news.factors.items() if query is not None and c in query.waits}
+    waits = frozenset[str]() if query is None else frozenset(query.waits)
+    own = {c: y for c, y in news.factors.items() if c in waits}
     if query_id is not None and news.total is not None:
         log = log.with_total(query_id, news.total, news.point, news.total_noise)
     elif query_id is not None:

@@ -118,3 +118,26 @@ def test_sums_over_neighbours_are_those_of_the_graph():
             sharing = [f for f in graph.factors if f != factor and set(graph.scope(f)) & set(graph.scope(factor))]
             assert graph.neighbours(factor) == tuple(sharing)
             np.testing.assert_allclose(row, sum((numbers[f] for f in sharing), np.zeros(3)))
+
+
+@pytest.mark.thorough
+def test_a_team_goes_on_from_what_it_worked_out_as_one_that_was_saved_does_from_nothing(tmp_path):
+    n, brief = 130, sb.ADMM(polish_steps=2, recombination_entries=64)
+    team = sb.Team(
+        chain(n),
+        {f"x{i}": (0.0, 1.0) for i in range(n + 1)},
+        outcomes="per-factor",
+        belief=sb.AdditiveGPSettings(refit_every=2, restarts=0),
+        coordination=brief,
+    )
+    team.attach(*told(n, 12))
+    rng, went_on = np.random.default_rng(1), list[bool]()
+    for _ in range(3):
+        team.save(tmp_path / "team.npz")
+        query, again = team.ask(), sb.Team.load(tmp_path / "team.npz").ask()
+        assert (query.point, query.mean, query.std) == (again.point, again.mean, again.std)
+        went_on.append(team._learner.made[1].belief.base is not None)
+        outcomes = rng.normal(size=n)
+        outcomes[rng.random(n) < 0.1] = np.nan
+        team.tell(query, dict(zip(team.problem.graph.factors, outcomes.tolist(), strict=True)))
+    assert went_on == [False, True, False]  # but where all was fitted anew

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba.core import types
 
+from swarmbo.belief.gp.triangular_steps import row_of
 from swarmbo.kernels.compiled import radial
 
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
@@ -25,24 +26,28 @@ def _read(n_dims: int, of: Any = types.float64) -> Any:
     return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
 
 
-_COUNTS = _read(1, types.int64)
+_COUNTS, _ADDRESSES = _read(1, types.int64), _read(1, types.uint64)
 
 
 @numba.njit(
-    types.void(_read(2), _read(1), types.int64, types.float64[::1], types.float64[::1]),
+    types.void(
+        _ADDRESSES, types.int64, types.int64, types.int64, _read(1), types.float64[::1], types.float64[::1]
+    ),
     cache=True, nogil=True, fastmath=_LANES,
 )  # fmt: skip
 def follow(
-    R: Float[np.ndarray, "T T"],
-    residual: Float[np.ndarray, " T"],
+    blocks: Int[np.ndarray, " n"],
+    matrix: int,
+    first: int,
     known: int,
+    residual: Float[np.ndarray, " T"],
     whitened: Float[np.ndarray, " T"],
     alpha: Float[np.ndarray, " T"],
 ) -> None:
     """What follows of one latent from its L⁻¹ and the outcomes of its first observations; see ``grow``."""
-    whitened[:], alpha[:] = 0.0, 0.0
-    for i in range(known):
-        own, summed = R[i], 0.0
+    whitened[first:], alpha[first:] = 0.0, 0.0
+    for i in range(first, known):
+        own, summed = row_of(blocks, matrix, i), 0.0
         for m in range(i + 1):
             summed += own[m] * residual[m]
         whitened[i] = summed
@@ -52,57 +57,62 @@ def follow(
 
 @numba.njit(
     types.void(
-        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), _read(1), _read(2), _read(2),
-        types.float64[:, :, ::1], types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
+        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), _read(1), _read(2), _read(2), _ADDRESSES,
+        types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
     ),
     cache=True, nogil=True, fastmath=_LANES,
 )  # fmt: skip
 def grow(
+    matrices: Int[np.ndarray, " g"],
     kernels: Int[np.ndarray, " g"],
     starts: Int[np.ndarray, " g"],
-    known: Int[np.ndarray, " g"],
     ends: Int[np.ndarray, " g"],
+    followed: Int[np.ndarray, " g"],
+    known: Int[np.ndarray, " g"],
     Zt: Float[np.ndarray, "g a T"],
     outputs: Float[np.ndarray, " g"],
-    noise: Float[np.ndarray, "g T"],
-    residuals: Float[np.ndarray, "g T"],
-    inverse: Float[np.ndarray, "g T T"],
-    whitened: Float[np.ndarray, "g T"],
-    alpha: Float[np.ndarray, "g T"],
-    is_sound: Bool[np.ndarray, " g"],
+    noise: Float[np.ndarray, "k T"],
+    residuals: Float[np.ndarray, "k T"],
+    blocks: Int[np.ndarray, " n"],
+    whitened: Float[np.ndarray, "k T"],
+    alpha: Float[np.ndarray, "k T"],
+    is_sound: Bool[np.ndarray, " k"],
 ) -> None:
     """Put further rows of L⁻¹ below those that are there, then what follows from the outcomes.
 
     Args:
+        matrices: Which of the k latents to work on; those that follow, up to ``outputs``, are of these in turn.
         kernels: Codes, see ``swarmbo.kernels.compiled``.
-        starts: How many rows each has; ``ends`` of them are taken as they are.
-        known: How many of its first observations have outcomes.
+        starts: How many rows each has; they are taken as they are.
         ends: How many rows each is to have.
+        followed: How many of its first outcomes are in ``whitened`` and ``alpha`` already.
+        known: How many of its first observations have outcomes.
         Zt: Observed points, in lengthscales, coordinate by coordinate.
         outputs: Outputscales.
         noise: Variances of the noise.
         residuals: Outcomes less their prior means.
-        inverse: L⁻¹, its upper triangle 0.
+        blocks: Where those of the rows of all L⁻¹ begin; upper triangles are 0.
         whitened: L⁻¹ residual is put here, 0 where there is none.
         alpha: K⁻¹ residual likewise.
         is_sound: Whether all pivots are above rounding noise; if not, nothing of that latent means anything.
     """
     T = Zt.shape[2]
     squares, near, slope, row = np.empty(T), np.empty(T), np.empty(T), np.empty(T)
-    for f in range(len(starts)):
-        R, output, is_sound[f] = inverse[f], outputs[f], True
-        for i in range(starts[f], ends[f]):
+    for g in range(len(matrices)):
+        f, output = matrices[g], outputs[g]
+        is_sound[f] = True
+        for i in range(starts[g], ends[g]):
             square, covariance, new = squares[:i], near[:i], row[:i]
             square[:] = 0.0
             new[:] = 0.0
             for d in range(Zt.shape[1]):
-                z, at = Zt[f, d], Zt[f, d, i]
+                z, at = Zt[g, d], Zt[g, d, i]
                 for j in range(i):
                     square[j] += (at - z[j]) ** 2
-            radial(kernels[f], square, output, covariance, slope[:i])
+            radial(kernels[g], square, output, covariance, slope[:i])
             explained = 0.0
             for j in range(i):
-                old, v = R[j], 0.0
+                old, v = row_of(blocks, f, j), 0.0
                 for m in range(j + 1):
                     v += old[m] * covariance[m]
                 explained += v * v
@@ -113,9 +123,9 @@ def grow(
             if not pivot > (i + 1) * _EPSILON * own:  # how many rows there are to be is of no account
                 is_sound[f] = False
                 break
-            root = math.sqrt(pivot)
+            root, put = math.sqrt(pivot), row_of(blocks, f, i)
             for m in range(i):
-                R[i, m] = -new[m] / root
-            R[i, i] = 1.0 / root
+                put[m] = -new[m] / root
+            put[i] = 1.0 / root
         if is_sound[f]:
-            follow(R, residuals[f], known[f], whitened[f], alpha[f])
+            follow(blocks, f, followed[g], known[g], residuals[f], whitened[f], alpha[f])

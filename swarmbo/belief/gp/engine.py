@@ -26,6 +26,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP
+from swarmbo.belief.gp.stacked_parts import StackedParts
 
 Outcomes = Literal["total", "per-factor"]
 
@@ -79,6 +80,34 @@ class ChannelGP(SpatialGP):
     @abstractmethod
     def scopes(self) -> Sequence[Sequence[int]]:
         """For each latent the coordinates of a point that it reads."""
+
+    def going_on_from(self, earlier: "ChannelGP") -> Self:
+        """The same belief, to the bit: what was worked out for another one is extended, if that knew the first data.
+
+        Only latents that are observed one by one, many of them, are the same to the bit either way; others are worked
+        out anew, and so are those of other hyper-parameters.
+
+        Args:
+            earlier: The other one, of the same domain.
+        """
+        known: Conditioned | None = earlier.__dict__.get("_on_data")
+        if known is None or not isinstance(known.parts, StackedParts) or self._has_totals:
+            return self
+        if known.hyper != self.channels or known.scopes != self.scopes or not self.observations.begin_with(known.data):
+            return self
+        return self._with(base=known)
+
+    def forget(self) -> None:
+        """Keep nothing of what was worked out from data that are all known: it is worked out again if it is asked for.
+
+        Of many latents that is most of what a belief takes of memory, and is the same to the bit.
+        """
+        cached = vars(self)
+        known = cached.get("_on_data")
+        if known is not None and isinstance(known.parts, StackedParts) and self.given is None:
+            for name in ("_on_data", "_conditioned", "_prepared"):
+                cached.pop(name, None)
+            object.__setattr__(self, "base", None)
 
     def _with(self, **changes: Any) -> Self:
         """A copy with other fields, and nothing of what was worked out from them."""

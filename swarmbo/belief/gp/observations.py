@@ -100,6 +100,19 @@ class Observations:
         ends = np.searchsorted(self.channel, np.arange(n_factors + 1), sorter=order)
         return [self.take(order[start:end]) for start, end in pairwise(ends.tolist())]
 
+    def begin_with(self, other: "Observations") -> bool:
+        """Whether the first of these are others, place for place."""
+        n, t = len(other), len(other.places)
+        return (
+            n <= len(self)
+            and np.array_equal(self.places[:t], other.places)
+            and np.array_equal(self.row[:n], other.row)
+            and np.array_equal(self.channel[:n], other.channel)
+            and np.array_equal(self.outcome[:n], other.outcome)
+            and np.array_equal(self.noise[:n], other.noise, equal_nan=True)
+            and np.array_equal(self.rounds[:n], other.rounds)
+        )
+
     def then(self, other: "Observations") -> "Observations":
         """These, followed by others."""
         used, row = np.unique(other.row, return_inverse=True)

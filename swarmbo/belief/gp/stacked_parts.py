@@ -13,7 +13,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import Observations, factor_covariance, standardised_noise
 from swarmbo.kernels.threads import in_threads
 
-_AT_ONCE = 16  # latents: their matrices are whole while rows are added
+_AT_ONCE = 64  # latents whose points are gathered together
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +67,17 @@ class StackedParts(Sequence[Factorised]):
 
         k = len(scopes)
         entries, counts, known, residuals, noise = _tabled(hyper, data, k)
-        T, starts = entries.shape[1], np.zeros(k, dtype=np.int64) if base is None else base.counts
+        T, none = entries.shape[1], np.zeros(k, dtype=np.int64)
+        starts, followed = (none, none) if base is None else (base.counts, base.known)
         inverse = BlockRows.empty(k, T, None if base is None else base.inverse, int(starts.min(initial=T)))
         made = cls(
             entries, counts, known, residuals, noise, inverse, np.zeros((k, T)), np.zeros((k, T)),
             np.zeros(k) if base is None else base.jitters.copy(),
         )  # fmt: skip
-        codes = np.array([CODES[name] for name in hyper.kernels])
+        if base is not None:
+            made.whitened[:, : base.whitened.shape[1]] = base.whitened
+            made.alpha[:, : base.alpha.shape[1]] = base.alpha
+        codes, addresses = np.array([CODES[name] for name in hyper.kernels]), inverse.addresses
         outputs, is_sound = np.array(hyper.outputscales), np.ones(k, dtype=bool)
         by_size = dict[int, list[int]]()
         for i, scope in enumerate(scopes):
@@ -89,14 +93,10 @@ class StackedParts(Sequence[Factorised]):
                     own = index[some]
                     points = data.places[data.row[entries[own]][:, :, None], columns[some][:, None, :]]
                     Zt = np.ascontiguousarray(np.swapaxes(points / lengths[some][:, None, :], 1, 2))
-                    squares = np.zeros((len(own), T, T)) if base is None else inverse.squares(own, T)
-                    whitened, alpha, sound = np.zeros((len(own), T)), np.zeros((len(own), T)), is_sound[own]
                     grow(
-                        codes[own], starts[own], known[own], counts[own], Zt, outputs[own], noise[own], residuals[own],
-                        squares, whitened, alpha, sound,
+                        own, codes[own], starts[own], counts[own], followed[own], known[own], Zt, outputs[own], noise,
+                        residuals, addresses, made.whitened, made.alpha, is_sound,
                     )  # fmt: skip
-                    inverse.put(own, squares, int(starts[own].min()))
-                    made.whitened[own], made.alpha[own], is_sound[own] = whitened, alpha, sound
 
             in_threads(len(index), put)
         for i in np.flatnonzero(~is_sound).tolist():
@@ -138,7 +138,8 @@ class StackedParts(Sequence[Factorised]):
         square = np.zeros((1, T, T))
         square[0, : len(inverse), : len(inverse)] = inverse
         self.inverse.put(np.array([i]), square, first)
-        follow(square[0], self.residuals[i], int(self.known[i]), self.whitened[i], self.alpha[i])
+        rows, residual = self.inverse.addresses, self.residuals[i]
+        follow(rows, i, 0, int(self.known[i]), residual, self.whitened[i], self.alpha[i])
 
     def _patch(
         self,

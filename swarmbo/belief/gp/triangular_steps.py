@@ -6,6 +6,9 @@ matrix is read once for all of them. Everything is known by its address, as in `
 
 from typing import Any
 
+import numba
+import numpy as np
+from jaxtyping import Float, Int
 from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -17,6 +20,8 @@ _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows 
 _DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _VECTOR = ir.VectorType(_DOUBLE, POINTS)
 _FUSED = ("contract",)
+_unsigned: Any = np.uint64
+_ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # compiled code makes floats of mixed integers
 
 
 @intrinsic
@@ -82,3 +87,32 @@ def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 
 block: Any = _block  # called without the first argument, which numba supplies
+
+
+@intrinsic
+def _entries(_typing: Any, address: Any) -> Any:
+    """A pointer to the numbers at an address."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], _DOUBLE.as_pointer())
+
+    return types.CPointer(types.float64)(address), emit
+
+
+_at: Any = _entries
+_array: Any = vars(numba)["carray"]
+
+
+@numba.njit(nogil=True)
+def row_of(blocks: Int[np.ndarray, " n"], matrix: int, row: int) -> Float[np.ndarray, " w"]:
+    """A row of a matrix of some ``BlockRows``, to be read and written, as far as its block reaches.
+
+    Args:
+        blocks: Where each block begins.
+        matrix: Which.
+        row: Which.
+    """
+    block, own = _unsigned(row) // _ROWS, _unsigned(row) % _ROWS
+    width = (block + _ONE) * _ROWS
+    address = blocks[block] + (_unsigned(matrix) * _ROWS + own) * width * _BYTES
+    return _array(_at(address), (np.int64(width),))

@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Bool, Float
 
+from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.no_go import Limit
@@ -52,6 +53,8 @@ class JointSituation:
         failed: Which outcomes of the history (t, n_factors) failed; all of a row where an evaluation failed as a whole.
             None: none did.
         limits: Regions that must not be asked.
+        earlier: The belief of the last decision. To go on from what was worked out for it saves time, and changes
+            nothing.
     """
 
     graph: FactorGraph
@@ -68,6 +71,7 @@ class JointSituation:
     pending_rounds: Float[np.ndarray, " p"] | None = None
     failed: Bool[np.ndarray, "t k"] | None = None
     limits: tuple[Limit, ...] = ()
+    earlier: AdditiveGP | None = None
 
     @cached_property
     def out(self) -> Out:
