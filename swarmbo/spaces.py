@@ -87,9 +87,72 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
     """
     keys = np.zeros(len(X), dtype=np.uint64)
     for column in np.ascontiguousarray(X.T + 0.0):  # -0 is 0
-        keys = (keys ^ column.view(np.uint64)) * _ODD[0]
-        keys = (keys ^ (keys >> _HALF)) * _ODD[1]
+        keys ^= column.view(np.uint64)
+        keys *= _ODD[0]
+        keys ^= keys >> _HALF
+        keys *= _ODD[1]
     return keys
+
+
+class PlaceTable:
+    """Places, each found by its key at once.
+
+    Args:
+        places: Different ones (m, d), m >= 1.
+
+    Example:
+        >>> PlaceTable(np.array([[2.0, 0.0], [1.0, 5.0]])).rows_of(np.array([[1.0, 5.0], [2.0, -0.0]])).tolist()
+        [1, 0]
+        >>> PlaceTable(np.array([[2.0, 0.0]])).rows_of(np.array([[2.0, 0.0], [3.0, 0.0]])) is None
+        True
+    """
+
+    def __init__(self, places: Float[np.ndarray, "m d"]) -> None:
+        self._columns, keys = np.ascontiguousarray(places.T), place_keys(places)
+        self._slots = _Slots(keys)
+        late = np.flatnonzero(self._slots.first_of(keys) != np.arange(len(keys)))  # their slots are taken
+        self._late = late[np.argsort(keys[late], kind="stable")]
+        self._late_keys = keys[self._late]
+
+    def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
+        """Which of the places some places are; None if any is none of them, or has the key of another one.
+
+        Args:
+            X: Places.
+        """
+        keys = place_keys(X)
+        rows = self._slots.first_of(keys)
+        late = np.flatnonzero(self._differ(rows, X))
+        if not len(late):
+            return rows
+        at = np.searchsorted(self._late_keys, keys[late])
+        if not len(self._late) or at.max() == len(self._late):
+            return None
+        rows[late] = self._late[at]
+        return None if self._differ(rows[late], X[late]).any() else rows
+
+    def _differ(self, rows: Int[np.ndarray, " k"], X: Float[np.ndarray, "k d"]) -> Bool[np.ndarray, " k"]:
+        differ = np.zeros(len(X), dtype=bool)
+        for column, given in zip(self._columns, X.T, strict=True):
+            differ |= column[rows] != given
+        return differ
+
+
+class _Slots:
+    """The first of some keys that begin alike, by how they begin.
+
+    Args:
+        keys: At least one.
+    """
+
+    def __init__(self, keys: UInt64[np.ndarray, " m"]) -> None:
+        bits = (8 * len(keys)).bit_length()
+        self._shift, self._rows = np.uint64(64 - bits), np.zeros(1 << bits, dtype=np.int32)
+        self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # of several the last one written stays
+
+    def first_of(self, keys: UInt64[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
+        """Which keys may be those of others, by the slots of these."""
+        return self._rows[keys >> self._shift].astype(np.intp)
 
 
 def are_among(X: Float[np.ndarray, "m d"], others: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " m"]:
@@ -123,9 +186,25 @@ def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"]
         >>> places.tolist(), number.tolist()
         ([[1.0, 5.0], [2.0, 0.0]], [1, 0, 1])
     """
-    _, first, number = np.unique(place_keys(X), return_index=True, return_inverse=True)
+    first, number = first_of_each(place_keys(X))
     order = np.lexsort(X[first].T[::-1])
     places, number = X[first[order]], np.argsort(order)[number]
     if not (places[number] == X).all():  # two places with one key
         places, number = np.unique(X, axis=0, return_inverse=True)
     return places, number.reshape(-1)
+
+
+def first_of_each(keys: UInt64[np.ndarray, " m"]) -> tuple[Int[np.ndarray, " u"], Int[np.ndarray, " m"]]:
+    """Where the first of each different key is, and which of these each key is.
+
+    Args:
+        keys: Of places.
+    """
+    if not len(keys):
+        return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
+    leader = _Slots(keys).first_of(keys)
+    late = np.flatnonzero(keys[leader] != keys)  # they begin like another one
+    _, first, number = np.unique(keys[late], return_index=True, return_inverse=True)
+    leader[late] = late[first][number]
+    leads = leader == np.arange(len(keys))
+    return np.flatnonzero(leads), (np.cumsum(leads) - 1)[leader]

@@ -11,7 +11,7 @@ from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.assignment import assign, divide, shares_factor
 from swarmbo.acquisition.by_view import ViewSteps, at_once, each
 from swarmbo.acquisition.chain import chains
-from swarmbo.acquisition.in_sight import nearest
+from swarmbo.acquisition.in_sight import told_by
 from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.local_worth import LocalWorth
@@ -266,8 +266,8 @@ def _with_the_unseen(
     for agent, there in zip(agents, unseen, strict=True):
         others = [legs[agents[choosing[m]]] for m in np.flatnonzero(there)]
         if others and agent in beliefs:
-            near = nearest(places[agent], np.array([leg[0] for leg in others]), domain)
-            given[agent] = beliefs[agent].condition_on_pending(np.concatenate([others[m] for m in near]))
+            told = told_by(beliefs[agent], places[agent], others, domain)
+            given[agent] = beliefs[agent].condition_on_pending(told)
     return given
 
 

@@ -1,14 +1,39 @@
 """Of how many others an agent takes the places into account: that bounds what one agent costs in a large team.
 
 Measurements nearby screen off those behind them. Of the robots of one that has 255 others the nearest 64 hide the rest.
+Of these, what is measured many lengthscales from all that an agent can reach tells it nothing.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.belief import PlaceBelief
+from swarmbo.belief.at_places import AtPlaces
 from swarmbo.spaces import Domain
 
 IN_SIGHT = 64
+_FEW = 16  # measurements, up to which all count
+_FAINT = 1e-3  # correlation below which one counts for nothing: of the variance it takes a millionth
+
+
+def told_by(
+    belief: PlaceBelief, places: Float[np.ndarray, "k d"], legs: Sequence[Float[np.ndarray, "_ d"]], domain: Domain
+) -> Float[np.ndarray, "p d"]:
+    """Of what others measure, all that an agent takes into account.
+
+    Args:
+        belief: The agent's.
+        places: What it can reach, k >= 1.
+        legs: Where each of the others goes, and what it measures on the way; at least one.
+        domain: The box of places.
+    """
+    near = nearest(places, np.array([leg[0] for leg in legs]), domain)
+    measured = np.concatenate([legs[n] for n in near])
+    if len(measured) <= _FEW or not isinstance(belief, AtPlaces):
+        return measured
+    return measured[belief.prior_correlation(measured, places) >= _FAINT]
 
 
 def nearest(

@@ -12,13 +12,14 @@ from swarmbo.acquisition.markov import Block, of_successors, pivots
 from swarmbo.acquisition.worth import BatchValue, Scores, Worth
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import AtPlaces, Looked
+from swarmbo.belief.gp.covariance_rows import CovarianceRows
 from swarmbo.belief.gp.joint_posterior import JointPosterior
+from swarmbo.belief.views import PosteriorCache
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: what they are made of stays in the second-level cache
 MANY = 32  # times as many picks as there are places from which on all covariances between places are worked out
 _ROWS = 8  # the same where a belief is quick at single rows
-_FEW = 16  # places pending, up to which all places are looked at
-_FIRST = 64  # places looked at first where there are more; then as many again, and so on
+_FIRST = 128  # places looked at first; then as many again, and so on
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
@@ -107,19 +108,19 @@ class PlaceScores(Scores):
     """
 
     def __init__(self, worth: PlaceWorth, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int) -> None:
-        self._worth, self._noise_variance, self._taken = worth, belief.noise_variance, 0
-        if picks:
-            self._cache = cache = belief.posterior_cache(places)
-            self._mean, self._var = cache.mean, cache.var.copy()
-        else:
+        self._worth, self._noise_variance = worth, belief.noise_variance
+        self._rows: CovarianceRows | _Between | None = None
+        if not picks:
             self._mean, self._var = belief.posterior(places)
-        self._rows = np.empty((picks, len(places)))  # of the Cholesky factor of the picks' covariance
-        self._between: Float[np.ndarray, "k k"] | None = None
-        if picks:
-            every, by_row = np.arange(len(places)), isinstance(self._cache, JointPosterior | Looked)
-            # many rows of covariances are cheaper all at once
-            if (_ROWS if by_row else MANY) * picks >= len(places):
-                self._between = self._cache.cov(every, every)
+            return
+        cache = belief.posterior_cache(places)
+        self._mean, self._var = cache.mean, cache.var.copy()
+        # many rows of covariances are cheaper all at once
+        at_once = (_ROWS if isinstance(cache, JointPosterior | Looked) else MANY) * picks >= len(places)
+        if at_once or not isinstance(cache, JointPosterior | Looked):
+            self._rows = _Between(cache, len(places), picks, at_once)
+        else:
+            self._rows = cache.by_row(picks) if isinstance(cache, Looked) else CovarianceRows(cache, None, picks)
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
@@ -133,17 +134,33 @@ class PlaceScores(Scores):
 
     def take(self, pick: int) -> None:
         """Take a place as measured."""
+        assert self._rows is not None
+        told = self._rows.take(pick, max(self._var[pick], 0.0) + self._noise_variance)
+        self._var = np.maximum(self._var - told**2, 0.0)
+
+
+class _Between:
+    """Covariances of some places of any belief, while more and more of them are taken as measured.
+
+    Args:
+        cache: Of the places.
+        n_places: How many they are.
+        picks: How many of them will be taken as measured at most.
+        at_once: Whether all covariances are worked out at once.
+    """
+
+    def __init__(self, cache: PosteriorCache, n_places: int, picks: int, at_once: bool) -> None:
+        self._cache, self._every, self._taken = cache, np.arange(n_places), 0
+        self._between = cache.cov(self._every, self._every) if at_once else None
+        self._rows = np.empty((picks, n_places))  # of the Cholesky factor of the picks' covariance
+
+    def take(self, pick: int, variance: float) -> Float[np.ndarray, " k"]:
+        """As of ``CovarianceRows``."""
         n, rows = self._taken, self._rows
-        if self._between is not None:
-            across = self._between[pick]
-        elif isinstance(self._cache, JointPosterior | Looked):
-            across = self._cache.row(pick)
-        else:
-            across = self._cache.cov(np.array([pick]), np.arange(len(self._var)))[0]
-        row = across - rows[:n, pick] @ rows[:n]
-        rows[n] = row / np.sqrt(max(self._var[pick], 0.0) + self._noise_variance)
-        self._var = np.maximum(self._var - rows[n] ** 2, 0.0)
+        across = self._cache.cov(np.array([pick]), self._every)[0] if self._between is None else self._between[pick]
+        rows[n] = (across - rows[:n, pick] @ rows[:n]) / np.sqrt(variance)
         self._taken += 1
+        return rows[n]
 
 
 @dataclass(frozen=True)
@@ -217,21 +234,22 @@ class LocalWorth(PlaceWorth):
     ) -> int | None:
         """The place that is worth most by itself; None where declining is worth more.
 
-        Where much is pending, places are looked at in the order of what they would be worth if nothing were, until none
-        can be worth more: as variance only falls, the others need no look.
+        Where a belief is quick at them, places are looked at in the order of what they would be worth if nothing were
+        pending, until none can be worth more: as variance only falls, the others need no look.
         """
-        known = None
+        rows = None
         # of a subclass nobody knows that less variance is worth no more
-        if type(self) is LocalWorth and way is None and isinstance(belief, AtPlaces) and len(belief.pending) > _FEW:
-            known = belief.on_data(places)
-        if known is None:
+        if type(self) is LocalWorth and way is None and isinstance(belief, AtPlaces):
+            rows = belief.rows_of(places)
+        if rows is None:
             return super().best_of(belief, places, price, way)
-        at_most = self.single(*known)
+        assert isinstance(belief, AtPlaces)
+        at_most = self.single(*belief.of_rows(rows, on_data=True))
         order, n, value = np.argsort(-at_most, kind="stable"), 0, -np.inf
         chosen = int(order[0])
         while n < len(places) and at_most[order[n]] >= value:
             part = np.sort(order[n : max(_FIRST, 2 * n)])
-            found = self.single(*belief.posterior(places[part]))
+            found = self.single(*belief.of_rows(rows[part]))
             first = int(found.argmax())
             if (found[first], -int(part[first])) > (value, -chosen):  # of equal ones the first, as where all are seen
                 chosen, value = int(part[first]), float(found[first])

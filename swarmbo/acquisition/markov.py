@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief import PlaceBelief
+from swarmbo.belief.at_places import Looked
+from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.views import PosteriorCache
 
 _AT_ONCE = 32  # pairs whose covariances are worked out at once, with those of all others among them
@@ -63,14 +65,20 @@ class Block:
         cache = belief.posterior_cache(np.concatenate(places))
         ends = np.cumsum([0, *map(len, places)])
         rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
+        # without a copy where that will do
+        whole = [slice(start, stop) for start, stop in itertools.pairwise(ends.tolist())]
+        parts_of = whole if isinstance(cache, JointPosterior | Looked) else rows
 
         def between(i: int, j: int) -> Float[np.ndarray, "..."]:
             if axes[i] == axes[j]:
                 both, out = measures[i] & measures[j], np.zeros(len(parts[i]))
                 out[both] = paired(cache, rows[i][both[measures[i]]], rows[j][both[measures[j]]])
                 return out
+            known = cache.cov(parts_of[i], parts_of[j])  # pyright: ignore[reportArgumentType]
+            if known.shape == (len(parts[i]), len(parts[j])):
+                return known
             out = np.zeros((len(parts[i]), len(parts[j])))
-            out[np.ix_(measures[i], measures[j])] = cache.cov(rows[i], rows[j])
+            out[np.ix_(measures[i], measures[j])] = known
             return out
 
         n = range(len(parts))

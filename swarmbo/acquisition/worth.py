@@ -180,11 +180,10 @@ def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
     Returns:
         Indices of the picks; no place is picked twice.
     """
-    rank, picks = scores.rank, list[int]()
-    for _ in range(size):
-        pick = int(rank.argmax())
-        picks.append(pick)
+    rank, picks = scores.rank, np.empty(size, dtype=int)
+    for n in range(size):
+        picks[n] = pick = int(rank.argmax())
         scores.take(pick)
         rank = scores.rank.copy()
-        rank[picks] = -np.inf
-    return np.array(picks)
+        rank[picks[: n + 1]] = -np.inf
+    return picks

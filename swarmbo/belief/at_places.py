@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.cholesky import factorise, solve_lower
+from swarmbo.belief.gp.cholesky import factorise, solve_rows
+from swarmbo.belief.gp.covariance_rows import CovarianceRows
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
-from swarmbo.spaces import place_keys
+from swarmbo.kernels import KERNEL_NAMES, correlation
+from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 
 _MANY = 2000  # measurements, from which on a part of them counts
 _NEAR = (800, 1100, 1500, 2000)  # of them, for each agent: the fewest that lie as far apart as its places
@@ -48,9 +50,13 @@ class Looked:
         """Latent posterior covariances between two subsets of the k places."""
         return self.cache.cov(rows, cols) - self.told[:, rows].T @ self.told[:, cols]
 
-    def row(self, place: int) -> Float[np.ndarray, " k"]:
-        """Latent posterior covariances of one of the places with all."""
-        return self.cache.row(place) - self.told[:, place] @ self.told
+    def by_row(self, more: int = 0) -> CovarianceRows:
+        """Latent posterior covariances of single ones of the places with all.
+
+        Args:
+            more: How many of them will be taken as measured at most.
+        """
+        return CovarianceRows(self.cache, self.told, more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +69,7 @@ class AtPlaces:
     Args:
         belief: Which, at its round.
         places: Different ones (m, d), physical, in the order of their keys; then others that joined them.
-        keys: Numbers (m,) by which places are found.
+        known: By which the first m are found.
         cache: The posterior at all of them.
         pending: Which of them are taken as measured (p,).
         grows: Whether any further place joins them when it is asked about, rather than that the belief is conditioned:
@@ -81,7 +87,7 @@ class AtPlaces:
 
     belief: ExactGP
     places: Float[np.ndarray, "m d"]
-    keys: UInt64[np.ndarray, " m"]
+    known: PlaceTable
     cache: JointPosterior
     pending: Int[np.ndarray, " p"]
     grows: bool = False
@@ -100,11 +106,12 @@ class AtPlaces:
         """
         if not isinstance(belief, ExactGP):
             return belief
-        keys, first = np.unique(place_keys(places), return_index=True)
-        if (len(belief.points) + belief.n_pending) * len(keys) > entries:
+        keys = place_keys(places)
+        first, _ = first_of_each(keys)
+        if (len(belief.points) + belief.n_pending) * len(first) > entries:
             return belief
-        places = places[first]
-        return cls(belief, places, keys, belief.posterior_cache(places), np.zeros(0, dtype=int), grows)
+        places = places[first[np.argsort(keys[first])]]
+        return cls(belief, places, PlaceTable(places), belief.posterior_cache(places), np.zeros(0, dtype=int), grows)
 
     @property
     def n_data(self) -> int:
@@ -123,19 +130,35 @@ class AtPlaces:
 
     def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
         """Means and variances at physical points."""
-        if len(self.pending) or (rows := self._rows(X)) is None:
-            looked = self._looked(X)
-            return self._anywhere.posterior(X) if looked is None else (looked.mean, looked.var)
-        return self.cache.mean[rows], self.cache.var[rows]
+        if (rows := self.rows_of(X)) is not None:
+            return self.of_rows(rows)
+        looked = self._looked(X)
+        return self._anywhere.posterior(X) if looked is None else (looked.mean, looked.var)
 
-    def on_data(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]] | None:
-        """Means and variances before anything is pending, which no variance exceeds after; None: not known here."""
-        rows = self._rows(X)
-        return None if rows is None else (self.cache.mean[rows], self.cache.var[rows])
+    def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
+        """Which of the places points are; None if any is none of them."""
+        if X.shape[1] != self.places.shape[1]:
+            return None  # they state their round
+        return self.known.rows_of(X)
+
+    def of_rows(
+        self, rows: Int[np.ndarray, " k"], *, on_data: bool = False
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+        """Means and variances at some of the places.
+
+        Args:
+            rows: Which.
+            on_data: Before anything is pending; no variance is larger after.
+        """
+        mean, var = self.cache.mean[rows], self.cache.var[rows]
+        if on_data or not len(self.pending):
+            return mean, var
+        told = self._told(self.cache.of_rows(rows))
+        return mean, np.maximum(var - np.einsum("pk,pk->k", told, told), 0.0)
 
     def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
         """Means at physical points; points pending move none."""
-        rows = self._rows(X)
+        rows = self.rows_of(X)
         return self.belief.posterior_mean(X) if rows is None else self.cache.mean[rows]
 
     def posterior_cache(self, X: Float[np.ndarray, "k d"]) -> PosteriorCache:
@@ -153,6 +176,24 @@ class AtPlaces:
             return self._anywhere.condition_on_pending(X)
         return replace(found[0], pending=np.concatenate([self.pending, found[1]]))
 
+    def prior_correlation(
+        self, X: Float[np.ndarray, "p d"], places: Float[np.ndarray, "k d"]
+    ) -> Float[np.ndarray, " p"]:
+        """How much measurements tell of some places at most, before data: no correlation with any of them is larger.
+
+        It is that with the box around the places; 1 where a kernel of a user's own may grow with distance.
+
+        Args:
+            X: Where is measured, physical.
+            places: Physical, k >= 1.
+        """
+        prior, domain = self.belief.hyperparameters, self.belief.domain
+        if prior.kernel not in KERNEL_NAMES:
+            return np.ones(len(X))
+        at = np.clip(X, places.min(axis=0), places.max(axis=0))
+        apart = (domain.to_unit(X) - domain.to_unit(at)) / np.array(prior.lengthscales)
+        return correlation(prior.kernel, np.sqrt((apart**2).sum(axis=1)))
+
     @cached_property
     def _anywhere(self) -> ExactGP:
         """The belief with all that is pending."""
@@ -167,34 +208,31 @@ class AtPlaces:
 
     def _looked(self, X: Float[np.ndarray, "k d"]) -> Looked | None:
         """The posterior at points given those pending; None where they are none of the places and may not join."""
-        if (rows := self._rows(X)) is not None:
+        if (rows := self.rows_of(X)) is not None:
             own = self.cache.of_rows(rows)
         elif self._may_join(X):
             own = self.belief.posterior_cache(X)
         else:
             return None
+        return Looked(own, self._told(own))
+
+    def _told(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
+        """What pending places tell of some."""
         if not len(self.pending):
-            return Looked(own, np.zeros((0, len(X))))
-        return Looked(own, solve_lower(self._root, self.cache.cross(self.pending, own)))
+            return np.zeros((0, len(own.mean)))
+        return solve_rows(self._root, self.cache.cross(self.pending, own).T).T
 
     def _may_join(self, X: Float[np.ndarray, "k d"]) -> bool:
         return self.grows and X.shape[1] == self.places.shape[1]
 
     def _found(self, X: Float[np.ndarray, "k d"]) -> "tuple[AtPlaces, Int[np.ndarray, ' k']] | None":
         """A belief that has points among its places, and which of these they are; None where they may not join."""
-        if (rows := self._rows(X)) is not None:
+        if (rows := self.rows_of(X)) is not None:
             return self, rows
         if not self._may_join(X):
             return None
         cache, places = self.cache.joined(self.belief.posterior_cache(X)), np.concatenate([self.places, X])
         return replace(self, places=places, cache=cache), np.arange(len(self.places), len(places))
-
-    def _rows(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
-        """Which of the places points are; None if any is none of them."""
-        if X.shape[1] != self.places.shape[1]:
-            return None  # they state their round
-        rows = np.minimum(np.searchsorted(self.keys, place_keys(X)), len(self.keys) - 1)
-        return rows if (self.places[rows] == X).all() else None
 
 
 def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]) -> PlaceBelief:

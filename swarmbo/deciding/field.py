@@ -46,7 +46,7 @@ from swarmbo.registry.own_code import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
-_MANY = 2**15  # measurements times places, from which on all places are asked about at once: data are gone through once
+_MANY = 2**11  # measurements times places, from which on all places are asked about at once: data are gone through once
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
 

@@ -8,10 +8,12 @@ one over the times, each with lengthscales of its own:
 so that what was measured long ago says less about the field now, and how fast it fades is b's matter alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.spatial.distance import cdist
 
 from swarmbo.kernels.registry import KernelName
 from swarmbo.kernels.stationary import (
@@ -51,6 +53,28 @@ class Covariance:
             return kernel_matrix(self.kernel, X, Z, self.lengthscales, self.outputscale)
         places = kernel_matrix(self.kernel, X[:, :-1], Z[:, :-1], self.lengthscales[:-1], self.outputscale)
         return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
+
+    def by_row(self, X: Float[np.ndarray, "n d"]) -> Callable[[int], Float[np.ndarray, " n"]]:
+        """Prior covariances of single ones of some points with all of them, for many of them one after the other.
+
+        Args:
+            X: The points.
+
+        Returns:
+            A function of the number of a point, whose value is a new array.
+        """
+        scaled, d = X / self.lengthscales, X.shape[1] - (self.time_kernel is not None)
+        places, times = np.ascontiguousarray(scaled[:, :d]), np.ascontiguousarray(scaled[:, d:])
+
+        def row(point: int) -> Float[np.ndarray, " n"]:
+            here = slice(point, point + 1)
+            covariances = correlation(self.kernel, cdist(places[here], places)[0])
+            covariances *= self.outputscale
+            if self.time_kernel is not None:
+                covariances *= correlation(self.time_kernel, cdist(times[here], times)[0])
+            return covariances
+
+        return row
 
     def gradient(self, X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d n m"]:
         """Derivatives of k(X, Z) with respect to the coordinates of X; see ``kernel_matrix_gradient``."""

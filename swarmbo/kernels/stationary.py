@@ -39,8 +39,13 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     """
     if name not in _PARTS:
         return own_kernel(name).correlation(np.minimum(r, _FAR))
+    part_of = _PARTS[name]
+    if np.ndim(r) > 0 and np.size(r) <= _AT_ONCE:
+        values = np.minimum(r, _FAR)
+        part_of(values)
+        return values
     distances, values = np.ravel(r), np.empty(np.shape(r))
-    flat, part_of = values.reshape(-1), _PARTS[name]
+    flat = values.reshape(-1)
     for start in range(0, len(flat), _AT_ONCE):
         part = flat[start : start + _AT_ONCE]
         part_of(np.minimum(distances[start : start + _AT_ONCE], _FAR, out=part))

@@ -6,7 +6,7 @@ diagonal then is returned and kept, never silent.
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 _EPSILON = float(np.finfo(float).eps)
 
@@ -48,6 +48,19 @@ def _solve(
     solution, info = lapack.dtrtrs(L, B, lower=1, trans=int(transposed), overwrite_b=int(in_place))
     assert info == 0, f"triangular solve failed with info {info}"
     return solution
+
+
+def solve_rows(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
+    """B L⁻ᵀ: forward substitution of each row, half as quick again as ``solve_lower`` of columns where n is small.
+
+    Args:
+        L: Lower triangular with a diagonal > 0; fastest in Fortran order.
+        B: Right-hand sides; in Fortran order they are of no further use.
+
+    Returns:
+        The solutions, in Fortran order.
+    """
+    return B if B.size == 0 else blas.dtrsm(1.0, L, B, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
 def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], float]:

@@ -130,10 +130,6 @@ class JointPosterior:
         """Latent posterior covariances (r, c) of some of the points with all of another one's, of the same belief."""
         return self._covariances(rows, [term.at for term in other.terms], other.V)
 
-    def row(self, point: int) -> Float[np.ndarray, " m"]:
-        """Latent posterior covariances of one point with all; nothing is copied."""
-        return self._covariances(slice(point, point + 1), [term.at for term in self.terms], self.V)[0]
-
     def _covariances(
         self,
         rows: Int[np.ndarray, " r"] | slice,
@@ -150,7 +146,8 @@ class JointPosterior:
     def of_rows(self, rows: Int[np.ndarray, " r"]) -> "JointPosterior":
         """Of some of the points (r,)."""
         terms = tuple(replace(term, at=term.at[rows]) for term in self.terms)
-        return replace(self, mean=self.mean[rows], var=self.var[rows], V=self.V[:, rows], terms=terms)
+        V = self.V.T.take(rows, axis=0).T
+        return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms)
 
     def joined(self, other: "JointPosterior") -> "JointPosterior":
         """Of the points of both, this one's first.

@@ -1,10 +1,13 @@
 """Choices one after the other, held to a belief that is conditioned on one after the other."""
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 import pytest
 
 from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, chain_acquisition, choose_in_turn
-from swarmbo.acquisition.in_sight import IN_SIGHT, nearest
+from swarmbo.acquisition.in_sight import IN_SIGHT, nearest, told_by
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
 from swarmbo.coordination import Exact
@@ -46,8 +49,13 @@ def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(mo
     places, rule = now.candidates["r0"], DBGPUCB().worth(now)
     pending = SITES[np.random.default_rng(0).integers(len(SITES), size=40)]
     quick = AtPlaces.of(now.belief, places).condition_on_pending(pending)
-    posterior = AtPlaces.posterior
-    monkeypatch.setattr(AtPlaces, "posterior", lambda self, X: asked.append(len(X)) or posterior(self, X))
+    of_rows = AtPlaces.of_rows
+
+    def seen(self: AtPlaces, rows: np.ndarray, *, on_data: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        asked.extend([] if on_data else [len(rows)])
+        return of_rows(self, rows, on_data=on_data)
+
+    monkeypatch.setattr(AtPlaces, "of_rows", seen)
     mean, var = now.belief.condition_on_pending(pending).posterior(places)
     value = mean + rule.sqrt_beta * np.sqrt(var)
     best = int(value.argmax())
@@ -128,3 +136,23 @@ def test_tables_of_a_large_team_have_so_many_entries_in_all_and_lose_next_to_not
     best, found = (Exact().solve(problem.graph, problem.tables) for problem in (whole, cut))
     assert found.value <= best.value + 1e-9
     assert best.value - found.value < 1e-3 * len(many.movers) * np.sqrt(many.belief.prior_variance)
+
+
+def test_what_is_measured_far_away_is_left_out_of_many_and_takes_next_to_nothing() -> None:
+    now = situation(60, 12.0)
+    learned = now.belief
+    assert isinstance(learned, ExactGP)
+    short = msgspec.structs.replace(learned.hyperparameters, lengthscales=(0.08, 0.1))
+    now = replace(now, belief=replace(learned, hyperparameters=short))
+    chosen = [place[None] for place in choose_in_turn(now, DBGPUCB().alone(now)).values()]
+    belief, left_out = AtPlaces.of(now.belief, SITES), 0
+    whole = belief.condition_on_pending(np.concatenate(chosen))
+    for agent in now.movers:
+        places = now.candidates[agent]
+        told = told_by(belief, places, chosen, DOMAIN)
+        left_out += len(chosen) - len(told)
+        var = belief.condition_on_pending(told).posterior(places)[1]
+        np.testing.assert_allclose(var, whole.posterior(places)[1], rtol=1e-3, atol=1e-5 * now.belief.prior_variance)
+    assert left_out > 10 * len(now.movers)
+    assert len(told_by(belief, SITES[:3], chosen[:16], DOMAIN)) == 16  # of few none is
+    assert len(told_by(now.belief, SITES[:3], chosen, DOMAIN)) == 60

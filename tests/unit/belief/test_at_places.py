@@ -1,5 +1,8 @@
 """A belief that is quick at places known beforehand is held to the same belief asked the long way."""
 
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -7,8 +10,9 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views, quick_at
 from swarmbo.belief.at_places import AtPlaces, Looked
+from swarmbo.belief.gp.covariance_rows import CovarianceRows
 from swarmbo.belief.gp.joint_posterior import JointPosterior
-from swarmbo.spaces import Domain, are_among, place_keys, unique_places
+from swarmbo.spaces import Domain, PlaceTable, are_among, place_keys, unique_places
 
 DOMAIN = Domain(np.array([-50.0, 0.0]), np.array([50.0, 30.0]))
 SITES = np.stack(np.meshgrid(np.linspace(-50.0, 50.0, 9), np.linspace(0.0, 30.0, 7)), axis=-1).reshape(-1, 2)
@@ -46,8 +50,8 @@ def test_places_pending_tell_what_they_tell_the_belief(
         np.testing.assert_allclose(cache.cov(every, every[:2]), wanted, rtol=0, atol=1e-8 * unit)
         np.testing.assert_array_equal(cache.var, var)
         assert isinstance(cache, Looked | JointPosterior)
-        last = len(X) - 1
-        np.testing.assert_allclose(cache.row(last), cache.cov(every[last:], every)[0], rtol=0, atol=1e-12 * unit)
+        last, by_row = len(X) - 1, cache.by_row() if isinstance(cache, Looked) else CovarianceRows(cache, None, 0)
+        np.testing.assert_allclose(by_row.row(last), cache.cov(every[last:], every)[0], rtol=0, atol=1e-12 * unit)
     np.testing.assert_allclose(quick.at(9.0).posterior(looked)[1], plain.at(9.0).posterior(looked)[1], atol=1e-8 * unit)
 
 
@@ -102,3 +106,57 @@ def test_which_places_are_among_others(clash: bool, monkeypatch: pytest.MonkeyPa
     assert are_among(X, others).tolist() == wanted
     assert 0 < sum(wanted) < 40
     assert not are_among(X, others[:0]).any()
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=1, max_size=30), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_a_table_of_places_finds_each_and_no_other(asked: list[tuple[int, int]], crowded: bool) -> None:
+    known, X = np.array([(i, j) for i in range(-3, 3) for j in (-1, 0, 3)]) / 3.0, np.array(asked) / 3.0
+    with pytest.MonkeyPatch.context() as patch:
+        if crowded:  # all keys begin alike: none is found by how it begins
+            keys = place_keys
+            patch.setattr("swarmbo.spaces.place_keys", lambda X: keys(X) >> np.uint64(20))
+        rows = PlaceTable(known).rows_of(np.where(X == 0.0, -0.0, X))
+    among = [(known == place).all(axis=1).any() for place in X]
+    if rows is None:
+        assert not all(among)
+    else:
+        np.testing.assert_array_equal(known[rows], X)
+
+
+@pytest.mark.parametrize("kernel", ["matern12", "matern52", "rbf"])
+@pytest.mark.parametrize("fades", [False, True])
+def test_no_prior_correlation_is_larger_than_that_with_the_box_around_places(kernel: str, fades: bool) -> None:
+    X, places = SITES[::2] + 0.3, SITES[[3, 4, 12, 30]]
+    time = TimeAxis(lengthscale_median=4.0) if fades else None
+    belief = ExactGP.create(ExactGPSettings(kernel=kernel, time=time), DOMAIN)
+    short = msgspec.structs.replace(belief.hyperparameters, lengthscales=(0.2, 0.4))
+    prior = replace(belief, hyperparameters=short)
+    belief = prior.update(SITES[:3], np.arange(3.0))
+    quick = AtPlaces.of(belief, SITES)
+    assert isinstance(quick, AtPlaces)
+    most, every = quick.prior_correlation(X, places), np.concatenate([X, places])
+    cov = prior.posterior_cache(every).cov(np.arange(len(X)), np.arange(len(X), len(every)))
+    assert (most >= cov.max(axis=1) / prior.prior_variance - 1e-12).all()
+    assert (most < 0.5).any()
+    inside = ((places.min(axis=0) <= X) & (places.max(axis=0) >= X)).all(axis=1)
+    assert inside.any()
+    np.testing.assert_array_equal(most == 1.0, inside)
+
+
+@given(st.integers(0, 20), st.booleans(), st.lists(st.integers(0, 29), min_size=1, max_size=5, unique=True))
+@settings(max_examples=20, deadline=None)
+def test_rows_of_covariances_know_what_was_taken_as_measured(seed: int, fades: bool, taken: list[int]) -> None:
+    belief, places = belief_of(seed, 9, TimeAxis(lengthscale_median=4.0) if fades else None), SITES[::2][:30]
+    quick = AtPlaces.of(belief, SITES).condition_on_pending(SITES[1:4])
+    looked = quick.posterior_cache(places)
+    assert isinstance(looked, Looked)
+    rows, var, unit = looked.by_row(len(taken)), looked.var, belief.prior_variance
+    for n, point in enumerate(taken):
+        known = belief.condition_on_pending(np.concatenate([SITES[1:4], places[taken[:n]]])).posterior_cache(places)
+        expected = known.cov(np.array([point]), np.arange(len(places)))[0]
+        np.testing.assert_allclose(rows.row(point), expected, rtol=0, atol=1e-8 * unit)
+        told = rows.take(point, var[point] + belief.noise_variance)
+        var = var - told**2
+    final = belief.condition_on_pending(np.concatenate([SITES[1:4], places[taken]])).posterior(places)[1]
+    np.testing.assert_allclose(var, final, rtol=0, atol=1e-8 * unit)
