@@ -22,7 +22,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
 from swarmbo.belief.gp.data import checked_evaluations, checked_points, checked_rounds
 from swarmbo.belief.gp.engine import Outcomes
-from swarmbo.belief.gp.fit import fit_additive, prior_hyperparameters
+from swarmbo.belief.gp.fit import fit_additive, fit_alike, prior_hyperparameters
 from swarmbo.belief.gp.fit_jointly import fit_sums
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.regrouping import kept_factors, regrouped
@@ -256,6 +256,23 @@ class AdditiveGP(AdditivePosterior):
             the prior where they do not show the scale of outcomes.
         """
         return self._fitted(fit_additive(self, rng, warm))
+
+    @classmethod
+    def fit_alike(
+        cls,
+        beliefs: "Sequence[AdditiveGP]",
+        rngs: Sequence[np.random.Generator],
+        warm: Sequence[AdditiveHyperparameters | None],
+    ) -> "list[AdditiveGP]":
+        """What ``fit`` does, for several beliefs about factors observed one by one, side by side and to the same bits.
+
+        Args:
+            beliefs: Of one graph and with one choice of settings.
+            rngs: For random starts, one each.
+            warm: Where each search starts, as in ``fit``.
+        """
+        fits = zip(beliefs, fit_alike(beliefs, rngs, warm), strict=True)
+        return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)

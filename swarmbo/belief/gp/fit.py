@@ -1,5 +1,6 @@
 """Which hyper-parameters a belief takes: at its prior's mode, and fitted to its data."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -8,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
-from swarmbo.belief.gp.fit_alone import fit_alone
+from swarmbo.belief.gp.fit_alone import Alone, fit_alone
 from swarmbo.belief.gp.fit_jointly import fading_of, fit_jointly, hyperparameters_at
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
@@ -119,7 +120,27 @@ def fit_additive(
     Factors observed alone: each by itself, on its own outcomes. As soon as there are totals: all jointly.
     """
     data = belief.observations
-    offsets, scales, is_shown = units(belief.totals, belief.factors)
     if (data.channel == TOTAL).any():
+        offsets, scales, is_shown = units(belief.totals, belief.factors)
         return fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
-    return fit_alone(belief, data, offsets, scales, rng, warm)
+    return fit_alike([belief], [rng], [warm])[0]
+
+
+def fit_alike(
+    beliefs: "Sequence[AdditivePosterior]",
+    rngs: Sequence[np.random.Generator],
+    warm: Sequence[AdditiveHyperparameters | None],
+) -> list[AdditiveHyperparameters]:
+    """What ``fit_additive`` does of factors observed alone, for several kinds of outcomes of theirs side by side.
+
+    Args:
+        beliefs: Of one graph and with one choice of settings.
+        rngs: For random starts, one each.
+        warm: Where each search starts.
+    """
+    given = zip(beliefs, rngs, warm, strict=True)
+    fits = [
+        Alone(belief.observations, *units(belief.totals, belief.factors)[:2], rng, earlier)
+        for belief, rng, earlier in given
+    ]
+    return fit_alone(beliefs[0], fits)

@@ -24,86 +24,110 @@ BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # of compiled searche
 _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where to look: they take 1/10 of the time
 
 
-class _Problem(NamedTuple):
-    """What one factor's search is about; equal forms are searched side by side.
-
-    The first of the starts may be where an earlier fit ended: then the search goes on from there.
-    """
-
-    factor: int
-    prior: HyperparameterPrior
-    data: Observations
-    starts: list[Float[np.ndarray, " p"]]
-    goes_on: bool
-
-
-def fit_alone(
-    belief: "AdditivePosterior",
-    data: Observations,
-    offsets: Float[np.ndarray, " k"],
-    scales: Float[np.ndarray, " k"],
-    rng: np.random.Generator,
-    warm: AdditiveHyperparameters | None,
-) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes.
-
-    What comes out for a factor does not depend on the others, but for what ``rng`` draws and for how many there are:
-    those of many, or with many outcomes, are searched for in compiled code, and to the same maxima by longer steps, see
-    ``is_compiled``. Everybody knows how many there are, so agents that fit alone do as their team would.
+class Alone(NamedTuple):
+    """A fit of factors that are observed one by one.
 
     Args:
-        belief: For the scopes and settings.
         data: Outcomes, none of the total.
         offsets: Of each factor's outcomes.
         scales: Of each factor's outcomes.
         rng: For random starts.
         warm: Start at an earlier optimum.
     """
-    settings = belief.settings
+
+    data: Observations
+    offsets: Float[np.ndarray, " k"]
+    scales: Float[np.ndarray, " k"]
+    rng: np.random.Generator
+    warm: AdditiveHyperparameters | None
+
+
+class _Problem(NamedTuple):
+    """What one factor's search is about; equal forms are searched side by side.
+
+    The first of the starts may be where an earlier fit ended: then the search goes on from there.
+    """
+
+    fit: int
+    factor: int
+    prior: HyperparameterPrior
+    data: Observations
+    offset: float
+    scale: float
+    starts: list[Float[np.ndarray, " p"]]
+    goes_on: bool
+
+
+def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[AdditiveHyperparameters]:
+    """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side.
+
+    What comes out for a factor does not depend on the others, nor on other fits, but for what ``rng`` draws and for how
+    many factors there are: those of many, or with many outcomes, are searched for in compiled code, and to the same
+    maxima by longer steps, see ``is_compiled``. Everybody knows how many there are, so agents that fit alone do as
+    their team would.
+
+    Args:
+        belief: For the scopes and settings.
+        fits: Data, one kind each.
+    """
+    settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
     known = dict[tuple[FactorPrior, int], HyperparameterPrior]()
     priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, KernelName, bool], list[_Problem]]()
-    outcomes = data.by_factor(len(forms))
-    for i, (form, scope, own) in enumerate(zip(forms, belief.scopes, outcomes, strict=True)):
-        size, kernel = len(scope), form.kernel or settings.kernel
-        if (form, size) not in known:
-            known[form, size] = _prior(settings, form, size)
-        prior = known[form, size]
-        priors.append(prior)
-        # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
-        drawn = [prior.sample(rng) for _ in range(settings.restarts)]
-        if standardisation(own.outcome)[2]:
-            start = None
-            if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
-                start = packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / float(scales[i]))
-            starts = starting_thetas(prior, drawn, start)
-            alike.setdefault((len(own), size, kernel, start is not None), []).append(
-                _Problem(i, prior, own, starts, start is not None)
-            )
-    thetas, constants = [prior.centre for prior in priors], offsets.copy()
+    for form, scope in zip(forms, belief.scopes, strict=True):
+        if (form, len(scope)) not in known:
+            known[form, len(scope)] = _prior(settings, form, len(scope))
+        priors.append(known[form, len(scope)])
+    for place, (data, offsets, scales, rng, warm) in enumerate(fits):
+        for i, (prior, form, own) in enumerate(zip(priors, forms, data.by_factor(k), strict=True)):
+            size, kernel, scale = len(belief.scopes[i]), form.kernel or settings.kernel, float(scales[i])
+            # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
+            drawn = [prior.sample(rng) for _ in range(settings.restarts)]
+            if standardisation(own.outcome)[2]:
+                start = None
+                if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
+                    start = packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / scale)
+                starts, goes_on = starting_thetas(prior, drawn, start), start is not None
+                alike.setdefault((len(own), size, kernel, goes_on), []).append(
+                    _Problem(place, i, prior, own, float(offsets[i]), scale, starts, goes_on)
+                )
+    thetas = [[prior.centre for prior in priors] for _ in fits]
+    constants = [fit.offsets.copy() for fit in fits]
     for (n_outcomes, size, kernel, _), problems in alike.items():
         at_once = max(1, _ENTRIES // (n_outcomes**2 * size))
         for first in range(0, len(problems), at_once):
             group = problems[first : first + at_once]
-            found = _searched(belief, group, kernel, offsets, scales)
-            for problem, theta, mean in zip(group, *found, strict=True):
-                thetas[problem.factor] = theta
-                constants[problem.factor] += scales[problem.factor] * mean
+            for problem, theta, mean in zip(group, *_searched(belief, group, kernel), strict=True):
+                thetas[problem.fit][problem.factor] = theta
+                constants[problem.fit][problem.factor] += problem.scale * mean
+    return [_found(belief, priors, *one) for one in zip(fits, thetas, constants, strict=True)]
+
+
+def _found(
+    belief: "AdditivePosterior",
+    priors: Sequence[HyperparameterPrior],
+    fit: Alone,
+    thetas: Sequence[Float[np.ndarray, " p"]],
+    constants: Float[np.ndarray, " k"],
+) -> AdditiveHyperparameters:
+    """What a fit found, from each factor's theta."""
+    settings, forms = belief.settings, belief.settings.of_factors(belief.graph.factors)
     lengthscales, outputscales, noises = zip(
         *(prior.unpack(theta) for prior, theta in zip(priors, thetas, strict=True)), strict=True
     )
     times = [prior.time_lengthscale(theta) for prior, theta in zip(priors, thetas, strict=True)]
+    outcomes = fit.data.by_factor(len(forms))
     hyper = AdditiveHyperparameters(
         kernels=tuple(form.kernel or settings.kernel for form in forms),
         lengthscales=tuple(tuple(own.tolist()) for own in lengthscales),
         outputscales=tuple(np.concatenate(outputscales).tolist()),
         noise_variances=tuple(
             noise_ahead(float(noise), own, float(scale), settings.noise_floor)
-            for (noise,), own, scale in zip(noises, outcomes, scales, strict=True)
+            for (noise,), own, scale in zip(noises, outcomes, fit.scales, strict=True)
         ),
         total_noise_variance=0.0,
         constants=tuple(constants.tolist()),
-        scales=tuple(scales.tolist()),
+        scales=tuple(fit.scales.tolist()),
         times=()
         if settings.time is None
         else tuple(TimeCorrelation(settings.time.kernel, own) for own in times if own),
@@ -123,18 +147,16 @@ def _searched(
     belief: "AdditivePosterior",
     group: Sequence[_Problem],
     kernel: KernelName,
-    offsets: Float[np.ndarray, " k"],
-    scales: Float[np.ndarray, " k"],
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta found for each of some factors of one form, and its constant mean, standardised."""
-    settings, index = belief.settings, [problem.factor for problem in group]
+    settings = belief.settings
     kernels = [form.kernel or settings.kernel for form in settings.of_factors(belief.graph.factors)]
-    scale = scales[index][:, None]
+    offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in group), strict=True))
     data = (
         [problem.prior for problem in group],
         kernel,
         np.array([problem.data.at(belief.scopes[problem.factor]) for problem in group]),
-        (np.array([problem.data.outcome for problem in group]) - offsets[index][:, None]) / scale,
+        (np.array([problem.data.outcome for problem in group]) - offset) / scale,
         standardised_noise(np.array([problem.data.noise for problem in group]), scale),
     )
     n_starts = len(group[0].starts)

@@ -216,15 +216,14 @@ class _Data:
     def chosen(self, *, is_all: bool) -> Model:
         """The model of every factor that has the largest evidence; splits are for those who look at all evaluations."""
         situation, graph, k = self.situation, self.situation.graph, self.F.shape[1]
-        tried = list[tuple[AdditiveGP, tuple[Warp, ...]]]()
-        evidences = np.empty((len(_OF_FACTORS), k))
-        for i, (kind, power) in enumerate(_OF_FACTORS):
-            warps = self.fitted([(kind, power)] * k)
-            belief = self.whole(warps)
-            if belief.n_data:
-                rng = stream(situation.seed, "belief", "fit", evaluations=len(situation.history), transform=i)
-                belief = belief.fit(rng)
-            tried.append((belief, warps))
+        transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
+        beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(_OF_FACTORS), k))
+        if beliefs[0].n_data:  # transforms keep what is known
+            n = len(situation.history)
+            rngs = [stream(situation.seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
+            beliefs = AdditiveGP.fit_alike(beliefs, rngs, [None] * len(beliefs))
+        tried = list(zip(beliefs, transforms, strict=True))
+        for i, (belief, warps) in enumerate(tried):
             densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
             evidences[i] = np.array(belief.log_evidences()) + densities
         best = evidences.argmax(axis=0)

@@ -244,3 +244,23 @@ def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others(
         assert together.lengthscales[j] == alone.lengthscales[0]
         assert together.noise_variances[j] == alone.noise_variances[0]
         assert together.constants[j] == alone.constants[0]
+
+
+@pytest.mark.parametrize("n_outcomes", [30, 80])
+def test_several_fits_side_by_side_are_each_what_they_are_alone_to_the_bit(n_outcomes):
+    """In NumPy and, where outcomes are many, in compiled code; of other units, gaps, starts and streams each."""
+    graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(6)})
+    rng = np.random.default_rng(0)
+    X, F = rng.random((n_outcomes, 7)), rng.normal(size=(n_outcomes, 6))
+    F[:, 1], F[5:, 4] = 3.0, np.nan  # one is always the same, another was seen seldom
+    empty = AdditiveGP.create(
+        AdditiveGPSettings(restarts=1), graph, Domain(np.zeros(7), np.ones(7)), outcomes="per-factor"
+    )
+    beliefs = [empty.update(X, factors=values) for values in (F, 100.0 + 7.0 * F, np.exp(F))]
+    warm = [None, beliefs[1].fit(np.random.default_rng(9)).hyperparameters, None]
+    alone = [belief.fit(np.random.default_rng(i), warm=warm[i]) for i, belief in enumerate(beliefs)]
+    together = AdditiveGP.fit_alike(beliefs, [np.random.default_rng(i) for i in range(3)], warm)
+    for one, other in zip(alone, together, strict=True):
+        assert one.hyperparameters == other.hyperparameters
+        assert one.fitted_at == other.fitted_at == n_outcomes
+    assert len({belief.hyperparameters.scales for belief in together}) == 3
