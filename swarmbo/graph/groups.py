@@ -28,7 +28,7 @@ class FactorStack:
 
     def take(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "g m a"]:
         """The coordinates of joint points that each factor sees."""
-        return np.ascontiguousarray(np.moveaxis(U[:, self.columns], 1, 0))
+        return np.ascontiguousarray(U[:, self.columns].transpose(1, 0, 2))
 
 
 def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple[FactorStack, ...]:

@@ -28,8 +28,8 @@ def in_threads(n_rows: int, work: Callable[[slice], None]) -> None:
         n_rows: How many there are.
         work: Works on some of them and puts what comes out where nobody else does; without Python's lock.
     """
-    n_shares = min(n_threads(), n_rows // _FEWEST)
-    if n_shares < 2:
+    n_shares = n_rows // _FEWEST
+    if n_shares < 2 or (n_shares := min(n_threads(), n_shares)) < 2:
         work(slice(0, n_rows))
         return
     edges = [n_rows * share // n_shares for share in range(n_shares + 1)]

@@ -25,6 +25,7 @@ _CODES = types.Array(types.int64, 1, "C", readonly=True)
 _ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
+_NOWHERE = np.zeros(0, dtype=np.uint64)
 _MEAN, _SLOPE, _VARIANCE, _GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
 
 
@@ -201,11 +202,12 @@ def predicted(
     names, points = np.array([CODES[kernel] for kernel in kernels]), whole(U)
     away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
     Zt, lengths, outputs, weights, alpha = map(whole, (Zt, lengths, outputs, weights, alpha))
+    blocks = inverse.addresses if code >= _VARIANCE else _NOWHERE  # to look them up takes as long as a few means
 
     def put(rows: slice) -> None:
         predict(
             code, names[rows], counts[rows], points[rows], away[rows], reference is not None,
-            Zt[rows], lengths[rows], outputs[rows], weights[rows], alpha[rows], inverse.addresses, places[rows],
+            Zt[rows], lengths[rows], outputs[rows], weights[rows], alpha[rows], blocks, places[rows],
             mean[rows], var[rows], dmean[rows], dvar[rows],
         )  # fmt: skip
 

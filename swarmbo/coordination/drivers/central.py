@@ -157,7 +157,7 @@ class Central:
         any_sums = {x: np.empty(m) for x, is_shared in self.part.is_shared.items() if is_shared}
         letters = chain(request.letters(), request.replies(any_sums))  # made only if they are counted
         self._note_alike((request.kind, m), lambda: self._taken_by(letters))
-        entries = np.concatenate([np.moveaxis(X, 1, 0).reshape(m, -1) for X in request.copies], axis=1)
+        entries = np.concatenate([X.transpose(1, 0, 2).reshape(m, -1) for X in request.copies], axis=1)
         out = np.zeros((m, len(view.place)))
         for columns, places in self._passes(view):
             out[:, columns] += entries[:, places]
