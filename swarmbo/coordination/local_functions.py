@@ -82,6 +82,17 @@ class LocalFunctions(Protocol):
         ...
 
 
+@runtime_checkable
+class RoughFunctions(Protocol):
+    """Local functions that are quicker where some digits will do: in tables that say where to look."""
+
+    def rough_value(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> Float[np.ndarray, "g m"]:
+        """What ``value`` is, about."""
+        ...
+
+
 def by_factor(
     stacks: Sequence[FactorStack], rows: Sequence[Float[np.ndarray, "_g m"]]
 ) -> dict[str, Float[np.ndarray, " m"]]:

@@ -38,28 +38,32 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
     columns = [view.place[variable] for variable in graph.variables]
     rng = stream(seed, "starts", variable=graph.variables[0])
     pool = coarse_values(low, high, given, n_lattice).T
-    out = [(yield from put_together(view, pool, _FIRST))]
+    out = [(yield from put_together(view, pool, _FIRST, rough=True))]
     for share, n_random in _LEVELS:
         x = out[0]
         drawn = np.broadcast_to(x, (n_random, len(x))).copy()
         drawn[:, columns] = rng.random((n_random, len(columns)))
         drawn[:, columns] = low[columns] + drawn[:, columns] * (high - low)[columns]
         near = np.clip(x + share * np.array([[0.0], [-1.0], [1.0]]) * spacing, low, high)
-        out.insert(0, (yield from put_together(view, np.concatenate([near, drawn]), _LATER)))
+        pool = np.concatenate([near, drawn])
+        out.insert(0, (yield from put_together(view, pool, _LATER, rough=True)))
     return np.concatenate([np.array(out), given])
 
 
-def put_together(view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum) -> Steps[Float[np.ndarray, " n"]]:
+def put_together(
+    view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
+) -> Steps[Float[np.ndarray, " n"]]:
     """For each variable its value in one of the joint points: all messages are renewed at once, in every round.
 
     Args:
         view: Of a part.
         pool: The joint points. What factors hear of each other is what they say at the first.
         method: For the rounds; the best choice of all of them is taken. Of forests nothing is damped.
+        rough: Whether some digits of the tables will do.
     """
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))
-    built = yield from tabulated(view, pool.T, received)
+    built = yield from tabulated(view, pool.T, received, rough=rough)
     sizes = dict.fromkeys(graph.variables, len(pool))
     found = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
     columns = [view.place[variable] for variable in graph.variables]

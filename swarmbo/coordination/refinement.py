@@ -194,6 +194,8 @@ def tables(
     stack: FactorStack,
     values: Float[np.ndarray, "n points"],
     received: Received,
+    *,
+    rough: bool = False,
 ) -> Steps[Float[np.ndarray, "g ..."]]:
     """Each factor's table over its variables' values, axes in scope order.
 
@@ -202,6 +204,7 @@ def tables(
         stack: Factors of equal size a.
         values: Of every variable.
         received: What they received at the incumbent in each phase (g, 1), fixed over the table.
+        rough: Whether some digits will do.
 
     Raises:
         ShapeError: If a value is NaN or +inf; it names the factor and the point.
@@ -214,7 +217,7 @@ def tables(
         U = values[stack.columns[:, None, :], part[None, :, :]]
         frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
         # where neighbours matter, what a factor climbs counts what moving it does to their terms
-        out[:, start : start + CHUNK] = yield Look(functions, stack, U, frozen, climbed=bool(frozen))
+        out[:, start : start + CHUNK] = yield Look(functions, stack, U, frozen, bool(frozen), rough)
     if not (out < np.inf).all():  # false for NaN too
         g, entry = (int(i) for i in np.argwhere(~(out < np.inf))[0])
         at = values[stack.columns[g], places[entry]].tolist()
@@ -230,7 +233,7 @@ def place_of_entries(n_points: int, arity: int) -> Int[np.ndarray, "entries arit
 
 
 def tabulated(
-    view: BoxView, values: Float[np.ndarray, "n points"], received: Sequence[Received]
+    view: BoxView, values: Float[np.ndarray, "n points"], received: Sequence[Received], *, rough: bool = False
 ) -> Steps[dict[str, Table]]:
     """Tables of the own factors; see :func:`tables`.
 
@@ -238,9 +241,10 @@ def tabulated(
         view: Own factors and their functions.
         values: Of every variable.
         received: For each stack what its factors received at the incumbent.
+        rough: Whether some digits will do.
     """
     out: dict[str, Table] = {}
     for stack, got in zip(view.stacks, received, strict=True):
-        found = yield from tables(view.functions, stack, values, got)
+        found = yield from tables(view.functions, stack, values, got, rough=rough)
         out.update(zip(stack.factors, found, strict=True))
     return out

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flat, Flooding
-from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
+from swarmbo.coordination.local_functions import LocalFunctions, Received, RoughFunctions, by_factor
 from swarmbo.coordination.messages import (
     Broadcast,
     Consensus,
@@ -267,6 +267,7 @@ class Look(NamedTuple):
         points: Their own.
         received: What each phase of exchange brought (g, m).
         climbed: Whether what factors climb is asked for; else their terms of the sum.
+        rough: Whether some digits of these will do, where that is quicker.
     """
 
     functions: LocalFunctions
@@ -274,6 +275,7 @@ class Look(NamedTuple):
     points: Float[np.ndarray, "g m a"]
     received: Received
     climbed: bool = False
+    rough: bool = False
 
 
 class Watch(NamedTuple):
@@ -374,16 +376,19 @@ def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
     answers: dict[int, np.ndarray] = {}
     alike: dict[tuple[object, ...], list[int]] = {}
     for i, request in enumerate(requests):
-        alike.setdefault((request.points.shape[1:], request.climbed, id(request.functions)), []).append(i)
+        how = request.climbed, request.rough, id(request.functions)
+        alike.setdefault((request.points.shape[1:], *how), []).append(i)
     for places in alike.values():
         group = [requests[i] for i in places]
-        functions, stack, points, received, climbed = group[0]
+        functions, stack, points, received, climbed, rough = group[0]
         if len(group) > 1:
             factors = tuple(factor for one in group for factor in one.stack.factors)
             stack = FactorStack(factors, np.concatenate([one.stack.columns for one in group]))
             points = np.concatenate([one.points for one in group])
             received = [np.concatenate(phase) for phase in zip(*(one.received for one in group), strict=True)]
         ask = functions.value_and_gradient if climbed else functions.value
+        if rough and not climbed and isinstance(functions, RoughFunctions):
+            ask = functions.rough_value
         found: Any = ask(stack, points, tuple(received))
         ends = np.cumsum([len(one.points) for one in group])[:-1]
         answers.update(zip(places, np.split(found[0] if climbed else found, ends), strict=True))

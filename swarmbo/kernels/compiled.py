@@ -85,3 +85,58 @@ def radial(
     else:
         for i in range(len(squares)):
             near[i] = slope[i] = outputscale * fall(0.5 * squares[i])
+
+
+@intrinsic
+def _rough_power(_typing: Any, times: Any) -> Any:
+    """2 to the power of -times, for an int32 of at most 126, in single precision."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        narrow = ir.IntType(32)
+        exponent = builder.sub(narrow(127), arguments[0])
+        return builder.bitcast(builder.shl(exponent, narrow(23)), ir.FloatType())
+
+    return types.float32(types.int32), emit
+
+
+_rough_halved: Any = _rough_power
+_single: Any = np.float32
+_s0, _s1, _s2, _s3, _s4, _s5, _s6 = (_single(1.0 / math.factorial(n)) for n in range(7))
+_S_FAR, _S_HALF, _S_LOG2_E, _S_LN2_HIGH, _S_LN2_LOW = map(_single, (80.0, 0.5, _LOG2_E, 0.693359375, -2.12194440e-4))
+_S_THREE, _S_FIVE, _S_THIRD = map(_single, (3.0, 5.0, 1.0 / 3.0))
+
+
+@numba.njit(nogil=True, fastmath=_FUSED)
+def rough_fall(x: float) -> float:
+    """exp(-x) for x >= 0 in single precision, to two units in its last place; what lies beyond 80 counts as that."""
+    x = min(x, _S_FAR)
+    n = np.int32(x * _S_LOG2_E + _S_HALF)
+    steps = _single(n)
+    r = (steps * _S_LN2_HIGH - x) + steps * _S_LN2_LOW
+    series = _s0 + r * (_s1 + r * (_s2 + r * (_s3 + r * (_s4 + r * (_s5 + r * _s6)))))
+    return series * _rough_halved(n)
+
+
+@numba.njit(nogil=True, fastmath=_FUSED, error_model="numpy")
+def rough_radial(kernel: int, squares: Float[np.ndarray, " n"], near: Float[np.ndarray, " n"]) -> None:
+    """Correlations c(r), as ``radial`` has them, in single precision.
+
+    Args:
+        kernel: Its code.
+        squares: Of the distances r, in lengthscales.
+        near: Correlations are put here.
+    """
+    if kernel == _MATERN12:
+        for i in range(len(squares)):
+            near[i] = rough_fall(np.sqrt(squares[i]))
+    elif kernel == _MATERN32:
+        for i in range(len(squares)):
+            a = np.sqrt(_S_THREE * squares[i])
+            near[i] = (_s0 + a) * rough_fall(a)
+    elif kernel == _MATERN52:
+        for i in range(len(squares)):
+            a = np.sqrt(_S_FIVE * squares[i])
+            near[i] = (_s0 + a * (_s0 + a * _S_THIRD)) * rough_fall(a)
+    else:
+        for i in range(len(squares)):
+            near[i] = rough_fall(_S_HALF * squares[i])

@@ -142,9 +142,18 @@ class AdditivePosterior(ChannelGP):
         reference: Float[np.ndarray, " n"],
         *,
         gradient: bool = False,
+        rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference), for a joint reference point (n,) of the unit cube."""
-        return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient)
+        """Posterior of f_i(u) - f_i(reference), for a joint reference point (n,) of the unit cube.
+
+        Args:
+            stack: Factors of equal size.
+            U: Points (g, m, a) of the unit cube.
+            reference: The joint point.
+            gradient: Whether gradients by U are wanted too.
+            rough: Whether three digits will do, where that is quicker.
+        """
+        return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of one factor.

@@ -26,7 +26,7 @@ _ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
 _NOWHERE = np.zeros(0, dtype=np.uint64)
-_MEAN, _SLOPE, _VARIANCE, _GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
+MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
 
 
 def _read(n_dims: int) -> Any:
@@ -82,7 +82,7 @@ def predict(
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
     Args:
-        wanted: ``_MEAN``, ``_SLOPE``, ``_VARIANCE`` or ``_GRADIENT``; only what is wanted is put into the last four.
+        wanted: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``; only what is wanted is put into the last four.
         kernels: Codes, see ``swarmbo.kernels.compiled``.
         counts: How many observations each factor has; what lies beyond is padding.
         U: Points of the unit cube.
@@ -136,22 +136,22 @@ def predict(
                     pulls[0, p] += own_alpha[t] * K[t, p]
             n_points = min(POINTS, m - start)
             mean[f, start : start + n_points] = pulls[0, :n_points]
-            if wanted == _MEAN:
+            if wanted == MEAN:
                 continue
-            if wanted == _SLOPE:
+            if wanted == SLOPE:
                 W[:T] = 0.0
             else:
-                _solved(blocks, places[f], n_rows, K, squares, W, wanted == _GRADIENT)
+                _solved(blocks, places[f], n_rows, K, squares, W, wanted == GRADIENT)
             if is_contrast:
                 one[:] = 0.0
                 for d in range(a):
                     one += (x[d] - v[d]) ** 2
                 radial(kernel, one, outputs[f], near_one, slope_one)
-            if wanted != _SLOPE:
+            if wanted != SLOPE:
                 for p in range(n_points):
                     prior = 2.0 * (outputs[f] - near_one[p]) if is_contrast else outputs[f]
                     var[f, start + p] = max(prior - squares[p], 0.0)
-            if wanted == _VARIANCE:
+            if wanted == VARIANCE:
                 continue
             for d in range(a):
                 pulls[:] = 0.0
@@ -179,6 +179,7 @@ def predicted(
     inverse: BlockRows,
     places: Int[np.ndarray, " g"],
     wanted: Wanted,
+    kernel: Any = predict,
 ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"], Float[np.ndarray, "g m a"]]:
     """Mean, variance and their gradients, as ``predict`` has them; what is not wanted is zero.
 
@@ -195,17 +196,18 @@ def predicted(
         inverse: L⁻¹ of some factors, or one of all.
         places: Of each factor's own among them.
         wanted: ``slope``: the mean and its gradient; ``gradient``: all.
+        kernel: What works it out: ``predict``, or another one of its signature.
     """
     (g, m, a), whole = U.shape, np.ascontiguousarray
     mean, var, dmean, dvar = np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a))
-    code = {"mean": _MEAN, "slope": _SLOPE, "variance": _VARIANCE, "gradient": _GRADIENT}[wanted]
-    names, points = np.array([CODES[kernel] for kernel in kernels]), whole(U)
+    code = {"mean": MEAN, "slope": SLOPE, "variance": VARIANCE, "gradient": GRADIENT}[wanted]
+    names, points = np.array([CODES[name] for name in kernels]), whole(U)
     away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
     Zt, lengths, outputs, weights, alpha = map(whole, (Zt, lengths, outputs, weights, alpha))
-    blocks = inverse.addresses if code >= _VARIANCE else _NOWHERE  # to look them up takes as long as a few means
+    blocks = inverse.addresses if code >= VARIANCE else _NOWHERE  # to look them up takes as long as a few means
 
     def put(rows: slice) -> None:
-        predict(
+        kernel(
             code, names[rows], counts[rows], points[rows], away[rows], reference is not None,
             Zt[rows], lengths[rows], outputs[rows], weights[rows], alpha[rows], blocks, places[rows],
             mean[rows], var[rows], dmean[rows], dvar[rows],

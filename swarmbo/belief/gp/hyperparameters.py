@@ -278,6 +278,15 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         return np.array(self.lengthscales[factor])
 
 
+def are_many(n_factors: int) -> bool:
+    """Whether a sum has so many factors that compiled code may do with fewer digits, or in another order, to be quick.
+
+    Args:
+        n_factors: Of the whole sum, which everybody knows.
+    """
+    return n_factors >= COMPILED_FROM
+
+
 def is_compiled(kernels: Sequence[KernelName], n_outcomes: int = 0) -> bool:
     """Whether a sum of factors is fitted and asked in compiled code: where it is much work, and no kernel a user's own.
 
@@ -288,7 +297,7 @@ def is_compiled(kernels: Sequence[KernelName], n_outcomes: int = 0) -> bool:
         kernels: Of all factors of the sum.
         n_outcomes: That a factor has of its own, if factors are observed one by one.
     """
-    is_much = len(kernels) >= COMPILED_FROM or len(kernels) * n_outcomes**2 >= _COMPILED_PAIRS
+    is_much = are_many(len(kernels)) or len(kernels) * n_outcomes**2 >= _COMPILED_PAIRS
     return is_much and set(kernels) <= set(KERNEL_NAMES)
 
 

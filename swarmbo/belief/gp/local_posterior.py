@@ -14,15 +14,17 @@ is faster than solving triangular systems, and keeps twice the digits that multi
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.hyperparameters import are_many
 from swarmbo.kernels import KernelName, correlation, correlation_and_slope, is_cusped
 
 Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
+_FEW = 2  # points of each factor that are looked at one after the other
 _ENTRIES = 2**13  # covariances worked on at once: a dozen arrays of that size fit into a core's own cache
 
 
@@ -77,6 +79,7 @@ class StackPosterior:
             self._weights = self._weights * conditioned.fading(index)[:, None, :]
         self._alpha = conditioned.alpha[rows][:, :, None]  # (g, T, 1)
         self._is_compiled = conditioned.is_compiled
+        self._is_many = self._is_compiled and not conditioned.is_coupled and are_many(len(conditioned.scopes))
         if self._is_compiled:
             self._rows, T = conditioned.rows, conditioned.seen.shape[1]
             self._places = np.zeros(len(index), dtype=np.int64) if conditioned.is_coupled else np.array(index)
@@ -144,11 +147,23 @@ class StackPosterior:
         return Marginals(mean, var, self._scales[..., None] * dmean, -2.0 * self._scales[..., None] ** 2 * dcross)
 
     def contrast(
-        self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"], *, gradient: bool = False
+        self,
+        U: Float[np.ndarray, "g m a"],
+        reference: Float[np.ndarray, "g 1 a"],
+        *,
+        gradient: bool = False,
+        rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel."""
+        """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel.
+
+        Args:
+            U: Points of the unit cube.
+            reference: One for each factor.
+            gradient: Whether gradients are wanted.
+            rough: Whether three digits will do, to say where to look; it counts for many factors observed one by one.
+        """
         if self._is_compiled:
-            return self._compiled(U, reference, "gradient" if gradient else "variance")
+            return self._compiled(U, reference, "gradient" if gradient else "variance", rough=rough)
         chunks = self.by_cache(U.shape[1])
         return _joined([own._contrast(U[row], reference[row], gradient) for row, own in chunks])
 
@@ -201,13 +216,21 @@ class StackPosterior:
         U: Float[np.ndarray, "g m a"],
         reference: Float[np.ndarray, "g 1 a"] | None,
         wanted: Wanted,
+        *,
+        rough: bool = False,
     ) -> Marginals:
         """What is wanted of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
-        from swarmbo.belief.gp.compiled_posterior import predicted  # late: numba is slow to load
+        from swarmbo.belief.gp.compiled_posterior import predict, predicted  # late: numba is slow to load
 
+        kernel: Any = predict
+        rough = rough and wanted == "variance"
+        if self._is_many and (rough or U.shape[1] <= _FEW):
+            from swarmbo.belief.gp.compiled_few import predict_few, predict_roughly
+
+            kernel = predict_roughly if rough else predict_few
         mean, var, dmean, dvar = predicted(
             self._names, self._counts, U, reference, self._Zt, self._lengths[:, 0], self._outputs[:, 0],
-            self._weights[:, 0], self._alpha[:, :, 0], self._rows, self._places, wanted,
+            self._weights[:, 0], self._alpha[:, :, 0], self._rows, self._places, wanted, kernel,
         )  # fmt: skip
         scales = self._scales
         if wanted != "gradient":

@@ -15,10 +15,9 @@ from numba.extending import intrinsic
 
 from swarmbo.belief.gp.block_rows import ROWS
 
-POINTS = 8  # side by side
+POINTS, ROUGH_POINTS = 8, 16  # side by side, in double and in single precision
 _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows at once: their sums stay in registers
-_DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
-_VECTOR = ir.VectorType(_DOUBLE, POINTS)
+_DOUBLE, _SINGLE, _INT, _LANE = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
 _FUSED = ("contract",)
 _unsigned: Any = np.uint64
 _ROWS, _BYTES, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(1)  # compiled code makes floats of mixed integers
@@ -38,26 +37,12 @@ def _block(
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         matrix, apart, n, points, squares, pulled, is_pulled = arguments
-        starts = [_doubles(builder, matrix, builder.mul(apart, _INT(row))) for row in range(ROWS)]
-        place, v = _doubles(builder, squares, _INT(0)), list[Any]()
-        for first in range(0, ROWS, _IN_FLIGHT):
-            own = starts[first : first + _IN_FLIGHT]
-            sums = [cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, [0.0] * POINTS)) for _ in own]
-            with cgutils.for_range(builder, n, intp=_INT) as loop:
-                k = _load(builder, _doubles(builder, points, builder.mul(loop.index, _INT(POINTS))))
-                for start, total in zip(own, sums, strict=True):
-                    entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
-                    builder.store(_added(builder, builder.load(total), entry, k), total)
-            v.extend(builder.load(total) for total in sums)
-        square = _load(builder, place)
-        for own in v:
-            square = _added(builder, square, own, own)
-        _put(builder, square, place)
+        starts, v = _products(builder, matrix, apart, n, points, squares, _DOUBLE, POINTS)
         with builder.if_then(is_pulled), cgutils.for_range(builder, n, intp=_INT) as loop:
-            place = _doubles(builder, pulled, builder.mul(loop.index, _INT(POINTS)))
-            w = _load(builder, place)
+            place = _entry(builder, pulled, builder.mul(loop.index, _INT(POINTS)), _DOUBLE)
+            w = _load(builder, place, _DOUBLE, POINTS)
             for start, own in zip(starts, v, strict=True):
-                entry = _spread(builder, builder.load(builder.gep(start, [loop.index])))
+                entry = _spread(builder, builder.load(builder.gep(start, [loop.index])), POINTS)
                 w = _added(builder, w, entry, own)
             _put(builder, w, place)
         return context.get_dummy_value()
@@ -65,21 +50,155 @@ def _block(
     return types.void(matrix, apart, n, points, squares, pulled, is_pulled), emit
 
 
-def _doubles(builder: Any, address: Any, place: Any) -> Any:
-    return builder.gep(builder.inttoptr(address, _DOUBLE.as_pointer()), [place])
+@intrinsic
+def _rough_block(_typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any) -> Any:
+    """The same in single precision, of sixteen points, and without w."""
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        matrix, apart, n, points, squares = arguments
+        _products(builder, matrix, apart, n, points, squares, _SINGLE, ROUGH_POINTS)
+        return context.get_dummy_value()
+
+    return types.void(matrix, apart, n, points, squares), emit
 
 
-def _load(builder: Any, pointer: Any) -> Any:
-    return builder.load(builder.bitcast(pointer, _VECTOR.as_pointer()), align=8)
+@intrinsic
+def _rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> Any:
+    """Squares of distances between sixteen points and n others are added up, in single precision.
+
+    It takes the addresses of the points' coordinates, sixteen for each dimension, and of the others', how many entries
+    lie between two dimensions of these, how many dimensions and others there are, and the address of the squares, of
+    sixteen points for each of the others.
+    """
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        x, Z, between, n_dims, n, squares = arguments
+        with cgutils.for_range(builder, n_dims, intp=_INT) as dims:
+            at = _entry(builder, x, builder.mul(dims.index, _INT(ROUGH_POINTS)), _SINGLE)
+            own, first = _load(builder, at, _SINGLE, ROUGH_POINTS), builder.mul(dims.index, between)
+            with cgutils.for_range(builder, n, intp=_INT) as loop:
+                z = builder.load(_entry(builder, Z, builder.add(first, loop.index), _SINGLE))
+                away = builder.fsub(own, _spread(builder, z, ROUGH_POINTS))
+                place = _entry(builder, squares, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
+                _put(builder, _added(builder, _load(builder, place, _SINGLE, ROUGH_POINTS), away, away), place)
+        return context.get_dummy_value()
+
+    return types.void(x, Z, between, n_dims, n, squares), emit
+
+
+@intrinsic
+def _rough_told(_typing: Any, K: Any, n: Any, weights: Any, shifts: Any, alpha: Any, told: Any) -> Any:
+    """K becomes weights K - shifts, entry after entry, and alpha K is added up, of sixteen points in single precision.
+
+    It takes addresses, and the number of entries.
+    """
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        K, n, *others, told = arguments
+        place = _entry(builder, told, _INT(0), _SINGLE)
+        total = cgutils.alloca_once_value(builder, _load(builder, place, _SINGLE, ROUGH_POINTS))
+        with cgutils.for_range(builder, n, intp=_INT) as loop:
+            at = _entry(builder, K, builder.mul(loop.index, _INT(ROUGH_POINTS)), _SINGLE)
+            weight, shift, alpha = (
+                _spread(builder, builder.load(_entry(builder, other, loop.index, _SINGLE)), ROUGH_POINTS)
+                for other in others
+            )
+            k = builder.fsub(builder.fmul(_load(builder, at, _SINGLE, ROUGH_POINTS), weight), shift)
+            _put(builder, k, at)
+            builder.store(_added(builder, builder.load(total), alpha, k), total)
+        _put(builder, builder.load(total), place)
+        return context.get_dummy_value()
+
+    return types.void(K, n, weights, shifts, alpha, told), emit
+
+
+@intrinsic
+def _block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: Any) -> Any:
+    """The same of one point: eight entries of a row side by side, all rows at once.
+
+    It takes the address of the first row, which the others follow, how many entries each has (a multiple of eight),
+    the addresses of k and w, and whether w is wanted. It returns the sum of v².
+    """
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        matrix, n, k, w, is_pulled = arguments
+        starts = [_entry(builder, matrix, builder.mul(n, _INT(row)), _DOUBLE) for row in range(ROWS)]
+        nothing = ir.Constant(ir.VectorType(_DOUBLE, POINTS), [0.0] * POINTS)
+        sums = [cgutils.alloca_once_value(builder, nothing) for _ in starts]
+        with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
+            first = builder.mul(loop.index, _INT(POINTS))
+            own = _load(builder, _entry(builder, k, first, _DOUBLE), _DOUBLE, POINTS)
+            for start, total in zip(starts, sums, strict=True):
+                entries = _load(builder, builder.gep(start, [first]), _DOUBLE, POINTS)
+                builder.store(_added(builder, builder.load(total), entries, own), total)
+        v, square = [_summed(builder, builder.load(total)) for total in sums], ir.Constant(_DOUBLE, 0.0)
+        for own in v:
+            square = _added(builder, square, own, own)
+        with builder.if_then(is_pulled):
+            spread = [_spread(builder, own, POINTS) for own in v]
+            with cgutils.for_range(builder, builder.udiv(n, _INT(POINTS)), intp=_INT) as loop:
+                first = builder.mul(loop.index, _INT(POINTS))
+                place = _entry(builder, w, first, _DOUBLE)
+                total = _load(builder, place, _DOUBLE, POINTS)
+                for start, own in zip(starts, spread, strict=True):
+                    entries = _load(builder, builder.gep(start, [first]), _DOUBLE, POINTS)
+                    total = _added(builder, total, entries, own)
+                _put(builder, total, place)
+        return square
+
+    return types.float64(matrix, n, k, w, is_pulled), emit
+
+
+def _products(
+    builder: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
+) -> tuple[list[Any], list[Any]]:
+    """Where rows begin, and their products with vectors of some points, of which the squares are added up."""
+    starts = [_entry(builder, matrix, builder.mul(apart, _INT(row)), number) for row in range(ROWS)]
+    place, v = _entry(builder, squares, _INT(0), number), list[Any]()
+    for first in range(0, ROWS, _IN_FLIGHT):
+        own = starts[first : first + _IN_FLIGHT]
+        nothing = ir.Constant(ir.VectorType(number, lanes), [0.0] * lanes)
+        sums = [cgutils.alloca_once_value(builder, nothing) for _ in own]
+        with cgutils.for_range(builder, n, intp=_INT) as loop:
+            k = _load(builder, _entry(builder, points, builder.mul(loop.index, _INT(lanes)), number), number, lanes)
+            for start, total in zip(own, sums, strict=True):
+                entry = _spread(builder, builder.load(builder.gep(start, [loop.index])), lanes)
+                builder.store(_added(builder, builder.load(total), entry, k), total)
+        v.extend(builder.load(total) for total in sums)
+    square = _load(builder, place, number, lanes)
+    for own in v:
+        square = _added(builder, square, own, own)
+    _put(builder, square, place)
+    return starts, v
+
+
+def _entry(builder: Any, address: Any, place: Any, number: Any) -> Any:
+    return builder.gep(builder.inttoptr(address, number.as_pointer()), [place])
+
+
+def _load(builder: Any, pointer: Any, number: Any, lanes: int) -> Any:
+    return builder.load(builder.bitcast(pointer, ir.VectorType(number, lanes).as_pointer()), align=4)
 
 
 def _put(builder: Any, vector: Any, pointer: Any) -> None:
-    builder.store(vector, builder.bitcast(pointer, _VECTOR.as_pointer()), align=8)
+    builder.store(vector, builder.bitcast(pointer, vector.type.as_pointer()), align=4)
 
 
-def _spread(builder: Any, number: Any) -> Any:
-    nothing, all_lanes = ir.Constant(_VECTOR, ir.Undefined), ir.Constant(ir.VectorType(_LANE, POINTS), [0] * POINTS)
+def _spread(builder: Any, number: Any, lanes: int) -> Any:
+    nothing = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
+    all_lanes = ir.Constant(ir.VectorType(_LANE, lanes), [0] * lanes)
     return builder.shuffle_vector(builder.insert_element(nothing, number, _LANE(0)), nothing, all_lanes)
+
+
+def _summed(builder: Any, vector: Any) -> Any:
+    """All lanes of a vector, each half added to the other, in one order on every machine."""
+    lanes = vector.type.count
+    while lanes > 1:
+        lanes //= 2
+        halves = [ir.Constant(ir.VectorType(_LANE, lanes), [*range(i, i + lanes)]) for i in (0, lanes)]
+        low, high = (builder.shuffle_vector(vector, vector, half) for half in halves)
+        vector = builder.fadd(low, high)
+    return builder.extract_element(vector, _LANE(0))
 
 
 def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
@@ -87,6 +206,10 @@ def _added(builder: Any, total: Any, one: Any, other: Any) -> Any:
 
 
 block: Any = _block  # called without the first argument, which numba supplies
+rough_block: Any = _rough_block
+rough_apart: Any = _rough_apart
+rough_told: Any = _rough_told
+block_of_one: Any = _block_of_one
 
 
 @intrinsic

@@ -1,0 +1,133 @@
+"""Posteriors of many factors at one point each, and roughly at hundreds, held to those of eight points at once."""
+
+import numpy as np
+import pytest
+
+from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.belief import AdditiveGP
+from swarmbo.belief.gp import hyperparameters
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.kernels import KERNEL_NAMES, correlation
+from swarmbo.kernels.compiled import CODES, rough_radial
+
+SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]}
+GRAPH = FactorGraph.from_scopes(SCOPES)
+
+
+@pytest.fixture(autouse=True)
+def _many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
+
+
+def belief_of(noise_variance: float = 1e-3, t: int = 21) -> AdditiveGP:
+    kernels = dict(zip(GRAPH.factors, [*KERNEL_NAMES, "rbf"], strict=True))
+    rng = np.random.default_rng(5)
+    X, F = rng.random((t, 3)), rng.normal(size=(t, 5))
+    F[rng.random(F.shape) < 0.2] = np.nan
+    belief = AdditiveGP(GRAPH, kernel=kernels, noise_variance=noise_variance, outputscale=2.0, outcomes="per-factor")
+    return belief.update(X, F)
+
+
+def points_of(stack, m: int) -> np.ndarray:
+    return np.random.default_rng(m).random((len(stack.factors), m, stack.size))
+
+
+@pytest.mark.parametrize("m", [1, 2])
+def test_at_one_point_or_two_it_is_what_it_is_among_eight(m):
+    belief, reference = belief_of(), np.array([0.2, 0.9, 0.4])
+    for stack in stacks_of(GRAPH):
+        U = points_of(stack, 5)
+        for ask in (belief.local, lambda *args, **more: belief.local_contrast(*args, reference, **more)):
+            many, few = ask(stack, U, gradient=True), ask(stack, U[:, :m].copy(), gradient=True)
+            alone = ask(stack, U[:, :m].copy())
+            np.testing.assert_allclose(few.mean, many.mean[:, :m], rtol=1e-11, atol=1e-12)
+            np.testing.assert_allclose(few.var, many.var[:, :m], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(few.dmean, many.dmean[:, :m], rtol=1e-9, atol=1e-10)
+            np.testing.assert_allclose(few.dvar, many.dvar[:, :m], rtol=1e-9, atol=1e-10)
+            np.testing.assert_array_equal(alone.var, few.var)
+        np.testing.assert_allclose(belief.local_mean(stack, U[:, :1]), belief.local_mean(stack, U)[:, :1], rtol=1e-11)
+
+
+def test_one_point_goes_another_way_than_three():
+    belief, (_, pairs, _) = belief_of(), stacks_of(GRAPH)
+    U = points_of(pairs, 3)
+    asked = list[str]()
+
+    def noting(name):
+        def kernel(*args):
+            asked.append(name)
+
+        return kernel
+
+    with pytest.MonkeyPatch.context() as patch:
+        from swarmbo.belief.gp import compiled_few, compiled_posterior
+
+        for module, name in ((compiled_few, "predict_few"), (compiled_few, "predict_roughly")):
+            patch.setattr(module, name, noting(name))
+        patch.setattr(compiled_posterior, "predict", noting("predict"))
+        for few, rough in ((1, False), (3, False), (3, True)):
+            belief.local_contrast(pairs, U[:, :few], np.zeros(3), rough=rough)
+        patch.setattr(hyperparameters, "COMPILED_FROM", 6)  # few factors with many outcomes
+        patch.setattr(hyperparameters, "_COMPILED_PAIRS", 1)
+        belief_of().local_contrast(pairs, U[:, :1], np.zeros(3), rough=True)
+    assert asked == ["predict_few", "predict", "predict_roughly", "predict"]
+
+
+@pytest.mark.parametrize("m", [1, 16, 37])
+def test_roughly_it_is_right_to_three_digits_of_the_prior(m):
+    belief, reference = belief_of(), np.array([0.2, 0.9, 0.4])
+    for stack in stacks_of(GRAPH):
+        U = points_of(stack, m)
+        right, rough = (belief.local_contrast(stack, U, reference, rough=rough) for rough in (False, True))
+        np.testing.assert_allclose(rough.mean, right.mean, atol=2e-3)
+        np.testing.assert_allclose(np.sqrt(rough.var), np.sqrt(right.var), atol=2e-3)
+        assert (rough.mean != right.mean).any()
+
+
+def test_what_single_precision_would_spoil_is_worked_out_in_double():
+    belief, reference = belief_of(noise_variance=1e-13, t=31), np.array([0.2, 0.9, 0.4])
+    spoilt = 0
+    for stack in stacks_of(GRAPH):
+        U = points_of(stack, 37)
+        right, rough = (belief.local_contrast(stack, U, reference, rough=rough) for rough in (False, True))
+        is_same = (rough.var == right.var).all(axis=1)
+        spoilt += int(is_same.sum())
+        np.testing.assert_array_equal(rough.mean[is_same], right.mean[is_same])
+        np.testing.assert_allclose(np.sqrt(rough.var), np.sqrt(right.var), atol=2e-2)
+    assert 0 < spoilt < 5  # of the kernels that are smooth
+
+
+@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+def test_correlations_in_single_precision(kernel):
+    r = np.concatenate([[0.0], np.geomspace(1e-4, 40.0, 999)])
+    near = np.zeros(1000, dtype=np.float32)
+    rough_radial(CODES[kernel], (r**2).astype(np.float32), near)
+    np.testing.assert_allclose(near, correlation(kernel, r), rtol=2e-5, atol=1e-30)
+
+
+def test_tables_ask_bounds_roughly_and_others_as_ever():
+    from swarmbo.coordination.drivers.central import Central
+    from swarmbo.coordination.narrowing import narrowed
+    from swarmbo.coordination.part import Part
+    from swarmbo.coordination.view import BoxView, LocalView
+    from swarmbo.transport import Routes
+
+    asked = list[str]()
+
+    class Noting(ContrastBounds):
+        def value(self, stack, U, received):
+            asked.append("value")
+            return super().value(stack, U, received)
+
+        def rough_value(self, stack, U, received):
+            asked.append("rough")
+            return super().rough_value(stack, U, received)
+
+    bounds = Noting.on_cube(belief_of(), reference=np.full(3, 0.5), weight=1.0)
+    part = Part(GRAPH, 0, Routes(GRAPH.agents, None))
+    view = BoxView.on(LocalView.of(part), bounds)
+    Central(part).run(narrowed(view, 0, 7))
+    assert set(asked) == {"rough"}
+    (stack, *_) = stacks_of(GRAPH)
+    U = points_of(stack, 9)
+    np.testing.assert_allclose(bounds.rough_value(stack, U, ()), bounds.value(stack, U, ()), atol=2e-3)
