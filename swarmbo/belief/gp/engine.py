@@ -93,9 +93,15 @@ class ChannelGP(SpatialGP):
         known: Conditioned | None = earlier.__dict__.get("_on_data")
         if known is None or not isinstance(known.parts, StackedParts) or self._has_totals:
             return self
-        if known.hyper != self.channels or known.scopes != self.scopes or not self.observations.begin_with(known.data):
+        data = self.observations
+        if known.hyper != self.channels or known.scopes != self.scopes or not data.begin_with(known.data):
             return self
-        return self._with(base=known)
+        parts = (
+            known.parts
+            if len(data) == len(known.data)
+            else StackedParts.of(known.hyper, known.scopes, data, known.parts)
+        )
+        return self._with(base=replace(known, data=data, parts=parts))
 
     def forget(self) -> None:
         """Keep nothing of what was worked out from data that are all known: it is worked out again if it is asked for.
@@ -105,7 +111,7 @@ class ChannelGP(SpatialGP):
         cached = vars(self)
         known = cached.get("_on_data")
         if known is not None and isinstance(known.parts, StackedParts) and self.given is None:
-            for name in ("_on_data", "_conditioned", "_prepared"):
+            for name in ("_on_data", "_conditioned", "_prepared", "observations", "means_at_data"):
                 cached.pop(name, None)
             object.__setattr__(self, "base", None)
 

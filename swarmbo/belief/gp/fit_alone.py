@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation, is_compiled
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation, are_many, is_compiled
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, doubled, maximise_stacked
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _ENTRIES = 2**21  # squared distances kept at once, 16 MiB: factors beyond are fitted afterwards
 BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # of compiled searches: they take a third fewer steps
+_OF_MANY = BRISK | {"tolerance": 1e-4}  # of very many factors: what is left of their log posterior is nothing to it
+_LED = BRISK | {"tolerance": 1e-3}  # and of where a part of their outcomes leads
+_AT_ONCE = 1024  # factors whose search is compiled, which keeps no distances
 _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where to look: they take 1/10 of the time
 
 
@@ -94,7 +97,10 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
     thetas = [[prior.centre for prior in priors] for _ in fits]
     constants = [fit.offsets.copy() for fit in fits]
     for (n_outcomes, size, kernel, _), problems in alike.items():
-        at_once = max(1, _ENTRIES // (n_outcomes**2 * size))
+        is_kept = settings.time is not None or not is_compiled(
+            [form.kernel or settings.kernel for form in forms], n_outcomes
+        )
+        at_once = max(1, _ENTRIES // (n_outcomes**2 * size)) if is_kept else _AT_ONCE
         for first in range(0, len(problems), at_once):
             group = problems[first : first + at_once]
             for problem, theta, mean in zip(group, *_searched(belief, group, kernel), strict=True):
@@ -166,7 +172,8 @@ def _searched(
         fading = settings.time.kernel, np.array([own.data.rounds for own in group])
         log_posterior = StackedLogPosterior(*data, fading=fading)
     elif is_compiled(kernels, len(group[0].data)):
-        return compiled_search(data, starts, which, settings.max_iterations, goes_on=group[0].goes_on)
+        goes_on, is_many = group[0].goes_on, are_many(len(kernels))
+        return compiled_search(data, starts, which, settings.max_iterations, goes_on=goes_on, is_many=is_many)
     else:
         log_posterior = StackedLogPosterior(*data)
     theta, value, mean = maximise_stacked(log_posterior, starts, which, settings.max_iterations)
@@ -182,6 +189,7 @@ def compiled_search(
     *,
     goes_on: bool = False,
     follows_all: bool = False,
+    is_many: bool = False,
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
@@ -194,6 +202,8 @@ def compiled_search(
             all outcomes have their say of.
         follows_all: Whether all outcomes say how good each place is that the part came to, and not the best of them
             only: a sum has more maxima than a part can tell apart.
+        is_many: Whether these are some of very many, which are searched for less long. Where an earlier search ended is
+            then left to all outcomes alone.
     """
     from swarmbo.belief.gp.compiled_evidence import CompiledLogPosterior  # late: numba is slow to load
 
@@ -202,9 +212,15 @@ def compiled_search(
     every, begun = z.shape[1] // _SKETCH, None
     if every > 1:
         some = CompiledLogPosterior(priors, kernel, U[:, ::every], z[:, ::every], known_noise[:, ::every])
-        led, worth, _ = maximise_stacked(some, starts, which, max_iterations, begun=None, **BRISK)
-        own, ends = (theta.reshape(len(z), -1, theta.shape[1]) for theta in (starts, led))
+        own = starts.reshape(len(z), -1, starts.shape[1])
+        n_known = int(is_many and goes_on and own.shape[1] > 1)
+        sought = own[:, n_known:].reshape(-1, starts.shape[1])
+        whose, led_by = np.repeat(np.arange(len(z)), own.shape[1] - n_known), _LED if is_many else BRISK
+        led, worth, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **led_by)
+        ends = led.reshape(own.shape[0], -1, own.shape[2])
         is_new = ~doubled(led, worth, ends.shape[1], BRISK["apart"]).reshape(len(z), -1)
+        if n_known:
+            is_new &= (np.abs(ends - own[:, :1]) >= BRISK["apart"]).any(axis=2)
         if goes_on:
             own, is_new = own[:, :1], np.concatenate([np.ones((len(z), 1), dtype=bool), is_new], axis=1)
             ends = np.concatenate([own, ends], axis=1)
@@ -218,7 +234,8 @@ def compiled_search(
         all_begun = log_posterior(starts, rows)
         best = np.lexsort((-all_begun.value, rows))[np.searchsorted(rows, which)]
         starts, begun = starts[best], all_begun.take(best)
-    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **BRISK)
+    brisk = _OF_MANY if is_many else BRISK
+    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **brisk)
     best = _best(value, which)
     return theta[best], mean[best]
 

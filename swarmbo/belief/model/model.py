@@ -176,9 +176,12 @@ def learned_belief(
     if previous is not None and _fits(previous.hyperparameters, graph):
         belief = belief.with_hyperparameters(previous.hyperparameters)
         if previous.fitted_at and n - previous.fitted_at < settings.refit_every:
-            return belief if situation.earlier is None else belief.going_on_from(situation.earlier), previous
+            if situation.earlier is not None:
+                belief = belief.going_on_from(situation.earlier)
+                situation.earlier.forget()
+            return belief, previous
     if situation.earlier is not None:
-        situation.earlier.forget()  # of no use to other hyper-parameters, and as large as what is worked out for them
+        situation.earlier.forget()  # before as much is worked out for other hyper-parameters
     fitted_at = 0
     if belief.n_data:
         warm = belief.hyperparameters if previous is not None and previous.fitted_at else None
