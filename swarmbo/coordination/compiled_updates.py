@@ -13,13 +13,21 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
 
+from swarmbo.coordination.compiled_small import (
+    PLACES,
+    READ,
+    WRITTEN,
+    eight_pass,
+    read_only,
+    small_pass,
+    small_variable_pass,
+    unsigned,
+)
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.updates import Flat, Messages, by_axis
 from swarmbo.coordination.vector_steps import (
     LONG,
     LONGEST,
-    NARROW,
-    WIDE,
     larger,
     load,
     load_whole,
@@ -30,18 +38,12 @@ from swarmbo.coordination.vector_steps import (
     told,
     wide_rows,
 )
+from swarmbo.coordination.vectors import NARROW, WIDE
 
-
-def _read_only(n_dims: int, of: Any = types.float64) -> Any:
-    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
-
-
-_READ, _PLACES, _WRITTEN = _read_only(1), _read_only(1, types.uint64), types.float64[::1]
-_unsigned: Any = np.uint64
 Whole = Any  # a whole number out of an array, as compiled code has it
-_0, _1, _2, _3, _BYTES = _unsigned(0), _unsigned(1), _unsigned(2), _unsigned(3), _unsigned(8)
-_NARROW, _WIDE, _ROWS = _unsigned(NARROW), _unsigned(WIDE), _unsigned(4)
-_LONG, _LONGEST = _unsigned(LONG), _unsigned(LONGEST)
+_0, _1, _2, _3, _BYTES = unsigned(0), unsigned(1), unsigned(2), unsigned(3), unsigned(8)
+_NARROW, _WIDE, _ROWS = unsigned(NARROW), unsigned(WIDE), unsigned(4)
+_LONG, _LONGEST = unsigned(LONG), unsigned(LONGEST)
 
 
 @numba.njit(nogil=True)
@@ -153,7 +155,7 @@ def renewed_factor(
 
 
 @numba.njit(
-    types.float64(_READ, _PLACES, types.uint64[::1], _READ, _READ, _READ, types.float64, _WRITTEN, _WRITTEN),
+    types.float64(READ, PLACES, types.uint64[::1], READ, READ, READ, types.float64, WRITTEN, WRITTEN),
     cache=True,
     nogil=True,
 )
@@ -184,12 +186,12 @@ def factor_pass(
     Returns:
         The largest change.
     """
-    n_axes, joint, largest = _unsigned(len(sizes)), _1, 0.0
+    n_axes, joint, largest = unsigned(len(sizes)), _1, 0.0
     for size in sizes:
         joint *= size
-    said, was, put = (_unsigned(incoming.ctypes.data), _unsigned(previous.ctypes.data), _unsigned(out.ctypes.data))
-    lengths, places = _unsigned(sizes.ctypes.data), _unsigned(starts.ctypes.data)
-    table, spare = _unsigned(tables.ctypes.data), _unsigned(scratch.ctypes.data)
+    said, was, put = (unsigned(incoming.ctypes.data), unsigned(previous.ctypes.data), unsigned(out.ctypes.data))
+    lengths, places = unsigned(sizes.ctypes.data), unsigned(starts.ctypes.data)
+    table, spare = unsigned(tables.ctypes.data), unsigned(scratch.ctypes.data)
     for i in range(len(spreads)):
         change = renewed_factor(table, lengths, places, n_axes, said, was, put, damping, spare)
         largest = larger(largest, change / spreads[i])
@@ -235,7 +237,7 @@ def renewed_variable(starts: int, degree: int, size: Whole, heard: int, said: in
 
 
 @numba.njit(
-    types.void(_read_only(2, types.int64), types.uint64, _READ, _WRITTEN, types.int64[::1], _WRITTEN),
+    types.void(read_only(2, types.int64), types.uint64, READ, WRITTEN, types.int64[::1], WRITTEN),
     cache=True,
     nogil=True,
 )
@@ -257,9 +259,9 @@ def variable_pass(
         choices: The index of the largest sum of all messages is put here, of equal ones the lowest.
         scratch: Overwritten.
     """
-    n, degree = _unsigned(starts.shape[0]), _unsigned(starts.shape[1])
-    heard, said = _unsigned(incoming.ctypes.data), _unsigned(outgoing.ctypes.data)
-    edges, sums = _unsigned(starts.ctypes.data), _unsigned(scratch.ctypes.data)
+    n, degree = unsigned(starts.shape[0]), unsigned(starts.shape[1])
+    heard, said = unsigned(incoming.ctypes.data), unsigned(outgoing.ctypes.data)
+    edges, sums = unsigned(starts.ctypes.data), unsigned(scratch.ctypes.data)
     for i in range(n):
         highest = renewed_variable(edges, degree, size, heard, said, sums)
         edges += degree * _BYTES
@@ -267,6 +269,10 @@ def variable_pass(
         while best + _1 < size and load(sums, best) != highest:
             best += _1
         choices[i] = best
+
+
+def _is_small(size: int) -> bool:
+    return NARROW <= size <= WIDE
 
 
 def new_scratch(shapes: Iterable[tuple[int, ...]]) -> Float[np.ndarray, " n"]:
@@ -285,13 +291,19 @@ def renew_factors(
 ) -> float:
     """What :func:`swarmbo.coordination.updates.renew_factors` does."""
     shape = tables.shape[1:]
-    sizes, places, scratch = np.array(shape, dtype=np.uint64), starts.astype(np.uint64), new_scratch([shape])
-    return factor_pass(tables.reshape(-1), sizes, places, incoming, previous, spreads, damping, out, scratch)
+    sizes, places, flat = np.array(shape, dtype=np.uint64), starts.astype(np.uint64), tables.reshape(-1)
+    if len(shape) == 2 and all(map(_is_small, shape)):
+        small = eight_pass if shape == (NARROW, NARROW) else small_pass
+        return small(flat, sizes, places, incoming, previous, spreads, damping, out)
+    return factor_pass(flat, sizes, places, incoming, previous, spreads, damping, out, new_scratch([shape]))
 
 
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
     """What :func:`swarmbo.coordination.updates.renew_variables` does."""
     choices = np.empty(len(starts), dtype=np.int64)
+    if _is_small(size):
+        small_variable_pass(starts, size, incoming, out, choices)
+        return choices
     variable_pass(starts, size, incoming, out, choices, np.empty(size))
     return choices
 

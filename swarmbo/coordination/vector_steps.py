@@ -4,19 +4,31 @@ All work on addresses of float64 in memory, as unsigned integers. Arrays would b
 them wherever they are handed on, and asks of every index whether it counts from the end.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-WIDE, NARROW = 16, 8  # lanes: two registers of the widest kind, and one
+from swarmbo.coordination.vectors import (
+    INT,
+    NARROW,
+    NOTHING,
+    WIDE,
+    constant,
+    loaded,
+    maximum,
+    mixing,
+    normaliser,
+    of_four,
+    of_one,
+    pointer_to,
+    spread,
+    steps,
+    stored,
+    variable,
+)
+
 LONG, LONGEST = 32, 1024  # columns with which rows are read one by one; what goes with longer ones leaves the cache
-_DOUBLE, _INT, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
-_NO_NAN = ("nnan", "nsz")  # neither NaN nor the sign of zero matters: else there would be no instruction for it
-_NOTHING = float("-inf")
 
 
 @intrinsic
@@ -24,7 +36,7 @@ def _load(_typing: Any, address: Any, place: Any) -> Any:
     """The number at a place, counted from an address."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.load(_pointer(builder, *arguments))
+        return builder.load(pointer_to(builder, *arguments))
 
     return types.float64(address, place), emit
 
@@ -34,7 +46,7 @@ def _load_whole(_typing: Any, address: Any, place: Any) -> Any:
     """The whole number of 64 bits at a place, counted from an address; it is not negative."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        numbers = builder.inttoptr(arguments[0], _INT.as_pointer())
+        numbers = builder.inttoptr(arguments[0], INT.as_pointer())
         return builder.load(builder.gep(numbers, [arguments[1]]))
 
     return types.uint64(address, place), emit
@@ -45,7 +57,7 @@ def _store(_typing: Any, address: Any, place: Any, number: Any) -> Any:
     """Put a number at a place, counted from an address."""
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _pointer(builder, *arguments[:2]))
+        builder.store(arguments[2], pointer_to(builder, *arguments[:2]))
         return context.get_dummy_value()
 
     return types.void(address, place, number), emit
@@ -56,7 +68,7 @@ def _larger(_typing: Any, a: Any, b: Any) -> Any:
     """The larger of two float64, neither of them NaN; -inf is fine."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _maximum(builder, *arguments)
+        return maximum(builder, *arguments)
 
     return types.float64(a, b), emit
 
@@ -73,23 +85,23 @@ def _rows(width: int, count: int) -> Any:
     def rows(_typing: Any, table: Any, along: Any, others: Any, rest: Any, to_first: Any, m: Any) -> Any:
         def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             table, along, others, rest, to_first, m = arguments
-            starts = [_pointer(builder, table, builder.mul(m, _INT(row))) for row in range(count)]
-            own = [_spread(builder, builder.load(_pointer(builder, along, _INT(row))), width) for row in range(count)]
-            highest = [_variable(builder, width, _NOTHING) for _ in range(count)]
-            with _steps(builder, m, width) as k:
-                said = _vector(builder, _pointer(builder, others, k), width)
-                rest_at = _pointer(builder, rest, k)
-                over_rows = _vector(builder, rest_at, width)
+            starts = [pointer_to(builder, table, builder.mul(m, INT(row))) for row in range(count)]
+            own = [spread(builder, builder.load(pointer_to(builder, along, INT(row))), width) for row in range(count)]
+            highest = [variable(builder, width, NOTHING) for _ in range(count)]
+            with steps(builder, m, width) as k:
+                said = loaded(builder, pointer_to(builder, others, k), width)
+                rest_at = pointer_to(builder, rest, k)
+                over_rows = loaded(builder, rest_at, width)
                 for slot, start, own_entry in zip(highest, starts, own, strict=True):
-                    row = _vector(builder, builder.gep(start, [k]), width)
-                    builder.store(_maximum(builder, builder.load(slot), builder.fadd(row, said)), slot)
-                    over_rows = _maximum(builder, over_rows, builder.fadd(row, own_entry))
-                _put(builder, over_rows, rest_at)
-            maxima, put = [builder.load(slot) for slot in highest], _pointer(builder, to_first, _INT(0))
+                    row = loaded(builder, builder.gep(start, [k]), width)
+                    builder.store(maximum(builder, builder.load(slot), builder.fadd(row, said)), slot)
+                    over_rows = maximum(builder, over_rows, builder.fadd(row, own_entry))
+                stored(builder, over_rows, rest_at)
+            maxima, put = [builder.load(slot) for slot in highest], pointer_to(builder, to_first, INT(0))
             if count == 1:
-                builder.store(_of_one(builder, maxima[0]), put)
+                builder.store(of_one(builder, maxima[0]), put)
             else:
-                _put(builder, _of_four(builder, maxima), put)
+                stored(builder, of_four(builder, maxima), put)
             return context.get_dummy_value()
 
         return types.void(table, along, others, rest, to_first, m), emit
@@ -103,28 +115,18 @@ def _renewed(_typing: Any, fresh: Any, previous: Any, out: Any, size: Any, dampi
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         fresh, previous, out, size, damping = arguments
-        slot = _variable(builder, NARROW, _NOTHING)
-        with _steps(builder, size, NARROW) as k:
-            entries = _vector(builder, _pointer(builder, fresh, k), NARROW)
-            builder.store(_maximum(builder, builder.load(slot), entries), slot)
-        highest = _of_one(builder, builder.load(slot))
-        forbids_all = builder.fcmp_ordered("==", highest, _DOUBLE(_NOTHING))
-        taken = _spread(builder, builder.select(forbids_all, _DOUBLE(0.0), highest), NARROW)
-        is_damped = builder.fcmp_ordered("!=", damping, _DOUBLE(0.0))  # else 0 * -inf would be no number
-        kept = _spread(builder, damping, NARROW)
-        added = _spread(builder, builder.fsub(_DOUBLE(1.0), damping), NARROW)
-        largest = _variable(builder, NARROW, 0.0)
-        with _steps(builder, size, NARROW) as k:
-            entries = builder.fsub(_vector(builder, _pointer(builder, fresh, k), NARROW), taken)
-            old = _vector(builder, _pointer(builder, previous, k), NARROW)
-            mixed = builder.fadd(builder.fmul(kept, old), builder.fmul(added, entries))
-            new = builder.select(is_damped, mixed, entries)
-            _put(builder, new, _pointer(builder, out, k))
-            is_same = builder.fcmp_ordered("==", new, old)  # both forbidden: the difference would be no number
-            change = _named(builder, "fabs", builder.fsub(new, old))
-            change = builder.select(is_same, _constant(NARROW, 0.0), change)
-            builder.store(_maximum(builder, builder.load(largest), change), largest)
-        return _of_one(builder, builder.load(largest))
+        slot = variable(builder, NARROW, NOTHING)
+        with steps(builder, size, NARROW) as k:
+            entries = loaded(builder, pointer_to(builder, fresh, k), NARROW)
+            builder.store(maximum(builder, builder.load(slot), entries), slot)
+        taken, mixed = normaliser(builder, builder.load(slot)), mixing(builder, damping)
+        largest = variable(builder, NARROW, 0.0)
+        with steps(builder, size, NARROW) as k:
+            entries = builder.fsub(loaded(builder, pointer_to(builder, fresh, k), NARROW), taken)
+            new, change = mixed(entries, loaded(builder, pointer_to(builder, previous, k), NARROW))
+            stored(builder, new, pointer_to(builder, out, k))
+            builder.store(maximum(builder, builder.load(largest), change), largest)
+        return of_one(builder, builder.load(largest))
 
     return types.float64(fresh, previous, out, size, damping), emit
 
@@ -139,109 +141,33 @@ def _told(_typing: Any, incoming: Any, outgoing: Any, starts: Any, degree: Any, 
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         incoming, outgoing, starts, degree, size, sums = arguments
-        highest, summed = _variable(builder, NARROW, _NOTHING), _variable(builder, NARROW, 0.0)
-        places = builder.inttoptr(starts, _INT.as_pointer())
+        highest, summed = variable(builder, NARROW, NOTHING), variable(builder, NARROW, 0.0)
+        places = builder.inttoptr(starts, INT.as_pointer())
 
         def message(base: Any, edge: Any, k: Any) -> Any:
-            return _pointer(builder, base, builder.add(builder.load(builder.gep(places, [edge])), k))
+            return pointer_to(builder, base, builder.add(builder.load(builder.gep(places, [edge])), k))
 
-        with _steps(builder, size, NARROW) as k:
-            builder.store(_constant(NARROW, 0.0), summed)
-            with cgutils.for_range(builder, degree, intp=_INT) as loop:
+        with steps(builder, size, NARROW) as k:
+            builder.store(constant(NARROW, 0.0), summed)
+            with cgutils.for_range(builder, degree, intp=INT) as loop:
                 before = builder.load(summed)
-                _put(builder, before, message(outgoing, loop.index, k))
-                said = _vector(builder, message(incoming, loop.index, k), NARROW)
+                stored(builder, before, message(outgoing, loop.index, k))
+                said = loaded(builder, message(incoming, loop.index, k), NARROW)
                 builder.store(builder.fadd(before, said), summed)
             belief = builder.load(summed)
-            _put(builder, belief, _pointer(builder, sums, k))
-            builder.store(_maximum(builder, builder.load(highest), belief), highest)
-            builder.store(_constant(NARROW, 0.0), summed)
-            with cgutils.for_range(builder, builder.sub(degree, _INT(1)), intp=_INT) as loop:
-                edge = builder.sub(builder.sub(degree, _INT(1)), loop.index)
-                said = _vector(builder, message(incoming, edge, k), NARROW)
+            stored(builder, belief, pointer_to(builder, sums, k))
+            builder.store(maximum(builder, builder.load(highest), belief), highest)
+            builder.store(constant(NARROW, 0.0), summed)
+            with cgutils.for_range(builder, builder.sub(degree, INT(1)), intp=INT) as loop:
+                edge = builder.sub(builder.sub(degree, INT(1)), loop.index)
+                said = loaded(builder, message(incoming, edge, k), NARROW)
                 after = builder.fadd(builder.load(summed), said)
                 builder.store(after, summed)
-                out = message(outgoing, builder.sub(edge, _INT(1)), k)
-                _put(builder, builder.fadd(_vector(builder, out, NARROW), after), out)
-        return _of_one(builder, builder.load(highest))
+                out = message(outgoing, builder.sub(edge, INT(1)), k)
+                stored(builder, builder.fadd(loaded(builder, out, NARROW), after), out)
+        return of_one(builder, builder.load(highest))
 
     return types.float64(incoming, outgoing, starts, degree, size, sums), emit
-
-
-@contextmanager
-def _steps(builder: Any, n: Any, width: int) -> Generator[Any]:
-    """Where each step over n >= ``width`` entries begins; the last one ends with them."""
-    last = builder.sub(n, _INT(width))
-    with cgutils.for_range_slice(builder, _INT(0), n, _INT(width), intp=_INT) as (k, _):
-        yield builder.select(builder.icmp_signed("<", k, last), k, last)
-
-
-def _pointer(builder: Any, address: Any, place: Any) -> Any:
-    return builder.gep(builder.inttoptr(address, _DOUBLE.as_pointer()), [place])
-
-
-def _vector(builder: Any, pointer: Any, width: int) -> Any:
-    return builder.load(builder.bitcast(pointer, ir.VectorType(_DOUBLE, width).as_pointer()), align=8)
-
-
-def _put(builder: Any, vector: Any, pointer: Any) -> None:
-    builder.store(vector, builder.bitcast(pointer, vector.type.as_pointer()), align=8)
-
-
-def _variable(builder: Any, width: int, number: float) -> Any:
-    slot = cgutils.alloca_once(builder, ir.VectorType(_DOUBLE, width))
-    builder.store(_constant(width, number), slot)
-    return slot
-
-
-def _constant(width: int, number: float) -> Any:
-    return ir.Constant(ir.VectorType(_DOUBLE, width), [ir.Constant(_DOUBLE, number)] * width)
-
-
-def _named(builder: Any, name: str, *numbers: Any, fastmath: Sequence[str] = ()) -> Any:
-    """Call one of LLVM's functions of float64 or of vectors of them."""
-    kind = numbers[0].type
-    suffix = f"v{kind.count}f64" if isinstance(kind, ir.VectorType) else "f64"
-    function = ir.FunctionType(kind, [kind] * len(numbers))
-    called = cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}")
-    return builder.call(called, numbers, fastmath=fastmath)
-
-
-def _maximum(builder: Any, a: Any, b: Any) -> Any:
-    return _named(builder, "maxnum", a, b, fastmath=_NO_NAN)
-
-
-def _shuffled(builder: Any, a: Any, b: Any, lanes: Sequence[int]) -> Any:
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_LANE, len(lanes)), list(lanes)))
-
-
-def _spread(builder: Any, number: Any, width: int) -> Any:
-    """One number in all lanes."""
-    empty = ir.Constant(ir.VectorType(_DOUBLE, width), ir.Undefined)
-    return _shuffled(builder, builder.insert_element(empty, number, _LANE(0)), empty, [0] * width)
-
-
-def _halved(builder: Any, vector: Any, width: int) -> Any:
-    """The larger of lanes that are half a vector apart, until ``width`` are left."""
-    while vector.type.count > width:
-        half = vector.type.count // 2
-        low, high = (_shuffled(builder, vector, vector, range(at, at + half)) for at in (0, half))
-        vector = _maximum(builder, low, high)
-    return vector
-
-
-def _of_one(builder: Any, vector: Any) -> Any:
-    """The largest entry of a vector."""
-    return builder.extract_element(_halved(builder, vector, 1), _LANE(0))
-
-
-def _of_four(builder: Any, vectors: Sequence[Any]) -> Any:
-    """The largest entries of four vectors, as one vector of four: neighbouring lanes of two become one half."""
-    vectors = [_halved(builder, vector, 4) for vector in vectors]
-    while len(vectors) > 1:
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [_maximum(builder, *(_shuffled(builder, a, b, range(at, 8, 2)) for at in (0, 1))) for a, b in pairs]
-    return vectors[0]
 
 
 # Called without the first argument, which numba supplies.
