@@ -30,7 +30,7 @@ _CODES = types.Array(types.int64, 1, "C", readonly=True)
 _ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
 _single: Any = np.float32
-_ROWS, _BYTES, _HALF = _unsigned(ROWS), _unsigned(8), _unsigned(4)
+_ROWS, _BYTES, _HALF, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(4), _unsigned(1)
 _STEEP = 1e3  # entry of L⁻¹ from which on single precision loses too many digits of a variance
 _ZERO = _single(0.0)
 
@@ -174,11 +174,11 @@ def predict_roughly(
     entries = np.empty(ROWS * ROWS * n_blocks * (n_blocks + 1) // 2, dtype=np.float32)
     K, apart = np.zeros((most, ROUGH_POINTS), dtype=np.float32), np.empty((most, ROUGH_POINTS), dtype=np.float32)
     squares, x = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty((a, ROUGH_POINTS), dtype=np.float32)
-    told, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS)
+    told, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS, dtype=np.float32)
     Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
     own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
-    v, away, at_reference, unused = np.empty(a), np.empty(most), np.zeros(most), np.empty(most)
-    near_one, slope_one = np.zeros(ROUGH_POINTS), np.zeros(ROUGH_POINTS)
+    v, away, at_reference, unused = np.zeros(a), np.empty(most), np.zeros(most), np.empty(most)
+    near_one, own_v = np.zeros(ROUGH_POINTS, dtype=np.float32), np.empty(a, dtype=np.float32)
     for f in range(g):
         kernel, T = kernels[f], counts[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
@@ -203,6 +203,8 @@ def predict_roughly(
                 kernel, reference[f], lengths[f], Zt[f, :, :T], weights[f, :T], v, away[:T], unused[:T],
                 at_reference[:T],
             )  # fmt: skip
+        for d in range(a):
+            own_v[d] = _single(v[d])
         for t in range(T):
             weight[t], own_alpha[t] = _single(weights[f, t]), _single(alpha[f, t])
             shift[t] = _single(at_reference[t])
@@ -238,11 +240,12 @@ def predict_roughly(
                 rough_block(rows, width, width, at, out)
                 rows += _ROWS * width * _HALF
             if is_contrast:
-                away_from[:] = 0.0
-                for d in range(a):
-                    for p in range(ROUGH_POINTS):
-                        away_from[p] += (x[d, p] - v[d]) ** 2
-                radial(kernel, away_from, outputs[f], near_one, slope_one)
+                away_from[:] = _ZERO
+                rough_apart(
+                    _unsigned(x.ctypes.data), _unsigned(own_v.ctypes.data), _ONE, _unsigned(a), _ONE,
+                    _unsigned(away_from.ctypes.data),
+                )  # fmt: skip
+                rough_radial(kernel, away_from, near_one)
             for p in range(n_points):
-                prior = 2.0 * (outputs[f] - near_one[p]) if is_contrast else outputs[f]
+                prior = 2.0 * outputs[f] * (1.0 - near_one[p]) if is_contrast else outputs[f]
                 var[f, start + p] = max(prior - squares[p], 0.0)
