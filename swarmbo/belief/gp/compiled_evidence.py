@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba.core import types
 
+from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stacked_evidence import Evaluated, StackedLogPosterior
 from swarmbo.kernels import KernelName
@@ -141,7 +142,7 @@ def evaluate(
         added: To the diagonal of each matrix, so that it is not singular.
         value: The log evidence is put here, the constant mean at its optimum.
         gradient: By ``logs``.
-        information: Likewise.
+        information: Likewise; (b, 0, 0) where it is not wanted.
         mean: The constant means.
         is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
     """
@@ -235,6 +236,8 @@ def evaluate(
                     out[j] += change * by
                 out[i] += told
             gradient[row, d] = summed
+        if information.shape[1] == 0:
+            continue
         for d in range(c):
             _times(A, D[d], E[d])
         for d in range(c):
@@ -312,3 +315,58 @@ class CompiledLogPosterior(StackedLogPosterior):
 
         in_threads(b, put)
         return self.with_prior(Evaluated(value, gradient @ by, by.T @ information @ by, mean), theta, which), is_sound
+
+
+class OneSumPosterior(LogPosterior):
+    """What ``LogPosterior`` is, of the totals of one sum whose factors have one kernel that is swarmbo's own.
+
+    A matrix that is singular to rounding is left to NumPy, which adds to its diagonal.
+
+    Args:
+        prior: Of theta; one noise variance, nothing tied.
+        kernels: Of each factor, all one.
+        scopes: Columns of U that each factor sees.
+        U: Points (t, n) in the unit cube.
+        z: Standardised outcomes (t,).
+        known_noise: Noise variances (t,) that were told, standardised; NaN where theta has it.
+    """
+
+    def __init__(
+        self,
+        prior: HyperparameterPrior,
+        kernels: Sequence[KernelName],
+        scopes: Sequence[Sequence[int]],
+        U: Float[np.ndarray, "t n"],
+        z: Float[np.ndarray, " t"],
+        known_noise: Float[np.ndarray, " t"],
+    ) -> None:
+        super().__init__(prior, kernels, scopes, U, z, known_noise)
+        ends = np.cumsum([len(scope) for scope in scopes])
+        points, outcomes, noise = (np.ascontiguousarray(rows)[None] for rows in (self._U, z, known_noise))
+        self._given = CODES[kernels[0]], ends, points, outcomes, noise
+
+    def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
+        """Value and gradient; constant means are at their optimum for this theta."""
+        value, gradient, _, is_sound = self._evaluated(theta)
+        if not is_sound:
+            return super().__call__(theta)
+        d, (log_prior, by_prior) = len(self._U), self.prior.log_density(theta)
+        by_theta = self.prior.gradient(gradient[:d], None, gradient[d:-1], gradient[-1:])
+        return value + log_prior, by_theta + by_prior
+
+    def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
+        """The profiled constant mean, standardised."""
+        _, _, mean, is_sound = self._evaluated(theta)
+        return mean if is_sound else super().means(theta)
+
+    def _evaluated(
+        self, theta: Float[np.ndarray, " p"]
+    ) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"], bool]:
+        """Log evidence, its gradient by the logarithms of hyper-parameters, the mean, and whether these are sound."""
+        logs = np.log(np.concatenate(self.prior.unpack(theta)))[None]
+        value, gradient, information = np.zeros(1), np.zeros(logs.shape), np.zeros((1, 0, 0))
+        mean, is_sound = np.zeros(1), np.zeros(1, dtype=bool)
+        evaluate(
+            *self._given, logs, np.zeros(1, dtype=np.int64), np.zeros(1), value, gradient, information, mean, is_sound
+        )
+        return float(value[0]), gradient[0], mean, bool(is_sound[0])

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.block_rows import BlockRows
 from swarmbo.belief.gp.factorised import Factorised
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled, is_compiled_sum
 from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance
 from swarmbo.belief.gp.stacked_parts import StackedParts
 
@@ -90,7 +90,10 @@ class Conditioned:
     @property
     def is_compiled(self) -> bool:
         """Whether it is asked in compiled code."""
-        return isinstance(self.parts, StackedParts) or is_compiled(self.hyper.kernels)
+        kernels = self.hyper.kernels
+        if isinstance(self.parts, StackedParts) or is_compiled(kernels):
+            return True
+        return self.is_coupled and is_compiled_sum(kernels, self.scopes, len(self.data))
 
     @cached_property
     def _width(self) -> int:

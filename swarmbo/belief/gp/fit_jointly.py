@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.fit_alone import compiled_search
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation, is_compiled
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation
+from swarmbo.belief.gp.joint_search import search_jointly
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import units
@@ -47,19 +47,20 @@ def fit_jointly(
     prior = _joint_prior(belief, is_mixed=is_mixed)
     theta, constants = prior.centre, offsets
     if is_shown:
-        kernels = _kernels(belief)
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
-        channel = data.channel if is_mixed else None
-        noise, fading = standardised_noise(data.noise, scale), fading_of(settings.time, data)
-        if is_compiled(kernels) and channel is None:
-            from swarmbo.belief.gp.compiled_sum import CompiledSumPosterior  # late: numba is slow to load
-
-            log_posterior = CompiledSumPosterior(prior, kernels, belief.scopes, data.U, z, noise, fading=fading)
-        else:
-            log_posterior = LogPosterior(prior, kernels, belief.scopes, data.U, z, noise, channel, fading)
         starts, _ = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
-        theta, _ = maximise(log_posterior, starts, settings.max_iterations)
-        means = log_posterior.means(theta)
+        theta, _, means = search_jointly(
+            prior,
+            _kernels(belief),
+            belief.scopes,
+            data.U,
+            z,
+            standardised_noise(data.noise, scale),
+            starts,
+            settings.max_iterations,
+            channel=data.channel if is_mixed else None,
+            fading=fading_of(settings.time, data),
+        )
         constants = offsets + scale * (means if is_mixed else means / k)
     return _joint_hyperparameters(belief, data, prior, theta, constants, scales, is_mixed=is_mixed)
 

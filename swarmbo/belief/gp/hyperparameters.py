@@ -14,6 +14,7 @@ from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require
 
 COMPILED_FROM = 128  # factors: what compiled code saves where there are fewer, loading numba costs ...
 _COMPILED_PAIRS = 2**15  # ... unless they have as many pairs of outcomes together
+_COMPILED_COORDINATES = 2**17  # times pairs of outcomes, of sums of which totals are told: as much work
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
@@ -299,6 +300,20 @@ def is_compiled(kernels: Sequence[KernelName], n_outcomes: int = 0) -> bool:
     """
     is_much = are_many(len(kernels)) or len(kernels) * n_outcomes**2 >= _COMPILED_PAIRS
     return is_much and set(kernels) <= set(KERNEL_NAMES)
+
+
+def is_compiled_sum(kernels: Sequence[KernelName], scopes: Sequence[Sequence[int]], n_outcomes: int) -> bool:
+    """Whether hyper-parameters of a sum that few factors make are searched for in compiled code, given totals alone.
+
+    As ``is_compiled`` says it of factors: where it is much work. A sum of those has as much as it reads coordinates.
+
+    Args:
+        kernels: Of all factors.
+        scopes: Columns that each factor sees.
+        n_outcomes: Totals.
+    """
+    is_much = sum(map(len, scopes)) * n_outcomes**2 >= _COMPILED_COORDINATES
+    return is_much and len(kernels) < COMPILED_FROM and len(set(kernels)) == 1 and kernels[0] in KERNEL_NAMES
 
 
 def _all_positive(values: tuple[float, ...]) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.joint_search import search_jointly
 from swarmbo.belief.gp.observations import standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation
@@ -123,8 +123,10 @@ class ScopeEvidence:
         theta, log_weight = prior.centre, 0.0
         if varies:
             kernels = [settings.kernel] * len(sizes)
-            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, self.known_noise())
-            theta, log_weight = maximise(log_posterior, self._starts(prior, scopes), settings.max_iterations)
+            starts = self._starts(prior, scopes)
+            theta, log_weight, _ = search_jointly(
+                prior, kernels, scopes, self.U, z, self.known_noise(), starts, settings.max_iterations
+            )
         lengthscales, outputscales, noises = prior.unpack(theta)
         parts = tuple(np.split(lengthscales, np.cumsum(sizes)[:-1]))
         return ScopeFit(scopes, log_weight, parts, outputscales, float(noises[0]))

@@ -193,6 +193,21 @@ def test_agents_decide_as_their_team_does_where_outcomes_are_many(
 
 
 @pytest.mark.usefixtures("poisoned")
+def test_agents_decide_as_their_team_does_where_totals_are_many(monkeypatch: pytest.MonkeyPatch):
+    """The same of totals: from six of them on where all variables are taken together."""
+    monkeypatch.setattr("swarmbo.belief.gp.hyperparameters._COMPILED_COORDINATES", 3 * 6**2)
+    case, conditioned = Case(acquisition="auto", outcomes="total"), list[bool]()
+    for _ in range(INITIAL + 4):
+        ((query_id, point),) = case.asked()
+        total = sum(case.outcomes(point).values())
+        case.team.tell(query_id, total)
+        case.agents["a"].tell(query_id, total)
+        if case.team.n_data > INITIAL:
+            conditioned.append(case.team.model.belief._conditioned.is_compiled)
+    assert set(conditioned) == {False, True}
+
+
+@pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(
     "given",
     [

@@ -10,9 +10,10 @@ from scipy.optimize import approx_fprime
 from swarmbo.belief.gp import prior as priors
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
-from swarmbo.belief.gp.compiled_sum import CompiledSumPosterior
-from swarmbo.belief.gp.evidence import LogPosterior
+from swarmbo.belief.gp.compiled_sum import CompiledSumPosterior, TiedSumPosterior
+from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.hyperparameters import TimeAxis
+from swarmbo.belief.gp.joint_search import search_jointly
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.prior import TIED_FROM, HyperparameterPrior
 from swarmbo.graph import FactorGraph
@@ -93,6 +94,59 @@ def test_compiled_code_comes_to_what_numpy_does(kernels: list[str], n_outcomes: 
     for one, other in zip(compiled(theta), plain(theta), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(compiled.means(theta), plain.means(theta), rtol=1e-7)
+
+
+def tied_case(model: str, has_ties: bool, n_outcomes: int, fades: bool, seed: int):
+    """A prior with hyper-parameters in common by ties, or by one lengthscale alone; a kernel for each group; data."""
+    rng = np.random.default_rng(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(priors, "TIED_FROM", 6 if has_ties else 7)
+        prior = prior_of(model, 1, TimeAxis() if fades else None)
+    # of a size and a prior one kernel; without priors of their own all pairs are alike
+    kernels = ["matern52", "matern52", "rbf", "matern52", "rbf", "matern52" if fades else "matern32"]
+    noise = np.where(rng.random(n_outcomes) < 0.5, rng.random(n_outcomes), np.nan)
+    fading = ("matern32", rng.integers(0, 9, n_outcomes).astype(float)) if fades else None
+    theta = prior.sample(rng)
+    theta[-1] = max(theta[-1], np.log(1e-3))
+    return (prior, kernels, SCOPES, rng.random((n_outcomes, 4)), rng.normal(size=n_outcomes), noise), fading, theta
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    way=st.sampled_from([("shared", True), ("hierarchical", True), ("separate", True), ("shared", False)]),
+    n_outcomes=st.integers(2, 30),
+    fades=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_one_pass_for_all_factors_alike_comes_to_what_numpy_does(
+    way: tuple[str, bool], n_outcomes: int, fades: bool, seed: int
+) -> None:
+    data, fading, theta = tied_case(*way, n_outcomes, fades, seed)
+    plain, tied = LogPosterior(*data, fading=fading), TiedSumPosterior(*data, fading=fading)
+    for one, other in zip(tied(theta), plain(theta), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(tied.means(theta), plain.means(theta), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_factors", [1, TIED_FROM])
+def test_what_is_in_common_is_searched_for_by_one_pass_for_each_theta(n_factors: int) -> None:
+    n = n_factors + 1 if n_factors > 1 else 150  # of one factor with very many variables
+    scopes = [(i, i + 1) for i in range(n_factors)] if n_factors > 1 else [tuple(range(n))]
+    kernels, model = ["matern52"] * n_factors, "hierarchical" if n_factors > 1 else "shared"
+    sizes, own = [len(scope) for scope in scopes], AdditiveGPSettings()
+    prior = HyperparameterPrior.of(own, [""] * n_factors, sizes, model, [own.noise_median])
+    U = np.random.default_rng(0).random((40, n))
+    z = np.sin(5.0 * U).sum(axis=1)
+    z, known = (z - z.mean()) / z.std(), np.full(40, np.nan)
+    with pytest.MonkeyPatch.context() as patch:
+        asked = list[int]()
+        plain = TiedSumPosterior.__call__
+        patch.setattr(TiedSumPosterior, "__call__", lambda *given: (asked.append(1), plain(*given))[1])
+        theta, value, _ = search_jointly(prior, kernels, scopes, U, z, known, [prior.centre], 60)
+    assert asked
+    wanted, worth = maximise(LogPosterior(prior, kernels, scopes, U, z, known), [prior.centre], 60)
+    assert value == pytest.approx(worth, abs=1e-4)
+    np.testing.assert_allclose(theta, wanted, atol=0.01)
 
 
 def belief_of(n: int, n_outcomes: int) -> AdditiveGP:
