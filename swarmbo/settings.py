@@ -51,7 +51,10 @@ class _FieldError(ValueError):
 
 
 def within(
-    lowest: float | None = None, highest: float | None = None, noun: str | None = None, unit: str | None = None
+    lowest: int | float | None = None,
+    highest: int | float | None = None,
+    noun: str | None = None,
+    unit: str | None = None,
 ) -> msgspec.Meta:
     """The range of a number, ends included, for the annotation of a field.
 
