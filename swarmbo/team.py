@@ -71,8 +71,7 @@ class Team(AskTell):
         seed: Drives everything random, >= 0.
         rounds: Number of queries planned, >= 1; None if unknown.
         outcomes: What is observed of a function: the ``total``, or every factor by itself.
-        initial: Points of the initial design of a function, >= 1, by default 10, and 4 where 128 factors
-            or more are told by themselves and share variables; evaluations that were attached count.
+        initial: Points of the initial design of a function, >= 1, 10 by default; evaluations that were attached count.
         variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
         no_go: Regions that must not be asked, beside those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and
             ``NoGoPolygon``, or tables of such. No query and no recommendation lies in one; who has nowhere else to go

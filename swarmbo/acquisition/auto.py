@@ -15,7 +15,7 @@ from swarmbo.acquisition.split_improvements import SplitImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import MANY, AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, known, starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
@@ -27,7 +27,7 @@ from swarmbo.rng import stream
 from swarmbo.settings import Even, NonNegative
 
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws
-_SQUARED = (
+_MANY = (
     32  # factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
 )
 _PATIENCE = 3  # times as many failures, in noise, before a box shrinks
@@ -86,8 +86,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
             bounds of sums that do not alternate with draws have four times as much, unless outcomes fade; of n > 32
-            factors told by themselves that share variables sqrt(32 / n) of that, and from 128 on, where the number of
-            rounds is known, evenly less in each round until nothing is left in the last.
+            factors told by themselves that share variables sqrt(32 / n) of that.
         n_features: Random features of each factor's prior draw, an even number >= 2.
 
     Example:
@@ -124,8 +123,8 @@ improvement | one per factor; with several, none while there is promise elsewher
         if _is_time_to_gather(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
-            # what has faded is uncertain, so looked at again
-            boldness = 1.0 if belief.has_time else _BOLDER * _of_many(situation)
+            many = math.sqrt(_MANY / max(_MANY, len(situation.graph.factors)))
+            boldness = 1.0 if belief.has_time else _BOLDER * many  # what has faded is uncertain, so looked at again
             return self._bounds(
                 situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), boldness
             )
@@ -269,14 +268,6 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
 
 def _patience(noise_variance: float) -> int:
     return _PATIENCE if noise_variance > _NOISY else 1
-
-
-def _of_many(situation: JointSituation) -> float:
-    """What many factors that are told by themselves, and share variables, leave of the weight."""
-    n, left = len(situation.graph.factors), 1.0
-    if n >= MANY and situation.horizon is not None:  # what the last round brings to light, nobody can use any more
-        left = (situation.horizon - situation.round) / max(1, situation.horizon - situation.initial - 1)
-    return math.sqrt(_SQUARED / max(_SQUARED, n)) * min(max(left, 0.0), 1.0)
 
 
 def _is_shared(graph: FactorGraph) -> bool:

@@ -18,7 +18,7 @@ from swarmbo.acquisition.structure_check import check_structure
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedSettings
-from swarmbo.belief.gp.additive_settings import MANY, AdditiveGPSettings
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.boundary.values import short, whole_number
 from swarmbo.coordination import Solution
@@ -40,8 +40,7 @@ DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
     FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
 }
 
-_INITIAL = 10  # points of an initial design ...
-_OF_MANY = 4  # ... of 128 factors and more told by themselves that share variables: all learn from every point
+_INITIAL = 10  # points of an initial design
 
 Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table
 
@@ -369,7 +368,7 @@ class Setup:
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds")
         if problem.is_field and initial is not None:
             raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")
-        first = 0 if problem.is_field else whole_number(_usual(problem) if initial is None else initial, 1, "$.initial")
+        first = 0 if problem.is_field else whole_number(_INITIAL if initial is None else initial, 1, "$.initial")
         number, team = whole_number(seed, 0, "$.seed"), FIELD if problem.is_field else FUNCTION
         given = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         parts: dict[str, Any] = {
@@ -389,10 +388,3 @@ class Setup:
         if not self.problem.is_field:
             plain["initial"] = self.initial
         return msgspec.json.decode(msgspec.json.encode(plain))
-
-
-def _usual(problem: Problem) -> int:
-    """Points of an initial design where nobody says how many."""
-    k = len(problem.graph.factors)
-    is_of_many = problem.outcomes == "per-factor" and k >= MANY and len(problem.graph.components) < k  # some share
-    return _OF_MANY if is_of_many else _INITIAL

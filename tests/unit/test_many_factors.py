@@ -14,7 +14,6 @@ from swarmbo.belief.gp.fit import prior_hyperparameters
 from swarmbo.belief.gp.observations import Observations
 from swarmbo.coordination.local_functions import Neighbourhoods
 from swarmbo.graph import stacks_of
-from swarmbo.spaces import Domain
 
 
 def chain(n):
@@ -142,26 +141,3 @@ def test_a_team_goes_on_from_what_it_worked_out_as_one_that_was_saved_does_from_
         outcomes[rng.random(n) < 0.1] = np.nan
         team.tell(query, dict(zip(team.problem.graph.factors, outcomes.tolist(), strict=True)))
     assert went_on == [False, True, False]  # but where all was fitted anew
-
-
-def lengthscales(n, n_outcomes, settings=None):
-    X, F = told(n, n_outcomes)
-    belief = AdditiveGP.create(settings or AdditiveGPSettings(), chain(n), Domain(np.zeros(n + 1), np.ones(n + 1)))
-    return np.array(belief.update(X, F).fit(np.random.default_rng(0)).hyperparameters.lengthscales)
-
-
-def test_variables_of_many_factors_have_lengthscales_of_their_own_once_outcomes_tell_them_apart():
-    few, enough, of_fewer = lengthscales(128, 9), lengthscales(128, 10), lengthscales(127, 9)
-    np.testing.assert_array_equal(few, lengthscales(128, 9, AdditiveGPSettings(lengthscales="shared")))
-    assert (few[:, 0] == few[:, 1]).all()
-    for own in (enough, of_fewer):
-        assert (own[:, 0] != own[:, 1]).all()
-
-
-@pytest.mark.parametrize(
-    ("n", "outcomes", "initial"), [(128, "per-factor", 4), (127, "per-factor", 10), (128, "total", 10)]
-)
-def test_an_initial_design_is_short_where_many_factors_are_told_by_themselves(n, outcomes, initial):
-    bounds, brief = {f"x{i}": (0.0, 1.0) for i in range(n + 1)}, sb.ADMM(rounds=1, starts=1, screened=1, polish_steps=0)
-    team = sb.Team(chain(n), bounds, outcomes=outcomes, coordination=brief)
-    assert [query.mean is None for query in team.ask(initial + 1)] == [True] * initial + [False]

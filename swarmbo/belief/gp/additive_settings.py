@@ -11,8 +11,6 @@ from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require, within
 
-MANY = 128  # factors that are told by themselves: with fewer a team does as it did before its rules for many
-
 
 class FactorPrior(Settings, frozen=True):
     """What one factor has of its own; what is left out is as for all factors.
@@ -49,9 +47,8 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         kernel: Covariance function of every factor.
         lengthscales: ``shared``: one for all variables of all factors. ``hierarchical``: a common one times a small
             deviation per factor and variable. ``separate``: independent ones. ``auto``: separate where factors are
-            observed one by one or have one variable each, else hierarchical; but of 128 factors and more that are
-            observed one by one and share variables, one has a lengthscale for all of its variables while it has fewer
-            than five outcomes for each. Factors observed one by one are fitted one by one, and this holds within each.
+            observed one by one or have one variable each, else hierarchical. Factors observed one by one are fitted
+            one by one, and this holds within each.
         lengthscale_log_median: Median of the prior on the (common) lengthscale of a one-dimensional factor, as a
             logarithm; (log d) / 2 is added for factors of d variables.
         lengthscale_log_std: Its standard deviation, > 0.
@@ -102,19 +99,16 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
         for field in ("factors", "time"):
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
-    def lengthscale_model(self, sizes: Sequence[int], *, alone: bool, tell_little: bool = False) -> LengthscaleModel:
+    def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
         """How lengthscales hang together in a fit.
 
         Args:
             sizes: Number of variables of each factor that is fitted.
             alone: Whether it is one factor on outcomes of its own.
-            tell_little: Whether these outcomes are too few to tell its variables apart.
         """
         if self.lengthscales != "auto":
             return self.lengthscales
-        if max(sizes) == 1 or not alone:
-            return "separate" if max(sizes) == 1 else "hierarchical"
-        return "shared" if tell_little else "separate"
+        return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
     def of_factors(self, factors: Sequence[str]) -> list[FactorPrior]:
         """``of_factor`` of many: those that have nothing of their own are one object."""

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.additive_settings import MANY, AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation, are_many, is_compiled
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
@@ -24,7 +24,6 @@ BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # of compiled searche
 _OF_MANY = BRISK | {"tolerance": 1e-4}  # of very many factors: what is left of their log posterior is nothing to it
 _LED = BRISK | {"tolerance": 1e-3}  # and of where a part of their outcomes leads
 _AT_ONCE = 1024  # factors whose search is compiled, which keeps no distances
-TOLD_APART = 5  # outcomes for each variable of a factor of many, from which on its variables have lengthscales apart
 _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where to look: they take 1/10 of the time
 
 
@@ -76,18 +75,15 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
     """
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
-    is_of_many = k >= MANY and len(belief.graph.components) < k  # if some share variables
-    known = dict[tuple[FactorPrior, int, bool], HyperparameterPrior]()
-    alike = dict[tuple[int, int, KernelName, bool], list[_Problem]]()
-    priors: list[list[HyperparameterPrior]] = [[] for _ in fits]
+    known = dict[tuple[FactorPrior, int], HyperparameterPrior]()
+    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, KernelName, bool], list[_Problem]]()
+    for form, scope in zip(forms, belief.scopes, strict=True):
+        if (form, len(scope)) not in known:
+            known[form, len(scope)] = _prior(settings, form, len(scope))
+        priors.append(known[form, len(scope)])
     for place, (data, offsets, scales, rng, warm) in enumerate(fits):
-        for i, (form, own) in enumerate(zip(forms, data.by_factor(k), strict=True)):
+        for i, (prior, form, own) in enumerate(zip(priors, forms, data.by_factor(k), strict=True)):
             size, kernel, scale = len(belief.scopes[i]), form.kernel or settings.kernel, float(scales[i])
-            tell_little = is_of_many and len(own) < TOLD_APART * size
-            if (form, size, tell_little) not in known:
-                known[form, size, tell_little] = _prior(settings, form, size, tell_little=tell_little)
-            prior = known[form, size, tell_little]
-            priors[place].append(prior)
             # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
             if standardisation(own.outcome)[2]:
@@ -98,7 +94,7 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
                 alike.setdefault((len(own), size, kernel, goes_on), []).append(
                     _Problem(place, i, prior, own, float(offsets[i]), scale, starts, goes_on)
                 )
-    thetas = [[prior.centre for prior in own] for own in priors]
+    thetas = [[prior.centre for prior in priors] for _ in fits]
     constants = [fit.offsets.copy() for fit in fits]
     for (n_outcomes, size, kernel, _), problems in alike.items():
         is_kept = settings.time is not None or not is_compiled(
@@ -110,7 +106,7 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
             for problem, theta, mean in zip(group, *_searched(belief, group, kernel), strict=True):
                 thetas[problem.fit][problem.factor] = theta
                 constants[problem.fit][problem.factor] += problem.scale * mean
-    return [_found(belief, *one) for one in zip(priors, fits, thetas, constants, strict=True)]
+    return [_found(belief, priors, *one) for one in zip(fits, thetas, constants, strict=True)]
 
 
 def _found(
@@ -146,10 +142,10 @@ def _found(
     return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
 
 
-def _prior(settings: AdditiveGPSettings, form: FactorPrior, size: int, *, tell_little: bool) -> HyperparameterPrior:
-    """Of a factor of some size that is observed by itself, perhaps too seldom to tell its variables apart."""
+def _prior(settings: AdditiveGPSettings, form: FactorPrior, size: int) -> HyperparameterPrior:
+    """Of a factor of some size that is observed by itself."""
     alone, name = msgspec.structs.replace(settings, factors={"f": form}), "f"
-    model = settings.lengthscale_model([size], alone=True, tell_little=tell_little)
+    model = settings.lengthscale_model([size], alone=True)
     return HyperparameterPrior.of(alone, [name], [size], model, [form.noise_median or settings.noise_median])
 
 

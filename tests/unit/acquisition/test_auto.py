@@ -777,19 +777,6 @@ def test_bounds_of_many_factors_that_are_told_by_themselves_grow_as_the_deviatio
     assert 127 * weights[127] ** 2 == pytest.approx(32 * 0.2**2)
 
 
-@pytest.mark.parametrize(
-    ("n", "horizon", "shares"), [(128, 20, [1.0, 0.5, 0.0, 0.0]), (127, 20, [1.0] * 4), (128, None, [1.0] * 4)]
-)
-def test_many_factors_look_around_less_in_every_round_and_not_in_the_last(situation_of, n, horizon, shares) -> None:
-    scopes = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(n)}
-    situation = situation_of(scopes, t=12, initial=3, outcomes="per-factor", horizon=horizon)
-    model, whole = Auto().learn(situation, BELIEF, None), 0.2 * np.sqrt(32 / n * np.log(24))
-    for now, share in zip((4, 12, 20, 21), shares, strict=True):
-        functions = Auto().local_functions(replace(situation, round=now), model)
-        assert isinstance(functions, ContrastBounds)
-        assert functions.weight == pytest.approx(share * whole)
-
-
 @pytest.mark.parametrize("wrong", [{"weight": -0.1}, {"n_features": 7}, {"n_features": 0}])
 def test_settings_out_of_range_are_refused(wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

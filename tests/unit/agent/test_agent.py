@@ -165,10 +165,8 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
     """Compiled code, hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
     monkeypatch.setattr("swarmbo.belief.gp.hyperparameters.COMPILED_FROM", len(RING))
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
-    monkeypatch.setattr("swarmbo.belief.gp.fit_alone.MANY", len(RING))
-    monkeypatch.setattr("swarmbo.acquisition.auto._SQUARED", 2)
-    monkeypatch.setattr("swarmbo.acquisition.auto.MANY", len(RING))
-    case = Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"}), rounds=INITIAL + 3)
+    monkeypatch.setattr("swarmbo.acquisition.auto._MANY", 2)
+    case = Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"}))
     for _ in range(INITIAL + 3):
         ((query_id, point),) = case.asked()
         told = case.outcomes(point)
