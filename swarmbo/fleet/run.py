@@ -196,7 +196,7 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
         raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo's, which every machine has")
     require_within_reason(scenario)
     env = make_environment(scenario, False)
-    parts = ("belief", "acquisition", "coordination", "transport", "seed", "rounds", "no_go")
+    parts = ("belief", "acquisition", "coordination", "transport", "seed", "rounds", "no_go", "initial")
     team = FleetTeam.for_env(env, **{part: getattr(scenario, part) for part in parts})
     _require_fleet(team)
     return env, team

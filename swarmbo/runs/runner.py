@@ -149,6 +149,7 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         seed=scenario.seed,
         rounds=scenario.rounds,
         no_go=scenario.no_go,
+        initial=scenario.initial,
     )
     return env, team
 

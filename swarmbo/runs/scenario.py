@@ -19,7 +19,7 @@ from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides, parse_override
 from swarmbo.runs.trust import folders_of, own_names, require_trust
 from swarmbo.runs.world import default_kinds
-from swarmbo.settings import Settings, Whole, convert, require, within
+from swarmbo.settings import Count, Settings, Whole, convert, require, within
 
 MAX_ROUNDS = 100_000
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
@@ -50,6 +50,7 @@ class Scenario(Settings, frozen=True):
             world as it was before; or ``stop`` the run, to be resumed.
         modules: Folders of the modules that the scenario names, absolute. ``load`` notes them where there are some.
         no_go: Regions that the team must not ask, tables of ``kind`` box, ball or polygon (``swarmbo.no_go``).
+        initial: Points of the initial design of a function, >= 1; None: the team's default. A field has no such design.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Scenario(Settings, frozen=True):
     when_step_fails: Literal["record", "stop"] = "record"
     modules: tuple[str, ...] | None = None
     no_go: tuple[NoGoRegion, ...] | None = None
+    initial: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,8 @@ import pettingzoo
 import pytest
 
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
-from swarmbo.runs import RunFolder, check, resume, run
+from swarmbo.fleet.run import _assembled
+from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run
 from swarmbo.runs.lock import locked
@@ -359,3 +360,17 @@ def test_a_field_is_held_against_nothing_even_if_its_world_offers_references(tmp
     world, scenario = pettingzoo.spec("parallel", "tests/bump-v0").entry_point, bump_scenario()
     monkeypatch.setattr(world, "references", lambda env, budget, seed: {"a simple way": 1.0}, raising=False)
     assert not run(scenario, tmp_path / "run").references
+
+
+@pytest.mark.parametrize(("overrides", "n"), [([], 10), (["initial=3"], 3)])
+def test_a_scenario_says_how_many_points_the_initial_design_has(overrides, n):
+    scenario = load("wlan", overrides)
+    _, team = assemble(scenario)
+    assert team.setup.initial == n
+    assert _assembled(scenario)[1].setup.initial == n  # of a fleet, too
+
+
+@pytest.mark.parametrize("name", ["wlan", "robots"])
+def test_an_initial_design_of_no_points_or_of_a_field_is_refused(name):
+    with pytest.raises(ConfigError, match=r"\$\.initial"):
+        assemble(load(name, ["initial=0" if name == "wlan" else "initial=3"]))
