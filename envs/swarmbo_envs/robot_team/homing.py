@@ -62,10 +62,14 @@ class Homes:
         """Where a round on the way home takes a robot."""
         pose, driver = episode.poses[robot], self.drivers[robot]
         whole = self.path(episode, robot)
-        path = motion.cut(whole, self.round_time_s * SLACK)
+        path = self.cut_home(robot, whole)
         if (path[:, 0] == whole[:, 0]).all():
             return episode.bases[robot].copy()
         return np.clip(motion.advance(pose, path)[:2], driver.ground.low, driver.ground.high)
+
+    def cut_home(self, robot: int, whole: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "s 3"]:
+        """What a round takes of a robot's way home: also what ``lasts_for`` let it be longer than the battery lasts."""
+        return motion.cut(whole, self.round_time_s * SLACK, 2.0 * self._slack(robot))
 
     def path(self, episode: Episode, robot: int) -> Float[np.ndarray, "s 3"]:
         """The whole way home of a robot."""
@@ -85,8 +89,7 @@ class Homes:
             return True
         there = motion.advance(episode.poses[robot], path)
         home = self._times(episode, robot, there[None])[0]
-        slack = (SLACK - 1) * self.rules.batteries[robot]
-        return bool(path[:, 0].sum() + home <= episode.batteries[robot] + slack)
+        return bool(path[:, 0].sum() + home <= episode.batteries[robot] + self._slack(robot))
 
     def use(self, episode: Episode, robot: int, time_s: float) -> None:
         """Take the time of a drive from a robot's battery, and load it where it is home."""
@@ -111,6 +114,10 @@ class Homes:
                 time = self.rules.batteries[robot]
                 got = f"got {time:g} s for {agents[robot]}, which starts {home:g} s from its base"
                 raise ConfigError(f"{got}; wanted enough to get there", at="$.battery_s")
+
+    def _slack(self, robot: int) -> float:
+        """By how many seconds a way may be longer than a battery lasts: what rounding may make of it."""
+        return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
 
     def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
         """How long a battery must last at poses, to get home."""

@@ -126,8 +126,10 @@ class Unicycle:
         return inside
 
 
-def cut(path: Float[np.ndarray, "s 3"], time_s: float) -> Float[np.ndarray, "s 3"]:
-    """The part of a path that is driven within a time."""
+def cut(path: Float[np.ndarray, "s 3"], time_s: float, spare_s: float = 0.0) -> Float[np.ndarray, "s 3"]:
+    """The part of a path that is driven within a time; all of it where no more than ``spare_s`` would be left."""
+    if path[:, 0].sum() <= time_s + spare_s:
+        return path.copy()
     begins = np.cumsum(path[:, 0]) - path[:, 0]
     durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))  # to the bit the path's own where it has time
     return np.column_stack([durations, path[:, 1:]])

@@ -215,7 +215,9 @@ class World:
         whole, end = self._way(episode, robot, goal, is_due=is_due)
         if end is not goal:
             goal, as_asked, is_open = end, False, False
-        path = meant = motion.cut(whole, self.round_time_s * SLACK)
+        is_homeward = self.rules.batteries is not None and bool((end == episode.bases[robot]).all())
+        path = self.homes.cut_home(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
+        meant = path
         if tracks is not None:
             path = self._kept_apart(episode, robot, path, tracks)
         is_whole = bool((path[:, 0] == whole[:, 0]).all())

@@ -100,6 +100,18 @@ def test_the_truth_is_that_of_what_can_be_measured():
     assert shut.ground.is_free(truth.points).all()
 
 
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_whatever_the_rounding(rounds):
+    env = make(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
+    env.reset(seed=0)
+    episode, seconds = env._current(), rounds * 60.0 + 3e-7  # as much longer as may be, and more than a round takes
+    episode.poses[0], episode.batteries[0] = [200.0 + 5.0 * seconds, 200.0, np.pi], rounds * 60.0
+    for _ in range(rounds):
+        infos = env.step({"robot_0": env.action_space("robot_0").high})[4]
+    assert infos["robot_0"]["battery"] == 1.0
+    np.testing.assert_array_equal(env._current().poses[0, :2], [200.0, 200.0])
+
+
 def test_a_robot_goes_home_in_time_and_is_full_there():
     env = make(robots=1, starts=[[200, 200]], battery_s=300.0, round_time_s=60.0)
     observations, infos = env.reset(seed=0)
