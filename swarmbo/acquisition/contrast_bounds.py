@@ -25,16 +25,17 @@ class ContrastBounds(ContrastFunctions):
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's bound, in the unit the belief is about."""
-        self.check_owned(stack)
-        marginals = self.belief.local_contrast(stack, U, self.reference)
-        return marginals.mean + self._weight(stack) * np.sqrt(marginals.var + self.variance_floor(stack))
+        return self._values(stack, U, rough=False)
 
     def rough_value(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
         """The same to some digits, which tables need that say where to look; of many factors that is much quicker."""
+        return self._values(stack, U, rough=True)
+
+    def _values(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, rough: bool) -> Float[np.ndarray, "g m"]:
         self.check_owned(stack)
-        marginals = self.belief.local_contrast(stack, U, self.reference, rough=True)
+        marginals = self.belief.local_contrast(stack, U, self.reference, rough=rough)
         return marginals.mean + self._weight(stack) * np.sqrt(marginals.var + self.variance_floor(stack))
 
     def value_and_gradient(

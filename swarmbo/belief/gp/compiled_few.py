@@ -11,10 +11,9 @@ from typing import Any
 import numba
 import numpy as np
 from jaxtyping import Float, Int
-from numba.core import types
 
 from swarmbo.belief.gp.block_rows import ROWS
-from swarmbo.belief.gp.compiled_posterior import GRADIENT, MEAN, SLOPE, VARIANCE, predict
+from swarmbo.belief.gp.compiled_posterior import GRADIENT, LANES, MEAN, SIGNATURE, SLOPE, VARIANCE, predict
 from swarmbo.belief.gp.triangular_steps import (
     ROUGH_POINTS,
     block_of_one,
@@ -25,9 +24,6 @@ from swarmbo.belief.gp.triangular_steps import (
 )
 from swarmbo.kernels.compiled import radial, rough_radial
 
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
-_CODES = types.Array(types.int64, 1, "C", readonly=True)
-_ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
 _single: Any = np.float32
 _ROWS, _BYTES, _HALF, _ONE = _unsigned(ROWS), _unsigned(8), _unsigned(4), _unsigned(1)
@@ -35,18 +31,7 @@ _STEEP = 1e3  # entry of L⁻¹ from which on single precision loses too many di
 _ZERO = _single(0.0)
 
 
-def _read(n_dims: int) -> Any:
-    return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
-
-
-_SIGNATURE = types.void(
-    types.int64, _CODES, _CODES, _read(3), _read(2), types.boolean, _read(3), _read(2), _read(1),
-    _read(2), _read(2), _ADDRESSES, _CODES,
-    types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1],
-)  # fmt: skip
-
-
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _at_reference(
     kernel: int,
     reference: Float[np.ndarray, " a"],
@@ -70,7 +55,7 @@ def _at_reference(
         out[t] *= weights[t]
 
 
-@numba.njit(_SIGNATURE, cache=True, nogil=True, fastmath=_LANES)
+@numba.njit(SIGNATURE, cache=True, nogil=True, fastmath=LANES)
 def predict_few(
     wanted: int,
     kernels: Int[np.ndarray, " g"],
@@ -147,7 +132,7 @@ def predict_few(
                 dvar[f, p, d] = 2.0 * (own - by_var) / lengths[f, d]
 
 
-@numba.njit(_SIGNATURE, cache=True, nogil=True, fastmath=_LANES)
+@numba.njit(SIGNATURE, cache=True, nogil=True, fastmath=LANES)
 def predict_roughly(
     wanted: int,
     kernels: Int[np.ndarray, " g"],

@@ -20,7 +20,7 @@ from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
 from swarmbo.kernels.threads import in_threads
 
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
+LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _CODES = types.Array(types.int64, 1, "C", readonly=True)
 _ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
@@ -31,6 +31,13 @@ MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # what is wanted; slopes are those o
 
 def _read(n_dims: int) -> Any:
     return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
+
+
+SIGNATURE = types.void(
+    types.int64, _CODES, _CODES, _read(3), _read(2), types.boolean, _read(3), _read(2), _read(1),
+    _read(2), _read(2), _ADDRESSES, _CODES,
+    types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1],
+)  # fmt: skip
 
 
 @numba.njit(nogil=True)
@@ -52,14 +59,7 @@ def _solved(
         block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
 
 
-@numba.njit(
-    types.void(
-        types.int64, _CODES, _CODES, _read(3), _read(2), types.boolean, _read(3), _read(2), _read(1),
-        _read(2), _read(2), _ADDRESSES, _CODES,
-        types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1],
-    ),
-    cache=True, nogil=True, fastmath=_LANES,
-)  # fmt: skip
+@numba.njit(SIGNATURE, cache=True, nogil=True, fastmath=LANES)
 def predict(
     wanted: int,
     kernels: Int[np.ndarray, " g"],
