@@ -112,7 +112,6 @@ from swarmbo.records import (
 )
 from swarmbo.routing import (
     DecMCTS as DecMCTS,
-    Orienteering as Orienteering,
     Routes as Routes,
 )
 from swarmbo.runs.reading import (

@@ -119,6 +119,7 @@ def test_a_range_accepts_exactly_what_lies_in_it(number):
     ("scenario", "override", "line"),
     [
         ("field", "belief.method=summaries", r"\$\.belief\.method: got 'summaries'; wanted one of .*use 'readings'"),
+        ("robots-depot", "coordination.kind=orienteering", r"got 'orienteering'; wanted one of .*use 'routes'"),
     ],
 )
 def test_a_name_that_was_removed_is_refused_with_what_serves_instead(scenario, override, line):
