@@ -63,8 +63,6 @@ from swarmbo.belief.model.warping import (
     Warp as Warp,
 )
 from swarmbo.belief.structure import (
-    RandomBlocks as RandomBlocks,
-    RandomForest as RandomForest,
     SampledStructure as SampledStructure,
     ScreenedScopes as ScreenedScopes,
 )

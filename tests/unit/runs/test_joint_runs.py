@@ -274,7 +274,6 @@ SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 4}, "
 LEARNING = {
     "told": {"belief": SAMPLED},
     "hidden": {"environment": {"structure": "hidden"}, "belief": SAMPLED},
-    "drawn": {"belief": {"kind": "additive", "structure": {"kind": "random-forest"}}},
     "add-gp-ucb": {"acquisition": {"kind": "add-gp-ucb", "groups": "learned", "group_size": 3}},
 }
 
