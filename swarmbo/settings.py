@@ -82,6 +82,8 @@ Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 
 _GONE = {  # names of kinds and of methods that earlier versions had, and what serves instead
     "summaries": "use 'readings', which is cheaper and more accurate below 2,800 measurements an agent",
+    "bounded-max-sum": "use 'mplp', which is tighter at all sizes",
+    "sum-of-maxima": "use 'mplp', which is tighter at all sizes",
     "random-blocks": "use 'sampled' with samples = 1 and largest = the size of a block",
     "random-forest": "use 'sampled' with largest = 2",
     "orienteering": "use 'routes', or 'dec-mcts' to compare with",

@@ -119,6 +119,7 @@ def test_a_range_accepts_exactly_what_lies_in_it(number):
     ("scenario", "override", "line"),
     [
         ("field", "belief.method=summaries", r"\$\.belief\.method: got 'summaries'; wanted one of .*use 'readings'"),
+        ("robots", "coordination.bound=bounded-max-sum", r"bound: got 'bounded-max-sum'; wanted .*use 'mplp'"),
         ("powell", "belief.structure.kind=random-blocks", r"structure\.kind: got 'random-blocks'.*use 'sampled'"),
         ("robots-depot", "coordination.kind=orienteering", r"got 'orienteering'; wanted one of .*use 'routes'"),
     ],
