@@ -16,8 +16,8 @@ import numpy as np
 
 from swarmbo.coordination.messages import FromFactor, FromVariable
 from swarmbo.coordination.requests import AllReduce, Mail, Steps, Watch
-from swarmbo.coordination.tables import Table
-from swarmbo.coordination.updates import Vector, factor_messages
+from swarmbo.coordination.tables import Table, Vector
+from swarmbo.coordination.updates import factor_messages
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 
