@@ -19,8 +19,6 @@ from swarmbo.coordination.plan import TableMethod
 
 Problem = tuple[sb.FactorGraph, dict[str, np.ndarray]]
 BOUNDS: dict[str, TableMethod] = {
-    "`sum-of-maxima`": sb.MGM(rounds=1, bound="sum-of-maxima"),
-    "`bounded-max-sum`": sb.MGM(rounds=1, bound="bounded-max-sum"),
     "`mplp`, 5 rounds": sb.MGM(rounds=1, bound="mplp", bound_rounds=5),
     "`mplp`, 20 rounds (default)": sb.MGM(rounds=1, bound="mplp"),
     "`mplp`, 100 rounds": sb.MGM(rounds=1, bound="mplp", bound_rounds=100),

@@ -28,7 +28,6 @@ from swarmbo.belief.fusion import (
     Proposal,
     PushSum,
     ReadingFlooding,
-    SummaryFlooding,
     exchange,
 )
 from swarmbo.kernels import draw
@@ -132,7 +131,6 @@ METHODS: dict[str, Method] = {
     "pooled, random features": pooled_features,
     "alone": alone,
     "flooding of readings": partial(by_messages, ReadingFlooding),
-    "flooding of summaries": partial(by_messages, SummaryFlooding),
     "consensus": partial(by_messages, PushSum),
     "robust committee": partial(by_experts, "robust-committee"),
     "generalised product": partial(by_experts, "generalised-product"),

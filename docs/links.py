@@ -33,8 +33,7 @@ from swarmbo.coordination.participant import maximise_with_agents, solve_with_ag
 from swarmbo.errors import BudgetError
 from swarmbo.graph import stacks_of
 from swarmbo.rng import stream
-from swarmbo.runs.scenario import load
-from swarmbo.runs.world import make_environment
+from swarmbo.runs.scenario import load, make_environment
 from swarmbo.transport import Event, Faults
 
 Tables = Mapping[str, np.ndarray]

@@ -39,7 +39,6 @@ Kinds = tuple[str | dict[str, Any], str | dict[str, Any]]  # acquisition, coordi
 LAWN_MOWER: Kinds = ("information", "lawn-mower")
 VARIANCE = "variance one step, greedy"
 MCTS = "routes, Dec-MCTS"
-ORIENTEERING = "routes, orienteering"  # takes the extra `orienteering`
 ROUTES = {"auction": "routes, auction", "sequential": "routes, sequential"}
 METHODS: dict[str, dict[str, Kinds]] = {
     "level": {
@@ -50,7 +49,6 @@ METHODS: dict[str, dict[str, Kinds]] = {
         ROUTES["sequential"]: ({"kind": "targeted-variance"}, {"kind": "routes", "order": "sequential"}),
         ROUTES["auction"]: ({"kind": "targeted-variance"}, "routes"),
         MCTS: ({"kind": "targeted-variance"}, "dec-mcts"),
-        ORIENTEERING: ({"kind": "targeted-variance"}, "orienteering"),
     },
     "map": {
         "information, greedy": ("information", "greedy"),
@@ -59,7 +57,6 @@ METHODS: dict[str, dict[str, Kinds]] = {
         ROUTES["sequential"]: ("targeted-variance", {"kind": "routes", "order": "sequential"}),
         ROUTES["auction"]: ("targeted-variance", "routes"),
         MCTS: ("targeted-variance", "dec-mcts"),
-        ORIENTEERING: ("targeted-variance", "orienteering"),
     },
     "peak": {
         "db-gp-ucb, greedy": ("db-gp-ucb", "greedy"),

@@ -39,8 +39,6 @@ METHODS: dict[str, dict[str, Any] | None] = {
     "sampled": {"kind": "sampled"},
     "sampled, at most 4": {"kind": "sampled", "largest": 4},
     "screened": {"kind": "screened"},
-    "random-blocks": {"kind": "random-blocks"},
-    "random-forest": {"kind": "random-forest"},
 }
 OUT = Path(__file__).with_suffix(".jsonl")
 

@@ -63,8 +63,6 @@ from swarmbo.belief.model.warping import (
     Warp as Warp,
 )
 from swarmbo.belief.structure import (
-    RandomBlocks as RandomBlocks,
-    RandomForest as RandomForest,
     SampledStructure as SampledStructure,
     ScreenedScopes as ScreenedScopes,
 )
@@ -112,7 +110,6 @@ from swarmbo.records import (
 )
 from swarmbo.routing import (
     DecMCTS as DecMCTS,
-    Orienteering as Orienteering,
     Routes as Routes,
 )
 from swarmbo.runs.reading import (

@@ -80,6 +80,15 @@ Whole = Annotated[int, msgspec.Meta(ge=0)]
 Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 
 
+_GONE = {  # names of kinds and of methods that earlier versions had, and what serves instead
+    "summaries": "use 'readings', which is cheaper and more accurate below 2,800 measurements an agent",
+    "bounded-max-sum": "use 'mplp', which is tighter at all sizes",
+    "sum-of-maxima": "use 'mplp', which is tighter at all sizes",
+    "random-blocks": "use 'sampled' with samples = 1 and largest = the size of a block",
+    "random-forest": "use 'sampled' with largest = 2",
+    "orienteering": "use 'routes', or 'dec-mcts' to compare with",
+}
+
 T = TypeVar("T")
 
 
@@ -212,7 +221,8 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         return ConfigError(_plain(text), at=at + path[1:])
     if choices := _choices(kind, data, path):
         near = difflib.get_close_matches(str(got), choices, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        gone = _GONE.get(str(got))
+        hint = f"; it was removed: {gone}" if gone else f"; did you mean {near[0]!r}?" if near else ""
         return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at + path[1:])
     return ConfigError(f"got {short(got)}; {_plain(text)}", at=at + path[1:])
 

@@ -4,7 +4,7 @@ from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import OutcomeMode
-from swarmbo.belief.structure import RandomBlocks, SampledStructure
+from swarmbo.belief.structure import SampledStructure
 from swarmbo.errors import ConfigError
 
 _AT = "$.belief.structure"
@@ -27,6 +27,6 @@ def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outc
         if acquisition.groups == "learned":
             raise ConfigError(f"got {kind!r}, and 'learned' in $.acquisition.groups; wanted one of them", at=_AT)
         is_disjoint = isinstance(structure, SampledStructure) and structure.samples == 1
-        if not is_disjoint and not isinstance(structure, RandomBlocks):
-            wanted = "random-blocks, sampled with samples = 1, or kind = 'dec-hbo', where scopes may overlap"
+        if not is_disjoint:
+            wanted = "sampled with samples = 1, or kind = 'dec-hbo', where scopes may overlap"
             raise ConfigError(f"got {kind!r}, whose scopes overlap, for Add-GP-UCB; wanted {wanted}", at=_AT)

@@ -182,7 +182,7 @@ def sweep(
         trials = plan(source, seeds, overrides or [], out, trust)
         try:
             with SweepProgress(len(trials), quiet=quiet) as progress:
-                outcomes = run_trials(trials, jobs, progress.show)
+                outcomes = run_trials(trials, jobs, lambda one: progress.show(one.status, one.trial.out, one.message))
         except KeyboardInterrupt:
             typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
             raise typer.Exit(130) from None

@@ -16,9 +16,7 @@ def solve(
         typer.Argument(metavar="FILE", help="A problem in tables: pyDCOP's YAML, or UAI's; or the example, channels."),
     ],
     coordination: Annotated[str, typer.Option(help="How agents choose: exact, max-sum, dsa or mgm.")] = "max-sum",
-    bound: Annotated[
-        str | None, typer.Option(help="Also find what no choice is beyond: sum-of-maxima, bounded-max-sum or mplp.")
-    ] = None,
+    bound: Annotated[str | None, typer.Option(help="Also find what no choice is beyond: mplp.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Most rounds; default: the method's.")] = None,
     seed: Annotated[int, typer.Option(help="Of what agents draw.")] = 0,
     overrides: Annotated[

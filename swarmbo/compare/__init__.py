@@ -2,4 +2,4 @@
 
 from swarmbo.compare.comparison import Comparison as Comparison, ComparisonRow as ComparisonRow, compare as compare
 from swarmbo.compare.statistics import PairedDifference as PairedDifference, paired_difference as paired_difference
-from swarmbo.runs.report import read_report as read_report
+from swarmbo.runs.summary import read_report as read_report

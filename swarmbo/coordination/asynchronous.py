@@ -25,8 +25,8 @@ from swarmbo.coordination.correspondent import Correspondent
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.lanes import RETRY, Course, Lanes
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Valued, Worth
-from swarmbo.coordination.tables import Table, spread
-from swarmbo.coordination.updates import Vector, damped, kernels_for, largest_changes
+from swarmbo.coordination.tables import Table, Vector, spread
+from swarmbo.coordination.updates import damped, kernels_for, largest_changes
 from swarmbo.graph import FactorGraph
 from swarmbo.rng import stream
 from swarmbo.transport import Envelope

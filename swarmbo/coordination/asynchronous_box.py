@@ -23,7 +23,7 @@ from swarmbo.coordination.lanes import RETRY, Lanes
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Message, Offer, Published, Pull, Runs, Valued, Worth
 from swarmbo.coordination.own_runs import OwnRuns
-from swarmbo.coordination.updates import Vector
+from swarmbo.coordination.tables import Vector
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.transport import Envelope
 

@@ -1,9 +1,8 @@
 """Upper bounds: numbers that no joint choice from the tables exceeds, worked out by those who own them.
 
 Each is the sum of maxima of tables in which the graph's sum was written anew, so each holds, whatever its messages were
-and wherever they stop. All are sent the sum, over a tree of agents. On a part without loops `bounded-max-sum` and
-`mplp` are the optimum itself, by one pass of messages. A bound is for the tables: of candidates, not of all that lies
-between them.
+and wherever they stop. All are sent the sum, over a tree of agents. On a part without loops the bound is the optimum
+itself, by one pass of messages. It is for the tables: of candidates, not of all that lies between them.
 
 Forbidden combinations (-inf) stay forbidden as far as a bound can see: no number here is NaN, and a bound of -inf
 proves that every choice is forbidden.
@@ -14,24 +13,21 @@ from functools import reduce
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.coordination.messages import FromFactor, FromVariable
-from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AllReduce, Mail, Steps, Watch
-from swarmbo.coordination.tables import Table
-from swarmbo.coordination.updates import Edge, Vector, factor_messages
+from swarmbo.coordination.tables import Table, Vector
+from swarmbo.coordination.updates import factor_messages
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 
-Bound = Literal["sum-of-maxima", "bounded-max-sum", "mplp"]
+Bound = Literal["mplp"]
 
 BOUND_ROUNDS = 20
-_BLOCK = 2**21  # numbers that are summed over a part at once
 
 
 def upper_bound(
-    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], bound: Bound, rounds: int = BOUND_ROUNDS
+    view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int = BOUND_ROUNDS
 ) -> Steps[float]:
     """What no joint choice of a connected part exceeds, up to rounding.
 
@@ -39,20 +35,14 @@ def upper_bound(
         view: Own factors and variables.
         tables: Of the own factors.
         sizes: Number of values by variable.
-        bound: Which.
-        rounds: Of ``mplp``, >= 1.
+        rounds: Turns in which all factors share, >= 1.
 
     Returns:
         The bound, which all agents of the part come to know.
     """
-    if bound == "sum-of-maxima":
-        return (yield from _summed(view, {f: float(tables[f].max()) for f in view.factors}))
     if view.graph.is_forest:
         return (yield from _on_tree(view, tables))
-    if bound == "mplp":
-        return (yield from _mplp(view, tables, sizes, rounds))
-    tree, cut = yield from _cut_to_tree(view, tables)
-    return (yield from _on_tree(tree, cut))
+    return (yield from _mplp(view, tables, sizes, rounds))
 
 
 def _summed(view: LocalView, terms: Mapping[str, float]) -> Steps[float]:
@@ -100,62 +90,6 @@ def _towards(graph: FactorGraph, root: str) -> dict[str, str | None]:
                 above[other] = node
                 queue.append(other)
     return above
-
-
-def _cut_to_tree(view: LocalView, tables: Mapping[str, Table]) -> Steps[tuple[LocalView, dict[str, Table]]]:
-    """The part without its loops, where no choice is worth less.
-
-    An edge between factor f and variable x weighs how much f may change by x, max over the others of
-    (max_x f - min_x f), and the tree that weighs most is kept (Rogers, Farinelli, Stranders & Jennings 2011). There f
-    becomes min_x f where x is cut, and the weights of what was cut are added. Here it becomes max_x f, which needs no
-    weights, is exceeded by no choice either, and is never more than the two together. Edges by which a combination is
-    forbidden are cut last, where loops of such edges leave no choice.
-    """
-    graph = view.graph
-    edges = [(f, x) for f in graph.factors for x in graph.scope(f)]
-    own = {f: row for row, f in enumerate(view.factors)}
-    weights = np.zeros((2, len(edges)))
-    step = max(1, _BLOCK // len(graph.factors))  # everybody adds numbers of all edges: of very many block by block
-    for start in range(0, len(edges), step):
-        block = edges[start : start + step]
-        terms = np.zeros((len(own), 2, len(block)))
-        for column, (f, x) in enumerate(block):
-            if f in own:
-                terms[own[f], :, column] = _weight(tables[f], graph.scope(f).index(x))
-        weights[:, start : start + step] = yield AllReduce(terms)
-    kept = _heaviest_tree(edges, weights)
-    scopes = {f: tuple(x for x in graph.scope(f) if (f, x) in kept) for f in graph.factors}
-    acted = {x: graph.variable_owner(x) for x in graph.variables}
-    tree = FactorGraph.from_scopes(scopes, {f: graph.owner(f) for f in graph.factors}, acted)
-    cut = {f: _over(tables[f], graph.scope(f), scopes[f]) for f in view.factors}
-    return LocalView(Part(tree, view.part.index, view.part.routes), view.factors, view.variables), cut
-
-
-def _weight(table: Table, axis: int) -> tuple[float, float]:
-    """Whether values along an axis are forbidden where others are not, and the most that allowed ones differ by."""
-    high, allowed = table.max(axis=axis), table > -np.inf
-    is_open = high > -np.inf
-    low = np.min(table, axis=axis, where=allowed, initial=np.inf)
-    differs = np.subtract(high, low, out=np.zeros_like(high), where=is_open)
-    return float((is_open & ~allowed.all(axis=axis)).any()), float(differs.max())
-
-
-def _heaviest_tree(edges: list[Edge], weights: Float[np.ndarray, "2 e"]) -> set[Edge]:
-    """A spanning tree of largest weight, the first row before the second; of equal edges the first (Kruskal 1956)."""
-    root = {node: node for edge in edges for node in edge}
-
-    def top(node: str) -> str:
-        while root[node] != node:
-            root[node] = node = root[root[node]]
-        return node
-
-    kept: set[Edge] = set()
-    for place in np.lexsort((-weights[1], -weights[0])):
-        f, x = edges[place]
-        if top(f) != top(x):
-            root[top(f)] = top(x)
-            kept.add((f, x))
-    return kept
 
 
 def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int) -> Steps[float]:

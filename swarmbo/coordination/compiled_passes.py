@@ -19,8 +19,8 @@ from swarmbo.coordination.compiled_updates import (
     renewed_factor,
     renewed_variable,
 )
-from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.updates import Flat, Kernels
+from swarmbo.coordination.flooding import Flooding, Kernels
+from swarmbo.coordination.tables import Flat
 from swarmbo.coordination.vector_steps import load
 from swarmbo.graph import Edges
 

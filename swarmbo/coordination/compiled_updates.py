@@ -23,8 +23,7 @@ from swarmbo.coordination.compiled_small import (
     small_variable_pass,
     unsigned,
 )
-from swarmbo.coordination.tables import Table
-from swarmbo.coordination.updates import Flat, Messages, by_axis
+from swarmbo.coordination.tables import Flat, Messages, Table, by_axis
 from swarmbo.coordination.vector_steps import (
     LONG,
     LONGEST,

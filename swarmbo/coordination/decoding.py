@@ -7,8 +7,7 @@ import numpy as np
 from swarmbo.coordination.messages import Conditioned
 from swarmbo.coordination.repair import hear_choices, least_forbidden, tell_choice
 from swarmbo.coordination.requests import Mail, Steps
-from swarmbo.coordination.tables import Table
-from swarmbo.coordination.updates import Edge, Vector
+from swarmbo.coordination.tables import Edge, Table, Vector
 from swarmbo.coordination.view import LocalView
 
 

@@ -1,15 +1,37 @@
 """All messages of a graph at once: factors of equal shape in one array, and variables of equal degree and size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import Table, sizes_of, spreads
-from swarmbo.coordination.updates import Edge, Flat, Kernels, Vector
+from swarmbo.coordination.tables import Edge, Flat, Messages, Table, Vector, sizes_of, spreads
 from swarmbo.graph import FactorGraph
+
+
+class Kernels(NamedTuple):
+    """How messages are renewed: in NumPy or compiled, both to the same bits.
+
+    Args:
+        messages: Of factors of one shape, given those of their variables by axis (n, d_k): normalised, by axis.
+        factors: See ``updates.renew_factors``.
+        variables: See ``updates.renew_variables``.
+        tree: All messages of a forest at once, of variables and of factors, and how many rounds they take; None:
+            they are worked out one by one.
+        decoded: The last choices at once, given the messages of variables and of factors; None: one by one.
+    """
+
+    messages: Callable[[Table, Sequence[Messages]], list[Messages]]
+    factors: Callable[
+        [Table, Int[np.ndarray, " a"], Flat, Flat, Float[np.ndarray, " n"], float, Flat],
+        float,
+    ]
+    variables: Callable[[Int[np.ndarray, "n degree"], int, Flat, Flat], Int[np.ndarray, " n"]]
+    tree: "Callable[[Flooding], tuple[Flat, Flat, int]] | None" = None
+    decoded: "Callable[[Flooding, Flat, Flat], Int[np.ndarray, ' n_variables']] | None" = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.correspondent import Correspondent
 from swarmbo.coordination.messages import Message, Offer, Valued, Worth
-from swarmbo.coordination.updates import Vector
+from swarmbo.coordination.tables import Vector
 from swarmbo.graph import FactorGraph
 
 RETRY = 2  # ticks until what was not acknowledged is told again: it is long, and what comes late counts in a later turn

@@ -13,8 +13,7 @@ from jaxtyping import Bool, Int
 from swarmbo.coordination.messages import Line
 from swarmbo.coordination.repair import hear_choices, line_of, tell_choice, weighed
 from swarmbo.coordination.requests import Mail, Steps
-from swarmbo.coordination.tables import Table
-from swarmbo.coordination.updates import Vector
+from swarmbo.coordination.tables import Table, Vector
 from swarmbo.coordination.view import LocalView
 
 

@@ -12,7 +12,7 @@ from swarmbo.coordination.box_terms import BoxTerms
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Pull, Runs
 from swarmbo.coordination.starts import natural_penalty
-from swarmbo.coordination.updates import Vector
+from swarmbo.coordination.tables import Vector
 from swarmbo.graph import FactorStack, stacks_of
 
 

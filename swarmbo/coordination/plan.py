@@ -90,10 +90,9 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
 
     Args:
         bound: What agents work out, when they have agreed, of how good any choice from the tables can be: the report's
-            ``upper_bound`` and ``gap``. ``"sum-of-maxima"``, ``"bounded-max-sum"`` or ``"mplp"``, from the loosest and
-            quickest to the tightest (``swarmbo.coordination.certificates``); None: nothing, but where a part is solved
-            exactly, its value is its bound.
-        bound_rounds: Of ``mplp``, >= 1; None: 20.
+            ``upper_bound`` and ``gap``. ``"mplp"`` (``swarmbo.coordination.certificates``); None: nothing, but where a
+            part is solved exactly, its value is its bound.
+        bound_rounds: Its rounds, >= 1; None: 20.
     """
 
     bound: Bound | None = None
@@ -114,7 +113,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         outcome = (yield from self.steps(view, tables, sizes))._replace(part=view.part.index)
         if self.bound is None or outcome.status == "exact":
             return outcome
-        found = yield from upper_bound(view, tables, sizes, self.bound, self.bound_rounds or BOUND_ROUNDS)
+        found = yield from upper_bound(view, tables, sizes, self.bound_rounds or BOUND_ROUNDS)
         return outcome._replace(bound=found)
 
     def plan(

@@ -16,8 +16,7 @@ import numpy as np
 
 from swarmbo.coordination.messages import Choice, Line
 from swarmbo.coordination.requests import Mail, Steps
-from swarmbo.coordination.tables import Table
-from swarmbo.coordination.updates import Vector
+from swarmbo.coordination.tables import Table, Vector
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination.counting import Counts
-from swarmbo.coordination.flooding import Flat, Flooding
+from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.local_functions import LocalFunctions, Received, RoughFunctions, by_factor
 from swarmbo.coordination.messages import (
     Broadcast,
@@ -31,7 +31,7 @@ from swarmbo.coordination.messages import (
     Verdict,
 )
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.tables import Rank, rank
+from swarmbo.coordination.tables import Flat, Rank, rank
 from swarmbo.coordination.view import BoxView, Copies, Rows
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.records import Traffic

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.errors import ShapeError
@@ -12,6 +12,10 @@ from swarmbo.graph import FactorGraph
 LARGEST = 1e200  # entries beyond it could overflow in a sum, and inf - inf is not a number
 
 Table = Float[np.ndarray, "..."]
+Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
+Vector = Float[np.ndarray, " n_values"]
+Messages = Float[np.ndarray, "n d"]
+Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
 
 
 def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:
@@ -121,3 +125,10 @@ def _check_entries(factor: str, table: Table) -> None:
         )
     if np.count_nonzero(table < -LARGEST) > np.count_nonzero(table == -np.inf):
         raise ShapeError(f"table of {factor!r}: got an entry below {-LARGEST:g}; use -inf to forbid a combination")
+
+
+def by_axis(entries: Flat, starts: Int[np.ndarray, " a"], tables: Table) -> list[Messages]:
+    """Of factors of one shape, whose messages lie end to end from ``starts`` on: the messages (n, d_k) by axis."""
+    n, *shape = tables.shape
+    ends = zip(starts.tolist(), shape, strict=True)
+    return [entries[start : start + n * size].reshape(n, size) for start, size in ends]

@@ -1,46 +1,15 @@
 """The formulas of max-sum: messages of factors and of variables, many of equal shape at once; changes, damping."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import Table
+from swarmbo.coordination.flooding import Kernels
+from swarmbo.coordination.tables import Edge, Flat, Messages, Table, Vector, by_axis
 from swarmbo.graph import FactorGraph
 
-if TYPE_CHECKING:
-    from swarmbo.coordination.flooding import Flooding
-
-Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
-Vector = Float[np.ndarray, " n_values"]
-Messages = Float[np.ndarray, "n d"]
-
-Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
-
 COMPILED_FROM = 2**24  # entries to be read in all, about 50 ms in NumPy; loading numba takes about a second, once
-
-
-class Kernels(NamedTuple):
-    """How messages are renewed: in NumPy or compiled, both to the same bits.
-
-    Args:
-        messages: Of factors of one shape, given those of their variables by axis (n, d_k): normalised, by axis.
-        factors: See :func:`renew_factors`.
-        variables: See :func:`renew_variables`.
-        tree: All messages of a forest at once, of variables and of factors, and how many rounds they take; None:
-            they are worked out one by one.
-        decoded: The last choices at once, given the messages of variables and of factors; None: one by one.
-    """
-
-    messages: Callable[[Table, Sequence[Messages]], list[Messages]]
-    factors: Callable[
-        [Table, Int[np.ndarray, " a"], Flat, Flat, Float[np.ndarray, " n"], float, Flat],
-        float,
-    ]
-    variables: Callable[[Int[np.ndarray, "n degree"], int, Flat, Flat], Int[np.ndarray, " n"]]
-    tree: "Callable[[Flooding], tuple[Flat, Flat, int]] | None" = None
-    decoded: "Callable[[Flooding, Flat, Flat], Int[np.ndarray, ' n_variables']] | None" = None
 
 
 def kernels_for(n_entries: int) -> Kernels:
@@ -81,13 +50,6 @@ def factor_messages(tables: Table, incoming: Sequence[Messages]) -> list[Message
 def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
     """The same, normalised."""
     return [normalised(messages) for messages in factor_messages(tables, incoming)]
-
-
-def by_axis(entries: Flat, starts: Int[np.ndarray, " a"], tables: Table) -> list[Messages]:
-    """Of factors of one shape, whose messages lie end to end from ``starts`` on: the messages (n, d_k) by axis."""
-    n, *shape = tables.shape
-    ends = zip(starts.tolist(), shape, strict=True)
-    return [entries[start : start + n * size].reshape(n, size) for start, size in ends]
 
 
 def renew_factors(

@@ -4,16 +4,17 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
+import numpy as np
+
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.html import html_table
 from swarmbo.data import Dataset
-from swarmbo.deciding.description import rows_of, title_of
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.saved import write_state
-from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.setup import Setup, to_plain
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
 from swarmbo.errors import StateVersionError
 from swarmbo.logbook import Logbook
@@ -168,12 +169,12 @@ class Held(OneAtATime):
 
     def __repr__(self) -> str:
         """What it is and how far, in one line."""
-        parts = [f"{label} {text}" if label not in ("data", "best outcome") else text for label, text in rows_of(self)]
-        return f"<{title_of(self)}: {', '.join(parts)}>"
+        parts = [f"{label} {text}" if label not in ("data", "best outcome") else text for label, text in _rows_of(self)]
+        return f"<{_title_of(self)}: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
         """The same for notebooks."""
-        return html_table(title_of(self), rows_of(self))
+        return html_table(_title_of(self), _rows_of(self))
 
 
 def require_version(plain: Mapping[str, Any]) -> None:
@@ -187,3 +188,46 @@ def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     for key in own:
         if plain.get(key) != own[key]:
             raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")
+
+
+def _title_of(team: Held) -> str:
+    """What the team works on."""
+    problem, n_agents = team.problem, _counted(len(team.agents), "agent")
+    if problem.is_field:
+        return f"Team of {n_agents} in a field with {_counted(problem.box.n_dims, 'coordinate')}"
+    known = _counted(len(problem.channels), "factor") if problem.structure == "known" else "unknown structure"
+    told = "outcomes by factor" if problem.outcomes == "per-factor" else "totals"
+    return f"Team of {n_agents} for a function of {_counted(problem.domain.n_dims, 'variable')}, {known}, {told}"
+
+
+def _rows_of(team: Held) -> list[tuple[str, str]]:
+    """How far it is, what it is made of, and the best outcome so far: labels and texts. Nothing is worked out."""
+    kinds = ("belief", "acquisition", "coordination", "transport")
+    parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
+    planned = "" if team.horizon is None else f" of {team.horizon}"
+    noun = "measurement" if team.problem.is_field else "evaluation"
+    told = f"{_counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
+    rows = [("data", told), ("round", f"{team.round}{planned}")]
+    rows += [(kind, str(to_plain(part)["kind"])) for kind, part in zip(kinds, parts, strict=True)]
+    rows.append(("seed", str(team.seed)))
+    return rows + _best(team)
+
+
+def _best(team: Held) -> list[tuple[str, str]]:
+    data, problem = team.history, team.problem
+    values = data.factors if problem.is_field else data.with_sums().totals[:, None]
+    if not np.isfinite(values).any():
+        return []
+    row, channel = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    point = problem.named(data.X[row])
+    if problem.is_field:
+        place = problem.places_of(point)[problem.channels[channel]]
+        where = f"({', '.join(f'{x:.6g}' for x in place)})"
+    else:
+        where = ", ".join(f"{name} = {value:.6g}" for name, value in list(point.items())[:6])
+        where += f", … {len(point)} variables" if len(point) > 6 else ""
+    return [("best outcome", f"{values[row, channel]:.6g} at {where}")]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -30,10 +30,10 @@ from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
 from swarmbo.runs.own_files import ELSEWHERE, NETWORK
 from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
-from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.scenario import Scenario, make_environment
 from swarmbo.runs.summary import Summary
 from swarmbo.runs.trust import own_names
-from swarmbo.runs.world import Environment, make_environment
+from swarmbo.runs.world import Environment
 from swarmbo.transport import InProcess
 
 FOLDER = "fleet"  # within the folder of a run

@@ -7,22 +7,6 @@ from swarmbo.errors import ConfigError
 if TYPE_CHECKING:
     import networkx as nx
 
-    from swarmbo.graph.factor_graph import FactorGraph
-
-
-def bipartite(graph: "FactorGraph") -> "nx.Graph[str]":
-    """The networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""
-    import networkx as nx  # late: takes a tenth of a second to import
-
-    g: nx.Graph[str] = nx.Graph()
-    for variable, owner in zip(graph.variables, graph.variable_owners, strict=True):
-        g.add_node(variable, bipartite=0, owner=owner)
-    for factor, owner in zip(graph.factors, graph.factor_owners, strict=True):
-        g.add_node(factor, bipartite=1, owner=owner)
-        for axis, variable in enumerate(graph.scope(factor)):
-            g.add_edge(factor, variable, axis=axis)
-    return g
-
 
 def read_bipartite(
     g: "nx.Graph[Any]",

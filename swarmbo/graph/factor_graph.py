@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import distinct_names, short, table
 from swarmbo.errors import ConfigError, OwnershipError
-from swarmbo.graph.bipartite import bipartite, read_bipartite
+from swarmbo.graph.bipartite import read_bipartite
 from swarmbo.graph.edges import Edges
 
 if TYPE_CHECKING:
@@ -158,7 +158,16 @@ class FactorGraph:
 
     def to_networkx(self) -> "nx.Graph[str]":
         """The bipartite networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""
-        return bipartite(self)
+        import networkx as nx  # late: takes a tenth of a second to import
+
+        g: nx.Graph[str] = nx.Graph()
+        for variable, owner in zip(self.variables, self.variable_owners, strict=True):
+            g.add_node(variable, bipartite=0, owner=owner)
+        for factor, scope, owner in zip(self.factors, self.scopes, self.factor_owners, strict=True):
+            g.add_node(factor, bipartite=1, owner=owner)
+            for axis, variable in enumerate(scope):
+                g.add_edge(factor, variable, axis=axis)
+        return g
 
     def scope(self, factor: str) -> tuple[str, ...]:
         """The variables of a factor, in the order of its table's axes."""

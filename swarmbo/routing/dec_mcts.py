@@ -1,4 +1,4 @@
-"""Decentralised Monte-Carlo tree search: each agent searches its own routes, and tells others the likely ones.
+"""Decentralised Monte-Carlo tree search, a reference to compare with: agents search routes and exchange likely ones.
 
 Each agent grows a tree over sequences of way-points of its own. After some growth it tells all others the best
 sequences it knows and how likely it is to take each; in the meantime it takes the others to follow what they last told.

@@ -15,7 +15,8 @@ from swarmbo.plotting.frames import write_frames
 from swarmbo.plotting.landscape import write_landscape
 from swarmbo.records import RoundRecord
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.world import has_scene, is_filmed, make_environment
+from swarmbo.runs.scenario import make_environment
+from swarmbo.runs.world import has_scene, is_filmed
 
 _MOST_FRAMES = 40
 _SCENE = 960, 600  # pixels

@@ -2,8 +2,9 @@
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -17,9 +18,6 @@ from rich.progress import (
 from rich.table import Column
 
 from swarmbo.records import RoundRecord, Traffic
-
-if TYPE_CHECKING:
-    from swarmbo.runs.sweep import Outcome
 
 
 class _Shown:
@@ -71,12 +69,12 @@ class SweepProgress(_Shown):
         self._count = 0
         self._display = _Display(n_trials, "run", quiet=quiet)
 
-    def show(self, outcome: "Outcome") -> None:
-        """Show one run that ended; the ``on_run`` of ``sweep``."""
+    def show(self, status: str, out: Path, message: str = "") -> None:
+        """Show one run that ended: what became of it, its folder, and why it failed."""
         self._count += 1
-        self._display.advance(self._count, f"{outcome.status}: {outcome.trial.out}")
-        if outcome.status == "failed":
-            place, message = str(outcome.trial.out), " ".join(outcome.message.split())
+        self._display.advance(self._count, f"{status}: {out}")
+        if status == "failed":
+            place, message = str(out), " ".join(message.split())
             self._display.say(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
 
 

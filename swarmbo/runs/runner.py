@@ -20,10 +20,10 @@ from swarmbo.runs.limits import require_within_reason
 from swarmbo.runs.lock import locked
 from swarmbo.runs.own_files import ELSEWHERE
 from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
-from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.scenario import Scenario, make_environment
 from swarmbo.runs.summary import Summary, read_summary
 from swarmbo.runs.trust import digests, require_trust, told_by_name
-from swarmbo.runs.world import Environment, make_environment
+from swarmbo.runs.world import Environment
 from swarmbo.team import Team
 
 

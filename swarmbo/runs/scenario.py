@@ -1,24 +1,31 @@
 """A scenario: everything that a run depends on, as one TOML file."""
 
+import difflib
+import inspect
 import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Annotated, Any, Literal
 
 import msgspec
+import pettingzoo
 import tomli_w
+from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
 import swarmbo
 from swarmbo.boundary.files import read_regular
+from swarmbo.boundary.values import short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
+from swarmbo.registry.own_code import is_own, load as load_own, make
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides, parse_override
 from swarmbo.runs.trust import folders_of, own_names, require_trust
-from swarmbo.runs.world import default_kinds
+from swarmbo.runs.world import Environment, default_kinds, load_plug_ins, plug_in_ids
 from swarmbo.settings import Count, Settings, Whole, convert, require, within
 
 MAX_ROUNDS = 100_000
@@ -261,3 +268,56 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_none(part) for part in value]
     return value
+
+
+def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
+    """The world of a scenario, not yet reset.
+
+    Args:
+        scenario: That names it.
+        trust: Whether a class of a user's own may be loaded and made.
+
+    Raises:
+        ConfigError: If the id is unknown, or the environment refuses its settings.
+    """
+    if is_own(own := scenario.environment["id"]):
+        require_trust(scenario, trust)
+        return _own_environment(scenario, own)
+    failures = load_plug_ins()
+    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
+    name = scenario.environment["id"]
+    try:
+        pettingzoo.spec("parallel", name)
+    except PettingZooRegistryError:
+        broken = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
+        near = difflib.get_close_matches(name, plug_in_ids(), n=1, cutoff=0.0)
+        hint = f", perhaps {near[0]!r}" if near else ""
+        got = name if len(name) <= 60 else f"{name[:59]}…"
+        raise ConfigError(
+            f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}", at="$.environment.id"
+        ) from None
+    try:
+        return pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
+    except ConfigError as error:
+        raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{name} refused its settings: {type(error).__name__}: {error}", at="$.environment"
+        ) from error
+
+
+def _own_environment(scenario: Scenario, name: str) -> Environment:
+    at = "$.environment.id"
+    maker = load_own(name, at)
+    is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)
+    if not (is_class or isinstance(maker, FunctionType)):
+        wanted = "a class derived from pettingzoo.ParallelEnv, or a function that makes one"
+        raise ConfigError(f"got {name}, which is {short(maker)}; wanted {wanted}", at=at)
+    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
+    parameters = inspect.signature(maker).parameters.values()
+    if any(parameter.name == "max_cycles" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        settings["max_cycles"] = scenario.rounds
+    env = make(maker, name, settings, "$.environment")
+    if not isinstance(env, pettingzoo.ParallelEnv):
+        raise ConfigError(f"{name} returned {short(env)}; wanted a pettingzoo.ParallelEnv", at=at)
+    return env

@@ -1,13 +1,13 @@
-"""What came out of a run, as one record."""
+"""The record of a complete run: made at its end, and read from its folder."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from swarmbo.boundary.html import html_table
 from swarmbo.errors import RunFolderError
 from swarmbo.metrics import (
     agreement_traffic,
@@ -22,103 +22,15 @@ from swarmbo.metrics import (
 from swarmbo.metrics.by_goal import metrics_of
 from swarmbo.records import (
     TRUE_MAXIMUM,
-    Goal,
     GroundTruth,
     Labels,
-    LinkReport,
-    Recommendation,
     RoundRecord,
-    Score,
-    Traffic,
 )
 from swarmbo.runs.folder import RunFolder, Timing
 from swarmbo.runs.references import References
+from swarmbo.runs.report import Summary
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.scopes_in_use import ScopeInUse
-
-
-class Summary(msgspec.Struct, frozen=True):
-    """The end of a run. Written last: a folder that has it is complete.
-
-    Args:
-        name: Of the scenario.
-        seed: Of the scenario.
-        rounds: Rounds that were run after the one at reset; fewer than the scenario's if the world ended before.
-        measurements: Measurements that succeeded, those at reset included; of joint points one each.
-        failures: Measurements that failed.
-        best: The largest measurement of all rounds, and where.
-        recommendation: The belief's maximum.
-        score: The last round's, where the truth is known.
-        mean_regret: Mean over all chosen measurements of maximum less true value.
-        maximum: The field's true maximum, where it is known; in the last round, of a field that changes.
-        distance: Distance travelled by each agent.
-        agreement: Traffic of agreeing on where to measure.
-        sharing: Traffic of sharing measurements.
-        seconds: Spent in rounds, by the wall clock.
-        unit: Unit of the outcome.
-        axis_unit: Unit of the locations.
-        is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
-        source: What was measured and what by, where the world says: what all rounds have in common.
-        references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
-        declined: How often an agent declined to measure.
-        cost: Of all measurements and ways to them, in the unit of the outcome.
-        late_mean: Mean measurement of joint points over the last ``late_rounds`` rounds: what counts where the function
-            changes. None for agents that each measure a place, and where all of them failed.
-        late_rounds: The last quarter of the rounds.
-        scopes: Those that the team had learned or drawn after the last round; none where it went by its own graph.
-        goal: What the field is watched for.
-        moves: Whether it changes.
-        metrics: What the goal is scored by; see ``swarmbo.metrics.by_goal``.
-        failed_rounds: Rounds in which the world gave no outcomes at all: its step raised, or took too long.
-        maximum_is: What to call ``maximum``.
-        best_round: Round of the largest measurement.
-        worst_off: What those get who get least, where the world can tell: of this run's best measurement, and of where
-            simple ways end, by name and by what it is.
-        links: How links fared in all agreements; left out where none has faults and nobody has a deadline.
-        blocked: Rounds in which agents that wait for one another waited for one that is gone.
-        sharing_links: How links fared while agents told one another what they measured; left out as of rounds.
-    """
-
-    name: str
-    seed: int
-    rounds: int
-    measurements: int
-    failures: int
-    best: Recommendation | None
-    recommendation: Recommendation | None
-    score: Score | None
-    mean_regret: float | None
-    maximum: float | None
-    distance: dict[str, float]
-    agreement: Traffic
-    sharing: Traffic
-    seconds: float
-    unit: str
-    axis_unit: str
-    is_joint: bool = False
-    references: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    source: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    declined: int = 0
-    cost: float = 0.0
-    late_mean: float | None = None
-    late_rounds: int = 0
-    scopes: list[ScopeInUse] = []
-    goal: Goal = "peak"
-    moves: bool = False
-    metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
-    failed_rounds: int = 0
-    maximum_is: str = TRUE_MAXIMUM
-    best_round: int | None = None
-    worst_off: dict[str, dict[str, float]] = msgspec.field(default_factory=dict[str, dict[str, float]])
-    links: LinkReport | UnsetType = UNSET
-    blocked: int | UnsetType = UNSET
-    sharing_links: LinkReport | UnsetType = UNSET
-
-    def _repr_html_(self) -> str:
-        """The closing table, for notebooks."""
-        from swarmbo.runs.report import report_rows  # late: it tells of summaries
-
-        return html_table(f"{self.name}, seed {self.seed}", report_rows(self))
 
 
 def summarise(
@@ -203,3 +115,15 @@ def read_summary(folder: RunFolder) -> Summary | None:
     except (ValueError, RecursionError) as error:
         raise RunFolderError(f"{path}: is damaged ({error}); delete it and resume the run") from error
     return summary if len(folder.lines()) == summary.rounds + 1 else None
+
+
+def read_report(path: Path) -> Summary:
+    """The summary of a complete run.
+
+    Raises:
+        RunFolderError: If there is none, or the run is not complete.
+    """
+    summary = read_summary(RunFolder.open(path))
+    if summary is None:
+        raise RunFolderError(f"{path}: this run is not complete; `swarmbo resume {path}` goes on with it")
+    return summary

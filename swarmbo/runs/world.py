@@ -1,26 +1,17 @@
 """The worlds that a scenario can name: PettingZoo's registry, and the plug-ins that fill it."""
 
-import difflib
 import functools
-import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
-from swarmbo.boundary.values import short
 from swarmbo.deciding.setup import DEFAULT_KINDS
-from swarmbo.errors import ConfigError
 from swarmbo.registry import FIELD, FUNCTION
-from swarmbo.registry.own_code import is_own, load, make
-from swarmbo.runs.trust import require_trust
-
-if TYPE_CHECKING:
-    from swarmbo.runs.scenario import Scenario
+from swarmbo.registry.own_code import is_own, load
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
 
@@ -100,56 +91,3 @@ def _maker(identifier: object, trust: bool = False) -> Any:
     except (PettingZooRegistryError, ImportError, AttributeError):
         return None
     return maker
-
-
-def make_environment(scenario: "Scenario", trust: bool = False) -> Environment:
-    """The world of a scenario, not yet reset.
-
-    Args:
-        scenario: That names it.
-        trust: Whether a class of a user's own may be loaded and made.
-
-    Raises:
-        ConfigError: If the id is unknown, or the environment refuses its settings.
-    """
-    if is_own(own := scenario.environment["id"]):
-        require_trust(scenario, trust)
-        return _own_environment(scenario, own)
-    failures = load_plug_ins()
-    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
-    name = scenario.environment["id"]
-    try:
-        pettingzoo.spec("parallel", name)
-    except PettingZooRegistryError:
-        broken = "".join(f"; plug-in {plug_in!r} failed: {why}" for plug_in, why in failures.items())
-        near = difflib.get_close_matches(name, plug_in_ids(), n=1, cutoff=0.0)
-        hint = f", perhaps {near[0]!r}" if near else ""
-        got = name if len(name) <= 60 else f"{name[:59]}…"
-        raise ConfigError(
-            f"got {got!r}; wanted an environment of `swarmbo list`{hint}{broken}", at="$.environment.id"
-        ) from None
-    try:
-        return pettingzoo.make("parallel", name, max_cycles=scenario.rounds, **settings)
-    except ConfigError as error:
-        raise ConfigError(error.message, at="$.environment" + error.at.removeprefix("$")) from error
-    except Exception as error:
-        raise ConfigError(
-            f"{name} refused its settings: {type(error).__name__}: {error}", at="$.environment"
-        ) from error
-
-
-def _own_environment(scenario: "Scenario", name: str) -> Environment:
-    at = "$.environment.id"
-    maker = load(name, at)
-    is_class = isinstance(maker, type) and issubclass(maker, pettingzoo.ParallelEnv)
-    if not (is_class or isinstance(maker, FunctionType)):
-        wanted = "a class derived from pettingzoo.ParallelEnv, or a function that makes one"
-        raise ConfigError(f"got {name}, which is {short(maker)}; wanted {wanted}", at=at)
-    settings = {key: value for key, value in scenario.environment.items() if key != "id"}
-    parameters = inspect.signature(maker).parameters.values()
-    if any(parameter.name == "max_cycles" or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        settings["max_cycles"] = scenario.rounds
-    env = make(maker, name, settings, "$.environment")
-    if not isinstance(env, pettingzoo.ParallelEnv):
-        raise ConfigError(f"{name} returned {short(env)}; wanted a pettingzoo.ParallelEnv", at=at)
-    return env

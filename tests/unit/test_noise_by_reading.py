@@ -64,7 +64,7 @@ def test_readings_of_unlike_sensors_weigh_as_scikit_learns_alpha_says():
     np.testing.assert_array_equal(history.noise_std[3:, 1], [0.2, np.nan])
 
 
-@pytest.mark.parametrize("method", ["readings", "experts", "summaries", "consensus", "covariance-intersection"])
+@pytest.mark.parametrize("method", ["readings", "experts", "consensus", "covariance-intersection"])
 def test_agents_that_fuse_beliefs_hear_of_noise_with_the_readings(method):
     def team(noise):
         return told_field(field_team(belief={"kind": "fused", "method": method, "steps": 12}), noise=noise)
@@ -79,7 +79,7 @@ def test_agents_that_fuse_beliefs_hear_of_noise_with_the_readings(method):
     assert again(loud).ask().point == loud.ask().point
 
 
-def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_summaries_none():
+def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_estimates_none():
     def sharing(method, noise):
         team = field_team(belief={"kind": "fused", "method": method, "steps": 12})
         query = team.ask()
@@ -87,7 +87,7 @@ def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_summarie
         return team.last_sharing
 
     assert sharing("readings", 0.1).bytes == sharing("readings", None).bytes + 2 * 9
-    assert sharing("summaries", 0.1) == sharing("summaries", None)
+    assert sharing("consensus", 0.1) == sharing("consensus", None)
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])

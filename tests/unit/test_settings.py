@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from swarmbo.errors import ConfigError
 from swarmbo.registry import SLOTS, kinds
+from swarmbo.runs import load
 from swarmbo.settings import Count, Fraction, Positive, Probability, ProperFraction, Settings, Share, convert, within
 
 BEYOND = {"ge": -1, "gt": 0, "le": 1, "lt": 0}  # steps from an end to what is outside
@@ -112,3 +113,17 @@ def test_a_range_accepts_exactly_what_lies_in_it(number):
                 assert getattr(make(), field) == number
             else:
                 refused(make)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "override", "line"),
+    [
+        ("field", "belief.method=summaries", r"\$\.belief\.method: got 'summaries'; wanted one of .*use 'readings'"),
+        ("robots", "coordination.bound=bounded-max-sum", r"bound: got 'bounded-max-sum'; wanted .*use 'mplp'"),
+        ("powell", "belief.structure.kind=random-blocks", r"structure\.kind: got 'random-blocks'.*use 'sampled'"),
+        ("robots-depot", "coordination.kind=orienteering", r"got 'orienteering'; wanted one of .*use 'routes'"),
+    ],
+)
+def test_a_name_that_was_removed_is_refused_with_what_serves_instead(scenario, override, line):
+    with pytest.raises(ConfigError, match=line):
+        load(scenario, [override])

@@ -19,4 +19,3 @@ from swarmbo.belief.fusion.proposal import Proposal as Proposal
 from swarmbo.belief.fusion.push_sum import PushSum as PushSum
 from swarmbo.belief.fusion.reading_flooding import ReadingFlooding as ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings as FusedSettings, FusionMethod as FusionMethod
-from swarmbo.belief.fusion.summary_flooding import SummaryFlooding as SummaryFlooding

@@ -1,4 +1,4 @@
-"""Agents that fuse what they hear by covariance intersection: safe whichever way the same reading has travelled."""
+"""Covariance intersection, a reference to compare with: safe whichever way the same reading has travelled."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

@@ -19,7 +19,6 @@ from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
 from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
-from swarmbo.belief.fusion.summary_flooding import SummaryFlooding
 from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 _VERSION = 2
 _FAULTLESS = InProcess()
 _AGENTS: dict[FusionMethod, type[FusedView]] = {
-    "summaries": SummaryFlooding,
     "consensus": PushSum,
     "covariance-intersection": CovarianceIntersection,
     "readings": ReadingFlooding,

@@ -1,4 +1,4 @@
-"""What agents must agree on before summaries of their data can be added up."""
+"""The basis and hyper-parameters that agents share before their estimates can be added up."""
 
 from functools import lru_cache
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""Consensus on the information of all agents that reach one another, exact over links that lose messages."""
+"""Consensus, a reference to compare with: the information of all agents in contact, exact over links with loss."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple

@@ -8,7 +8,7 @@ from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Settings, Share
 
-FusionMethod = Literal["readings", "summaries", "consensus", "covariance-intersection", "experts"]
+FusionMethod = Literal["readings", "consensus", "covariance-intersection", "experts"]
 
 
 @kind("belief", FIELD)
@@ -16,17 +16,17 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
     """A belief for each agent of a team in a field, made of its own readings and its neighbours' messages.
 
     Args:
-        method: ``readings``: flooding of tagged raw readings to an exact process. ``summaries``: flooding of tagged
-            summaries. ``consensus``: robust push-sum. ``covariance-intersection``: untagged estimates. ``experts``:
-            raw readings again, to a committee of one exact process per author, which takes less computation. The first
-            is the default because it is best while readings are few; docs/fusion.md has the numbers.
+        method: ``readings``: flooding of tagged raw readings to an exact process. ``experts``: raw readings again, to a
+            committee of one exact process per author, which takes less computation. To compare with:
+            ``consensus``, robust push-sum, and ``covariance-intersection``, untagged estimates. docs/fusion.md has the
+            numbers.
         n_features: Size of the basis, an even number from 2 to 2048; a message holds about half its square of numbers.
             ``readings`` and ``experts`` need none.
         steps: Synchronous steps, >= 1, in which neighbours speak after each round of measurements.
         loss: Share, from 0 to below 1, of these messages that a link loses; each direction on its own. Faults of the
             team's transport befall them besides.
         growth: Hyper-parameters are fitted and proposed when readings have grown by this factor, > 1. With a proposal
-            all summaries that were told before are void, so it should not come too often.
+            all estimates that were sent before are void, so it should not come too often.
         prior: Kernel and priors of hyper-parameters, and the effort of a fit. ``refit_every`` is of no meaning here.
 
     Example:

@@ -5,11 +5,13 @@ matrices that are larger by some rows have all full blocks in common with those 
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 ROWS = 8  # of a block
+Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
 
-from swarmbo.belief.gp.block_rows import ROWS, BlockRows
-from swarmbo.belief.gp.local_posterior import Wanted
+from swarmbo.belief.gp.block_rows import ROWS, BlockRows, Wanted
 from swarmbo.belief.gp.triangular_steps import POINTS, block
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial

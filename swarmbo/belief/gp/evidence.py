@@ -17,7 +17,7 @@ from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.gp.observations import TOTAL
+from swarmbo.belief.gp.hyperparameters import TOTAL
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.kernels import KernelName, correlation_and_slope
 

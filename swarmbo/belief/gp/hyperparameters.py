@@ -12,6 +12,7 @@ from swarmbo.kernels import KERNEL_NAMES, Covariance, KernelName, correlation, r
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require
 
+TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 COMPILED_FROM = 128  # factors: what compiled code saves where there are fewer, loading numba costs ...
 _COMPILED_PAIRS = 2**15  # ... unless they have as many pairs of outcomes together
 _COMPILED_COORDINATES = 2**17  # times pairs of outcomes, of sums of which totals are told: as much work

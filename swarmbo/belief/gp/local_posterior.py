@@ -14,16 +14,16 @@ is faster than solving triangular systems, and keeps twice the digits that multi
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.belief.gp.block_rows import Wanted
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.hyperparameters import are_many
 from swarmbo.kernels import KernelName, correlation, correlation_and_slope, is_cusped
 
-Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
 _FEW = 2  # points of each factor that are looked at one after the other
 _ENTRIES = 2**13  # covariances worked on at once: a dozen arrays of that size fit into a core's own cache
 

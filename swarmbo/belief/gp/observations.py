@@ -7,11 +7,10 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled
+from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters, is_compiled
 from swarmbo.kernels import kernel_matrix
 
 LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
-TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
 
 
 @dataclass(frozen=True, eq=False)

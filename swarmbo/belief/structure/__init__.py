@@ -1,4 +1,4 @@
-"""Which decomposition of a function the data, or chance, speak for."""
+"""Decompositions of a function that the data speak for."""
 
 from swarmbo.belief.structure.averaging import averaged as averaged
 from swarmbo.belief.structure.partitions import (
@@ -9,12 +9,10 @@ from swarmbo.belief.structure.partitions import (
     canonical as canonical,
     log_probability as log_probability,
     propose as propose,
+    random_blocks as random_blocks,
 )
-from swarmbo.belief.structure.random_scopes import random_blocks as random_blocks, random_forest as random_forest
 from swarmbo.belief.structure.sampler import log_acceptance as log_acceptance, sample_partitions as sample_partitions
 from swarmbo.belief.structure.settings import (
-    RandomBlocks as RandomBlocks,
-    RandomForest as RandomForest,
     SampledStructure as SampledStructure,
     ScreenedScopes as ScreenedScopes,
     StructureSettings as StructureSettings,

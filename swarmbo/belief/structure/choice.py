@@ -7,13 +7,10 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.structure.averaging import averaged
 from swarmbo.belief.structure.evidence import ScopeEvidence
 from swarmbo.belief.structure.learned import LearnedStructure
-from swarmbo.belief.structure.partitions import Scopes
-from swarmbo.belief.structure.random_scopes import random_blocks, random_forest
+from swarmbo.belief.structure.partitions import Scopes, random_blocks
 from swarmbo.belief.structure.sampler import sample_partitions
 from swarmbo.belief.structure.screening import screened
-from swarmbo.belief.structure.settings import RandomBlocks, RandomForest, SampledStructure, StructureSettings
-
-_EDGES = 0.2  # of a random forest, for each variable
+from swarmbo.belief.structure.settings import SampledStructure, StructureSettings
 
 
 def choose_structure(
@@ -38,16 +35,11 @@ def choose_structure(
         previous: From an earlier call with the same settings; None at first.
         n_evaluations: Those made so far, failed ones included.
     """
-    if not isinstance(settings, RandomBlocks | RandomForest) and previous is not None and previous.start is None:
+    if previous is not None and previous.start is None:
         previous = None  # chosen before outcomes said anything: no place to go on from
-    if previous is not None and not _is_due(settings, previous, n_evaluations):
+    if previous is not None and n_evaluations - previous.chosen_at < settings.every:
         return previous
     n = U.shape[1]
-    if isinstance(settings, RandomBlocks):
-        return _drawn(random_blocks(n, settings.size, rng), n_evaluations)
-    if isinstance(settings, RandomForest):
-        edges = max(1, int(_EDGES * n)) if settings.edges is None else settings.edges
-        return _drawn(random_forest(n, edges, rng), n_evaluations)
     told = np.isfinite(totals)
     start = None if previous is None else previous.start
     evidence = ScopeEvidence(belief, U[told], totals[told], start, noise[told])
@@ -63,15 +55,6 @@ def choose_structure(
     _, varies = evidence.standardised()
     start = evidence.fit(state).starting_point() if varies else None
     return LearnedStructure(scopes, shares, n_evaluations, state, start, tuple(samples))
-
-
-def _is_due(settings: StructureSettings, previous: LearnedStructure, n_evaluations: int) -> bool:
-    chosen_blindly = previous.chosen_at == 0 and n_evaluations > 0
-    return chosen_blindly or n_evaluations - previous.chosen_at >= settings.every
-
-
-def _drawn(scopes: Scopes, n_evaluations: int) -> LearnedStructure:
-    return LearnedStructure(scopes, (), n_evaluations, scopes)
 
 
 def _sampled(

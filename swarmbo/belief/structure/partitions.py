@@ -120,3 +120,15 @@ def _cut(block: Block, rng: np.random.Generator) -> tuple[Block, Block]:
         goes = rng.integers(2, size=len(goes)).astype(bool)
     rest = tuple(element for element, leaves in zip(block[1:], goes, strict=True) if leaves)
     return tuple(element for element in block if element not in rest), rest
+
+
+def random_blocks(n: int, size: int, rng: np.random.Generator) -> Partition:
+    """A random permutation of {0, …, n-1}, cut into blocks of a size; the last one may be smaller.
+
+    Args:
+        n: Number of variables.
+        size: Of blocks, >= 1.
+        rng: What is drawn from.
+    """
+    order = rng.permutation(n).tolist()
+    return canonical(order[i : i + size] for i in range(0, n, size))

@@ -40,48 +40,6 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
     every: Count = 3
 
 
-class RandomBlocks(Settings, frozen=True, tag_field="kind", tag="random-blocks"):
-    """Variables cut at random into blocks; no data are looked at.
-
-    Args:
-        size: Of blocks, >= 1; the last one may be smaller.
-        every: Evaluations, >= 1, after which they are drawn anew.
-
-    Example:
-        >>> import swarmbo as sb
-        >>> belief = sb.AdditiveGPSettings(structure=RandomBlocks(size=2))
-        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "vwxyz"}, belief=belief, acquisition="dec-hbo")
-        >>> sorted(len(scope) for scope in team.model.belief.graph.scopes)
-        [1, 2, 2]
-    """
-
-    size: Count = 4
-    every: Count = 1
-
-
-class RandomForest(Settings, frozen=True, tag_field="kind", tag="random-forest"):
-    """Random pairs of variables without a loop, the other variables by themselves; no data are looked at.
-
-    Source:
-        Ziomek & Bou-Ammar 2023 (RDUCB).
-
-    Args:
-        edges: Pairs, >= 1, as many as a forest can have at most; None: a fifth of the number of variables.
-        every: Evaluations, >= 1, after which they are drawn anew.
-
-    Example:
-        >>> import swarmbo as sb
-        >>> belief = sb.AdditiveGPSettings(structure=RandomForest(edges=2))
-        >>> team = sb.Team(None, {name: (0.0, 1.0) for name in "vwxyz"}, belief=belief, acquisition="dec-hbo")
-        >>> graph = team.model.belief.graph
-        >>> sum(len(scope) == 2 for scope in graph.scopes), len(graph.variables)
-        (2, 5)
-    """
-
-    edges: Count | None = None
-    every: Count = 1
-
-
 class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
     """Scopes that may overlap, found by a search of the evidence that looks at the most promising ones first.
 
@@ -108,4 +66,4 @@ class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
     every: Count = 10
 
 
-StructureSettings = SampledStructure | RandomBlocks | RandomForest | ScreenedScopes
+StructureSettings = SampledStructure | ScreenedScopes

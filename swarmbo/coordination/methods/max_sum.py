@@ -10,21 +10,13 @@ from numpy.typing import ArrayLike
 from swarmbo.coordination.agreement import Solution, TableOutcome
 from swarmbo.coordination.by_deadline import agree_by_deadline, require_lockstep
 from swarmbo.coordination.decoding import decode
-from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.flooding import Flooding, Kernels
 from swarmbo.coordination.messages import Conditioned, FromFactor, FromVariable
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.repair import reweighed, sweep
 from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps, ToFactors, ToVariables
-from swarmbo.coordination.tables import Rank, Table
-from swarmbo.coordination.updates import (
-    Edge,
-    Flat,
-    Kernels,
-    Vector,
-    kernels_for,
-    messages_of_factor,
-    messages_of_variable,
-)
+from swarmbo.coordination.tables import Edge, Flat, Rank, Table, Vector
+from swarmbo.coordination.updates import kernels_for, messages_of_factor, messages_of_variable
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status

@@ -13,7 +13,7 @@ from swarmbo.acquisition import Acquisition
 from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.model import structured
 from swarmbo.belief.model.structured import in_structure, learn_model
-from swarmbo.belief.structure import RandomBlocks, RandomForest, SampledStructure, ScreenedScopes, StructureSettings
+from swarmbo.belief.structure import SampledStructure, ScreenedScopes, StructureSettings
 from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load
@@ -24,8 +24,6 @@ BOUNDS = {name: (-1.0, 2.0 + i) for i, name in enumerate(NAMES)}
 KINDS: dict[str, dict[str, Any]] = {
     "sampled": {"kind": "sampled", "samples": 2, "moves": 1, "burn_in": 3},
     "capped": {"kind": "sampled", "samples": 2, "moves": 1, "burn_in": 3, "largest": 2},
-    "random-blocks": {"kind": "random-blocks", "size": 4},
-    "random-forest": {"kind": "random-forest", "edges": 2},
     "screened": {"kind": "screened", "tries": 5, "every": 3},
 }
 every_structure = pytest.mark.parametrize("structure", list(KINDS.values()), ids=list(KINDS))
@@ -102,41 +100,24 @@ def test_a_look_in_between_changes_no_decision_and_the_seed_does(structure) -> N
     assert played(other, 9) != expected
 
 
-def test_caps_and_sizes_are_kept() -> None:
-    capped, blocks, forest = (team_of(KINDS[kind]) for kind in ("capped", "random-blocks", "random-forest"))
+def test_caps_are_kept() -> None:
+    capped = team_of(KINDS["capped"])
     for _ in range(8):
-        for team in (capped, blocks, forest):
-            played(team, 1)
+        played(capped, 1)
         assert max(map(len, scopes_in_use(capped))) <= 2
-        assert sorted(map(len, scopes_in_use(blocks))) == [2, 4]
-        assert sorted(map(len, scopes_in_use(forest)))[-3:] == [1, 2, 2] or len(scopes_in_use(forest)) == 4
 
 
-def test_random_scopes_are_redrawn_with_every_evaluation_and_not_while_one_is_out() -> None:
-    team, seen = team_of({"kind": "random-blocks", "size": 2}), []
-    played(team, 5)
-    for _ in range(5):
-        before = scopes_in_use(team)
-        batch = team.ask(2)
-        assert scopes_in_use(team) == before
-        for query in batch:
-            team.tell(query, outcome(query.point))
-        seen.append(before)
-    assert len(set(seen)) >= 3
-    slow = team_of({"kind": "random-blocks", "size": 2, "every": 3})
-    kept = [scopes_in_use(slow) for _ in range(9) if played(slow, 1)]
-    assert len(set(kept[4:])) == 2  # learned with the first decision after the design, and three evaluations later
-
-
-def test_scopes_chosen_without_data_are_chosen_again_with_the_first() -> None:
-    settings = AdditiveGPSettings(structure=RandomBlocks(size=2, every=50))
-    team = team_of(None)
-    blind = learn_model(team.acquisition.learn, situation_of(team), settings, None).learned
-    played(team, 1)
-    seeing = learn_model(team.acquisition.learn, situation_of(team), settings, blind).learned
-    assert blind.structure is not None
-    assert seeing.structure is not None
-    assert (blind.structure.chosen_at, seeing.structure.chosen_at) == (0, 1)
+def test_scopes_are_chosen_anew_when_due_and_not_while_a_query_is_out() -> None:
+    team, chosen = team_of({**KINDS["capped"], "every": 3}), []
+    for _ in range(9):
+        played(team, 1)
+        structure = team.model.learned.structure
+        assert structure is not None
+        chosen.append(structure.chosen_at)
+    before = scopes_in_use(team)
+    team.ask(2)
+    assert scopes_in_use(team) == before
+    assert len(set(chosen[4:])) == 2  # learned with the first decision after the design, and three evaluations later
 
 
 class Spy(Acquisition, frozen=True, tag="spy"):
@@ -166,7 +147,7 @@ def test_shares_of_samples_are_the_prior_of_the_merged_factors() -> None:
 
 
 def test_hyperparameters_move_with_the_scopes_and_are_refitted_when_due_only() -> None:
-    settings = AdditiveGPSettings(structure=RandomBlocks(size=3), refit_every=4)
+    settings = AdditiveGPSettings(structure=SampledStructure(samples=1, burn_in=3, largest=3, every=1), refit_every=4)
     team, spy, learned, fits = team_of(None), Spy(), None, []
     played(team, 8)
     for _ in range(6):
@@ -263,16 +244,16 @@ def test_agents_that_exchange_real_messages_agree_alike(structure) -> None:
 
 @pytest.mark.parametrize("coordination", ["refined-max-sum", "centralised", "sobol", "isotropic-gp"])
 def test_ways_to_agree_and_baselines_run_beside_it(coordination) -> None:
-    team = team_of(KINDS["random-blocks"], coordination=coordination)
+    team = team_of(KINDS["capped"], coordination=coordination)
     assert len(played(team, 7)) == 7
 
 
 def test_a_known_graph_gives_way() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["u", "w"], "g": ["v", "x", "y", "z"]}, owners={"f": "ann", "g": "bob"})
-    belief = AdditiveGPSettings(structure=RandomForest(edges=1), max_iterations=10)
+    belief = AdditiveGPSettings(structure=SampledStructure(samples=1, largest=2), max_iterations=10)
     team = sb.Team(graph, BOUNDS, belief=belief, initial=3)
     played(team, 5)
-    assert sorted(map(len, team.model.belief.graph.scopes)) == [1, 1, 1, 1, 2]
+    assert max(map(len, team.model.belief.graph.scopes)) <= 2
     assert set(team.model.belief.graph.factor_owners) == {"ann", "bob"}
 
 
@@ -285,14 +266,11 @@ def test_a_known_graph_gives_way() -> None:
             "one of them",
         ),
         ({"kind": "sampled"}, {"acquisition": "add-gp-ucb"}, "scopes overlap"),
-        ({"kind": "random-forest"}, {"acquisition": "add-gp-ucb"}, "scopes overlap"),
         ({"kind": "sampled", "samples": 0}, {}, r"belief\.structure\.samples: got 0"),
         ({"kind": "sampled", "largest": 0}, {}, r"largest: got 0"),
-        ({"kind": "random-blocks", "size": 0}, {}, r"size: got 0"),
-        ({"kind": "random-forest", "edges": 0}, {}, r"edges: got 0"),
         ({"kind": "screened", "gain": -1.0}, {}, r"gain: got -1"),
         ({"kind": "sampling"}, {}, r"did you mean 'sampled'"),
-        ({"kind": "random-blocks", "sise": 3}, {}, r"did you mean 'size'"),
+        ({"kind": "sampled", "smples": 3}, {}, r"did you mean 'samples'"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(structure, settings, message) -> None:
@@ -308,9 +286,8 @@ def test_structures_of_given_factors_and_of_priors_by_name_are_refused() -> None
         sb.Team(graph, BOUNDS, belief={**belief, "factors": {"f": {}}})
 
 
-@pytest.mark.parametrize("structure", [KINDS["random-blocks"], {"kind": "sampled", "samples": 1, "burn_in": 3}])
-def test_add_gp_ucb_takes_scopes_that_are_disjoint(structure) -> None:
-    team = team_of(structure, acquisition="add-gp-ucb")
+def test_add_gp_ucb_takes_scopes_that_are_disjoint() -> None:
+    team = team_of({"kind": "sampled", "samples": 1, "burn_in": 3}, acquisition="add-gp-ucb")
     played(team, 7)
     assert sum(map(len, team.model.belief.graph.scopes)) == len(NAMES)
 

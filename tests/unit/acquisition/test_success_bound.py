@@ -160,7 +160,7 @@ def test_where_nothing_ever_succeeded_the_likeliest_place_is_where_one_starts() 
 
 
 def test_failures_of_learned_scopes_are_those_of_evaluations() -> None:
-    belief = {"kind": "additive", "structure": {"kind": "random-blocks", "size": 2}}
+    belief = {"kind": "additive", "structure": {"kind": "sampled", "samples": 1, "burn_in": 3, "largest": 2}}
     team = _team(_wall, acquisition="dec-hbo", belief=belief)
     point = team.ask().point
     assert point["x"] < 1.8

@@ -413,8 +413,8 @@ def test_with_totals_the_first_agent_tells_the_others(acquisition: str, mixed: b
 
 @pytest.mark.parametrize(
     "given",
-    [{"coordination": "cma-es"}, {"belief": {"kind": "additive", "structure": {"kind": "random-blocks", "size": 2}}}],
-    ids=["a policy", "scopes that are drawn"],
+    [{"coordination": "cma-es"}, {"belief": {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 3}}}],
+    ids=["a policy", "scopes that are sampled"],
 )
 def test_with_totals_agents_do_whatever_a_team_does(given: dict[str, Any]):
     if given.get("coordination") == "cma-es":

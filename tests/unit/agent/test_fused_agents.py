@@ -18,7 +18,7 @@ from .carried import copied, ticked_to_the_end
 from .test_field_agents import ALL, FEW, NAMES, THOROUGH, UCB, Case, field, lost, require_says_what_follows
 
 FEWER = NAMES[:3]
-METHODS = ["readings", "experts", "summaries", "consensus", "covariance-intersection"]
+METHODS = ["readings", "experts", "consensus", "covariance-intersection"]
 
 
 def fused(method: str = "readings", **settings: Any) -> sb.FusedSettings:
@@ -101,7 +101,7 @@ def test_whatever_agents_agree_by_and_are_told(given: dict[str, Any]):
     case.go_on(2)
 
 
-@pytest.mark.parametrize("belief", [fused("summaries"), FADING], ids=["lasting", "fading"])
+@pytest.mark.parametrize("belief", [fused("consensus"), FADING], ids=["lasting", "fading"])
 def test_they_recommend_what_the_team_does_and_learn_what_was_attached(belief: Any):
     case, rng = Case(("r", "a", "k"), belief=belief), np.random.default_rng(0)
     for turn in range(3):
@@ -134,7 +134,7 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
 
 
 def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
-    case = Case(belief=fused("summaries"))
+    case = Case(belief=fused("consensus"))
     case.go_on(2)
     case.asked()
     outcomes = {name: case.team.history.factors[:, n] for n, name in enumerate(NAMES)}

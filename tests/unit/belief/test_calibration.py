@@ -7,7 +7,7 @@ import pytest
 from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
-from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, SummaryFlooding, exchange
+from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, exchange
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
 from swarmbo.rng import stream
@@ -91,7 +91,6 @@ def fused_cases(kind, fields, steps=40):
         pytest.param(exact_cases, id="exact"),
         pytest.param(additive_cases, id="additive"),
         pytest.param(feature_cases, id="random features"),
-        pytest.param(lambda: fused_cases(SummaryFlooding, FIELDS), id="summaries"),
         pytest.param(lambda: fused_cases(PushSum, FIELDS), id="consensus"),
     ],
 )

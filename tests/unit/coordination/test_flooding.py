@@ -4,16 +4,8 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.tables import factor_values, spread
-from swarmbo.coordination.updates import (
-    NUMPY,
-    Edge,
-    Vector,
-    damped,
-    largest_changes,
-    messages_of_factor,
-    messages_of_variable,
-)
+from swarmbo.coordination.tables import Edge, Vector, factor_values, spread
+from swarmbo.coordination.updates import NUMPY, damped, largest_changes, messages_of_factor, messages_of_variable
 from swarmbo.graph import FactorGraph
 
 DAMPING = 0.3

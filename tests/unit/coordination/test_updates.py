@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
+from swarmbo.coordination.flooding import Kernels
 from swarmbo.coordination.updates import (
     COMPILED_FROM,
     NUMPY,
-    Kernels,
     beliefs,
     damped,
     factor_messages,

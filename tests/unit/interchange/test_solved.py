@@ -42,7 +42,7 @@ def solve(tmp_path, monkeypatch):
         sb.MaxSum(bound="mplp"),
         sb.DSA(bound="mplp", bound_rounds=3),
         sb.DSA(keep_best=False),
-        sb.MGM(bound="bounded-max-sum"),
+        sb.MGM(bound="mplp"),
         sb.Exact(),
     ],
 )

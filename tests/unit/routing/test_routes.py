@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from importlib.util import find_spec
 
 import networkx as nx
 import numpy as np
@@ -20,7 +19,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.routing import DecMCTS, Orienteering, RoutePlanner, Routes
+from swarmbo.routing import DecMCTS, RoutePlanner, Routes
 from swarmbo.routing.tour import FREE, Tour
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
@@ -258,16 +257,12 @@ def test_a_battery_brings_its_robot_home() -> None:
         assert travel.rounds("r0", place[None], base[None])[0, 0] <= max(left - 1, 1)
 
 
-has_solver = pytest.mark.skipif(find_spec("ortools") is None, reason="needs the extra `orienteering`")
-
-
 @pytest.mark.parametrize(
     "planner",
     [
         pytest.param(Routes(horizon=3), id="routes of 3 rounds"),
         pytest.param(Routes(), id="until the end"),
         pytest.param(DecMCTS(horizon=3, draws=4, exchanges=3, way_points=120), id="dec-mcts"),
-        pytest.param(Orienteering(way_points=40, linearisations=1, solutions=10), id="solver", marks=has_solver),
     ],
 )
 def test_who_has_battery_enough_need_not_be_home_when_a_route_ends(planner: RoutePlanner) -> None:

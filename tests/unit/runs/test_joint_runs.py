@@ -24,9 +24,8 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.recording import evaluation_of
 from swarmbo.runs.report import report_rows, report_table
 from swarmbo.runs.runner import assemble, check
-from swarmbo.runs.scenario import available, scenario_of
+from swarmbo.runs.scenario import available, make_environment, scenario_of
 from swarmbo.runs.scopes_in_use import ScopeInUse
-from swarmbo.runs.world import make_environment
 from swarmbo.spaces import Domain
 from swarmbo_envs.functions import get
 
@@ -274,7 +273,6 @@ SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 4}, "
 LEARNING = {
     "told": {"belief": SAMPLED},
     "hidden": {"environment": {"structure": "hidden"}, "belief": SAMPLED},
-    "drawn": {"belief": {"kind": "additive", "structure": {"kind": "random-forest"}}},
     "add-gp-ucb": {"acquisition": {"kind": "add-gp-ucb", "groups": "learned", "group_size": 3}},
 }
 

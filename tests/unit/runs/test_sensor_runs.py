@@ -16,8 +16,9 @@ from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.progress import round_text
-from swarmbo.runs.report import quantity, read_report, report_rows
+from swarmbo.runs.report import quantity, report_rows
 from swarmbo.runs.scenario import available
+from swarmbo.runs.summary import read_report
 from swarmbo_envs import sensor_field_v0
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]

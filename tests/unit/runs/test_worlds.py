@@ -5,8 +5,8 @@ import pytest
 
 from swarmbo.errors import ConfigError
 from swarmbo.runs import world
-from swarmbo.runs.scenario import scenario_of
-from swarmbo.runs.world import environment_ids, load_plug_ins, make_environment, plug_in_ids
+from swarmbo.runs.scenario import make_environment, scenario_of
+from swarmbo.runs.world import environment_ids, load_plug_ins, plug_in_ids
 
 
 def make(**environment):

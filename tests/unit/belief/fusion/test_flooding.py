@@ -1,4 +1,4 @@
-"""Flooding of tagged summaries, readings and predictions."""
+"""Flooding of tagged readings and predictions."""
 
 import json
 
@@ -14,7 +14,6 @@ from swarmbo.belief.fusion import (
     Proposal,
     PushSum,
     ReadingFlooding,
-    SummaryFlooding,
     exchange,
     robust_committee,
 )
@@ -22,9 +21,9 @@ from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.errors import ConfigError, LostStateError, ShapeError, StateVersionError
 from swarmbo.transport import Faults, InProcess
 
-from .conftest import DOMAIN, OTHER, PLACES, START, assert_is_pool, links_of, measure, ring
+from .conftest import DOMAIN, OTHER, PLACES, START, links_of, measure, ring
 
-KINDS = [SummaryFlooding, ReadingFlooding, PredictionFlooding, CommitteeFlooding]
+KINDS = [ReadingFlooding, PredictionFlooding, CommitteeFlooding]
 
 
 def team(kind, names):
@@ -41,9 +40,6 @@ def exact_pool(agents, proposal=START):
 
 
 def assert_has_fused(kind, agent, members, proposal=START):
-    if kind is SummaryFlooding:
-        assert_is_pool(agent, members, proposal, rtol=1e-8)
-        return
     if kind is ReadingFlooding:
         expected = exact_pool(members, proposal)
     else:
@@ -196,7 +192,7 @@ def test_what_is_kept_of_neighbours_does_not_grow_with_those_whom_all_have_heard
     assert sizes[0] == sizes[1]
 
 
-def test_readings_cost_what_they_hold_and_summaries_what_the_basis_holds(names):
+def test_readings_cost_what_they_hold_and_predictions_by_the_place(names):
     bytes_of = {}
     for kind in KINDS:
         agents = team(kind, names)
@@ -205,7 +201,6 @@ def test_readings_cost_what_they_hold_and_summaries_what_the_basis_holds(names):
     n_readings = sum(range(2, 10))
     assert bytes_of[ReadingFlooding] > 7 * n_readings * 24
     assert bytes_of[ReadingFlooding] < crossings * n_readings * 24 + 200 * 400
-    assert bytes_of[SummaryFlooding] > 7 * 8 * 8 * (1 + 24 + 300)
     assert bytes_of[PredictionFlooding] > 7 * 8 * 8 * 2 * 40
 
 
@@ -244,7 +239,7 @@ def test_a_new_reading_costs_tens_of_bytes_a_link_however_much_is_known(names):
 
 def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others():
     names = ["a", "b", "c"]
-    agents = team(SummaryFlooding, names)
+    agents = team(PredictionFlooding, names)
     for measures in names:
         agents["a"].meet(["c"])
         agents["b"].meet(["c"])
@@ -254,14 +249,13 @@ def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others
         agents["b"].meet(["a", "c"])
         said = by_hand(agents, 12)
         between = sum(len(e.payload) for e in said if "c" not in (e.sender, e.recipient))
-        own_news = 8 * 325 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
+        own_news = 8 * 2 * 40 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
         assert between < own_news + 6 * 60
         assert agents["a"].reached == agents["b"].reached == {name: float(agents[name].n_readings) for name in names}
 
 
-@pytest.mark.parametrize("kind", [SummaryFlooding, ReadingFlooding])
-def test_what_was_lost_is_sent_again_although_there_is_always_news(kind):
-    agents = team(kind, ["a", "b", "c"])
+def test_what_was_lost_is_sent_again_although_there_is_always_news():
+    agents = team(ReadingFlooding, ["a", "b", "c"])
     agents["a"].meet(["b"])
     agents["c"].meet(["b"])
     by_hand(agents, 10)
@@ -273,12 +267,11 @@ def test_what_was_lost_is_sent_again_although_there_is_always_news(kind):
     assert agents["c"].reached["a"] == agents["a"].n_readings
 
 
-@pytest.mark.parametrize("kind", [SummaryFlooding, ReadingFlooding])
-def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing(kind):
-    agents = ring(kind, ["a", "b", "c"])
+def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
+    agents = ring(ReadingFlooding, ["a", "b", "c"])
     measure(agents["a"], 2)
     by_hand(agents, 12)
-    agents["c"] = kind("c", DOMAIN, START, ["a", "b"])
+    agents["c"] = ReadingFlooding("c", DOMAIN, START, ["a", "b"])
     by_hand(agents, 12)
     measure(agents["c"], 1)
     by_hand(agents, 12)
@@ -325,13 +318,13 @@ def test_readings_told_under_a_proposal_that_is_no_longer_the_newest_are_not_los
 
 def test_agents_started_with_different_proposals_come_to_one():
     other = Proposal(0, "", OTHER, 3, 24)
-    agents = {"a": SummaryFlooding("a", DOMAIN, START, ["b"]), "b": SummaryFlooding("b", DOMAIN, other, ["a"])}
+    agents = {"a": ReadingFlooding("a", DOMAIN, START, ["b"]), "b": ReadingFlooding("b", DOMAIN, other, ["a"])}
     for agent in agents.values():
         measure(agent, 2)
     by_hand(agents, 12)
     assert agents["a"].proposal == agents["b"].proposal
     for agent in agents.values():
-        assert_is_pool(agent, list(agents.values()), agents["a"].proposal, rtol=1e-8)
+        assert_has_fused(ReadingFlooding, agent, list(agents.values()), agents["a"].proposal)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -331,7 +331,7 @@ def test_bad_input_is_refused():
     with pytest.raises(ShapeError, match=r"rounds\[0\]: got inf"):
         belief_of().at(np.inf)
     with pytest.raises(ConfigError, match="none where a structure is learned"):
-        convert({"time": {}, "structure": {"kind": "random-blocks"}}, AdditiveGPSettings, "$.belief")
+        convert({"time": {}, "structure": {"kind": "sampled"}}, AdditiveGPSettings, "$.belief")
     h = belief_of().hyperparameters
     with pytest.raises(ValueError, match="one per factor, or none"):
         msgspec.structs.replace(h, times=(FADE,))

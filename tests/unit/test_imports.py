@@ -1,0 +1,64 @@
+"""Files import one another without circles, late imports and those for type checkers included, and from few others."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = (ROOT / "swarmbo", ROOT / "envs" / "swarmbo_envs")
+MOST = (15, 12)  # names, and modules that they come from, which a file should not exceed
+STILL_OVER = 80  # files that exceed them; lower it with every file that no longer does
+LARGEST = (78, 34)  # of any file; likewise
+
+
+@cache
+def imported() -> dict[str, frozenset[tuple[str, str]]]:
+    """For each module, façades left out of no circle, the modules and names that it imports from this repository."""
+    files: dict[str, Path] = {}
+    for package in PACKAGES:
+        for path in package.rglob("*.py"):
+            parts = path.relative_to(package.parent).with_suffix("").parts
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {
+        module: frozenset(
+            (f"{source}.{name}" if f"{source}.{name}" in files else source, name)
+            for source, name in statements(path)
+            if source in files
+        )
+        for module, path in files.items()
+    }
+
+
+def statements(path: Path) -> Iterator[tuple[str, str]]:
+    """Each import, wherever in the file it stands: a module and a name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names if "." in alias.name)
+
+
+def test_no_file_imports_what_imports_it() -> None:
+    graph = {module: {source for source, _ in found} - {module} for module, found in imported().items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(f"imports in a circle: {' -> '.join(error.args[1])}; move what both need down") from None
+
+
+def test_imports_of_a_file_become_fewer() -> None:
+    fan = {
+        module: (len(found), len({source for source, _ in found}))
+        for module, found in imported().items()
+        if module.count(".") > 1 and found
+    }
+    facades = {".".join(path.relative_to(p.parent).parts[:-1]) for p in PACKAGES for path in p.rglob("__init__.py")}
+    over = {
+        module: counts
+        for module, counts in fan.items()
+        if module not in facades and any(got > most for got, most in zip(counts, MOST, strict=True))
+    }
+    assert len(over) <= STILL_OVER, f"{len(over)} files import more than {MOST} names and modules; wanted no more"
+    assert all(got <= most for counts in over.values() for got, most in zip(counts, LARGEST, strict=True)), over
